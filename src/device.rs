@@ -1,0 +1,353 @@
+//! Where a convolution runs: the CPU or one GPU, behind one set of types, so that everything above
+//! is written once.
+
+use std::{ffi::c_void, sync::Arc};
+
+use bytemuck::Pod;
+
+#[cfg(feature = "cuda")]
+use crate::gpu;
+use crate::{Error, Result, Storage};
+
+/// What a kernel may use; read once per device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Limits {
+    /// Compute capability times ten: 90 for 9.0. 0 for the CPU.
+    pub arch: u32,
+    /// Streaming multiprocessors; threads for the CPU.
+    pub sm_count: u32,
+    /// Shared memory of one block in bytes, with opt-in.
+    pub shared_per_block: u32,
+    /// Shared memory of one multiprocessor in bytes.
+    pub shared_per_sm: u32,
+    /// 32-bit registers of one multiprocessor.
+    pub registers_per_sm: u32,
+    /// Bytes of L2 cache.
+    pub l2_bytes: u64,
+    /// Bytes of device memory.
+    pub memory_bytes: u64,
+    /// Highest clock of the multiprocessors in kHz.
+    pub clock_khz: u32,
+    /// Highest clock of the memory in kHz.
+    pub memory_clock_khz: u32,
+}
+
+/// The CPU, or one GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Device {
+    /// All cores, through rayon.
+    Cpu,
+    /// One GPU, through its primary context.
+    #[cfg(feature = "cuda")]
+    Gpu(gpu::Gpu),
+}
+
+impl Device {
+    /// The GPU with this ordinal.
+    ///
+    /// # Errors
+    /// [`Error::NoGpu`] where there is none, or not so many; it says what was looked for.
+    pub fn gpu(ordinal: usize) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        return Ok(Device::Gpu(gpu::Gpu::new(ordinal)?));
+        #[cfg(not(feature = "cuda"))]
+        Err(Error::NoGpu(format!(
+            "GPU {ordinal} was asked for, but this build has no CUDA (feature `cuda`)"
+        )))
+    }
+
+    /// The first GPU, or the CPU and the reason why there is no GPU.
+    pub fn best() -> (Self, Option<Error>) {
+        match Device::gpu(0) {
+            Ok(device) => (device, None),
+            Err(error) => (Device::Cpu, Some(error)),
+        }
+    }
+
+    /// Whether this is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        *self != Device::Cpu
+    }
+
+    /// The name a person knows it by: `NVIDIA H200`, `CPU (2 threads)`.
+    pub fn name(&self) -> String {
+        match self {
+            Device::Cpu => format!("CPU ({} threads)", rayon::current_num_threads()),
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => gpu.name().to_owned(),
+        }
+    }
+
+    /// What a kernel may use.
+    pub fn limits(&self) -> Limits {
+        match self {
+            Device::Cpu => Limits {
+                sm_count: rayon::current_num_threads() as u32,
+                ..Limits::default()
+            },
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => gpu.limits().clone(),
+        }
+    }
+
+    /// Memory for `len` elements, not initialised to anything in particular.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], saying how much was asked for and how much was free.
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        match self {
+            Device::Cpu => Ok(Buffer::Cpu(HostBuffer::zeroed(len)?)),
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => Ok(Buffer::Gpu(gpu::DeviceBuffer::alloc(gpu, len)?)),
+        }
+    }
+
+    /// Memory holding a copy of `data`.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn upload<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(data.len())?;
+        match &mut buffer {
+            Buffer::Cpu(host) => host.as_mut_slice().copy_from_slice(data),
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => device.upload(data)?,
+        }
+        Ok(buffer)
+    }
+
+    /// A queue of work. On the CPU work is done when it is queued.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn stream(&self) -> Result<Stream> {
+        match self {
+            Device::Cpu => Ok(Stream::Cpu(Arc::new(()))),
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => Ok(Stream::Gpu(gpu::Stream::new(gpu)?)),
+        }
+    }
+
+    /// Refuses what lives on another device.
+    pub(crate) fn expect(&self, what: &'static str, found: &Device) -> Result<()> {
+        if self == found {
+            return Ok(());
+        }
+        Err(Error::WrongDevice { what, expected: self.to_string(), found: found.to_string() })
+    }
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("the CPU"),
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => write!(f, "GPU {} ({})", gpu.ordinal(), gpu.name()),
+        }
+    }
+}
+
+/// An element type that tensors are stored in.
+pub trait Element: Pod + Send + Sync {
+    /// Its name among the storages.
+    const STORAGE: Storage;
+}
+
+impl Element for f32 {
+    const STORAGE: Storage = Storage::F32;
+}
+
+impl Element for half::f16 {
+    const STORAGE: Storage = Storage::F16;
+}
+
+impl Element for half::bf16 {
+    const STORAGE: Storage = Storage::Bf16;
+}
+
+/// A queue of work on a device.
+#[derive(Debug)]
+pub enum Stream {
+    /// Work is done when it is queued; the value tells streams apart.
+    Cpu(Arc<()>),
+    /// A CUDA stream.
+    #[cfg(feature = "cuda")]
+    Gpu(gpu::Stream),
+}
+
+impl Stream {
+    /// Waits until everything queued is done.
+    ///
+    /// # Errors
+    /// A failure of work queued earlier shows here.
+    pub fn synchronize(&self) -> Result<()> {
+        match self {
+            Stream::Cpu(_) => Ok(()),
+            #[cfg(feature = "cuda")]
+            Stream::Gpu(stream) => stream.synchronize(),
+        }
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> Device {
+        match self {
+            Stream::Cpu(_) => Device::Cpu,
+            #[cfg(feature = "cuda")]
+            Stream::Gpu(stream) => Device::Gpu(stream.gpu().clone()),
+        }
+    }
+
+    /// The `cudaStream_t`; null on the CPU.
+    pub fn raw(&self) -> *mut c_void {
+        match self {
+            Stream::Cpu(_) => std::ptr::null_mut(),
+            #[cfg(feature = "cuda")]
+            Stream::Gpu(stream) => stream.raw(),
+        }
+    }
+
+    /// What tells this stream from others for as long as it lives.
+    pub(crate) fn id(&self) -> usize {
+        match self {
+            Stream::Cpu(id) => Arc::as_ptr(id) as usize,
+            #[cfg(feature = "cuda")]
+            Stream::Gpu(stream) => stream.raw() as usize,
+        }
+    }
+}
+
+/// Elements in the memory of a device.
+#[derive(Debug)]
+pub enum Buffer<T: Pod> {
+    /// Host memory, aligned to 128 bytes.
+    Cpu(HostBuffer<T>),
+    /// Device memory.
+    #[cfg(feature = "cuda")]
+    Gpu(gpu::DeviceBuffer<T>),
+}
+
+impl<T: Pod> Buffer<T> {
+    /// Elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Buffer::Cpu(host) => host.len,
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => device.len(),
+        }
+    }
+
+    /// Whether it holds no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device whose memory it is.
+    pub fn device(&self) -> Device {
+        match self {
+            Buffer::Cpu(_) => Device::Cpu,
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => Device::Gpu(device.gpu().clone()),
+        }
+    }
+
+    /// Address of the first element, on its device.
+    pub fn as_ptr(&self) -> *const c_void {
+        match self {
+            Buffer::Cpu(host) => host.blocks.as_ptr().cast(),
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => device.address() as *const c_void,
+        }
+    }
+
+    /// Address of the first element, for writing.
+    pub fn as_mut_ptr(&mut self) -> *mut c_void {
+        match self {
+            Buffer::Cpu(host) => host.blocks.as_mut_ptr().cast(),
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => device.address() as *mut c_void,
+        }
+    }
+
+    /// A copy of the elements in host memory, once `stream`'s work is done.
+    ///
+    /// # Errors
+    /// What the driver answers, failures of earlier work on the stream included.
+    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
+        stream.synchronize()?;
+        match self {
+            Buffer::Cpu(host) => Ok(host.as_slice().to_vec()),
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => device.download(),
+        }
+    }
+
+    /// Replaces the elements by those of `data`, once `stream`'s work is done.
+    ///
+    /// # Errors
+    /// What the driver answers. A slice of another length is a [`Error::Gpu`]-free mistake of the
+    /// caller and answered by [`Error::Check`].
+    pub fn copy_from(&mut self, data: &[T], stream: &Stream) -> Result<()> {
+        stream.synchronize()?;
+        if data.len() != self.len() {
+            return Err(Error::Check(format!(
+                "{} elements cannot be copied into a buffer of {}",
+                data.len(),
+                self.len()
+            )));
+        }
+        match self {
+            Buffer::Cpu(host) => host.as_mut_slice().copy_from_slice(data),
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => device.upload(data)?,
+        }
+        Ok(())
+    }
+}
+
+/// Host memory whose start is a multiple of 128 bytes, as device memory's is of 256.
+#[derive(Debug)]
+pub struct HostBuffer<T: Pod> {
+    blocks: Vec<Block>,
+    len: usize,
+    elements: std::marker::PhantomData<T>,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(128))]
+struct Block([u8; 128]);
+
+// SAFETY: a plain array of bytes without padding, valid for every bit pattern.
+unsafe impl bytemuck::Zeroable for Block {}
+// SAFETY: as above.
+unsafe impl Pod for Block {}
+
+impl<T: Pod> HostBuffer<T> {
+    /// `len` elements of zero bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn zeroed(len: usize) -> Result<Self> {
+        let out_of_memory = || Error::OutOfMemory {
+            device: Device::Cpu.to_string(),
+            asked: len.saturating_mul(size_of::<T>()),
+            free: 0,
+            total: 0,
+        };
+        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(out_of_memory)?;
+        let count = bytes.div_ceil(size_of::<Block>());
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(count).map_err(|_| out_of_memory())?;
+        blocks.resize(count, Block([0; 128]));
+        Ok(HostBuffer { blocks, len, elements: std::marker::PhantomData })
+    }
+
+    /// The elements.
+    pub fn as_slice(&self) -> &[T] {
+        &bytemuck::cast_slice(&self.blocks)[..self.len]
+    }
+
+    /// The elements.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.len]
+    }
+}

@@ -1,0 +1,206 @@
+//! The one error type: what went wrong, with the shapes and the place in words.
+
+use std::path::PathBuf;
+
+use crate::Problem;
+
+/// Everything that can go wrong, as a value. The library neither prints nor exits nor panics on
+/// its caller's input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is no problem; `why` names the part that could not be read.
+    #[error("`{text}` is not a problem: {why}")]
+    Parse {
+        /// What was given.
+        text: String,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
+    /// The numbers do not describe a convolution.
+    #[error("invalid problem: {0}")]
+    InvalidProblem(String),
+    /// The variant cannot do the problem.
+    #[error("{variant} cannot do {problem}: {why}")]
+    Unsupported {
+        /// The variant that was asked.
+        variant: String,
+        /// The problem it refused.
+        problem: Box<Problem>,
+        /// Its reason.
+        why: String,
+    },
+    /// No variant has this name.
+    #[error("there is no variant `{name}`{}", suggestion(.close))]
+    UnknownVariant {
+        /// The name asked for.
+        name: String,
+        /// The nearest name there is.
+        close: Option<String>,
+    },
+    /// The variant exists, but not with this configuration.
+    #[error("{variant} has no configuration `{config}`; it has: {known}")]
+    UnknownConfig {
+        /// The variant.
+        variant: String,
+        /// The configuration asked for.
+        config: String,
+        /// Those it has.
+        known: String,
+    },
+    /// No variant on this device can do the problem.
+    #[error("no variant on {device} can do {problem}: {why}")]
+    NoVariant {
+        /// The device asked.
+        device: String,
+        /// The problem.
+        problem: Box<Problem>,
+        /// The reasons, one per variant.
+        why: String,
+    },
+    /// A buffer has the wrong number of elements.
+    #[error("{what} holds {found} elements, but {problem} needs {expected}")]
+    Length {
+        /// Which operand.
+        what: &'static str,
+        /// Elements the problem needs.
+        expected: usize,
+        /// Elements the buffer has.
+        found: usize,
+        /// The problem.
+        problem: Box<Problem>,
+    },
+    /// An operand that the problem needs was not given, or one was given that it has no use for.
+    #[error("{problem} {why}")]
+    Operand {
+        /// The problem.
+        problem: Box<Problem>,
+        /// What is missing or superfluous.
+        why: String,
+    },
+    /// A buffer has the wrong element type.
+    #[error("{what} has elements of type {found}, but {problem} stores {expected}")]
+    Storage {
+        /// Which operand.
+        what: &'static str,
+        /// Element type of the problem.
+        expected: String,
+        /// Element type of the buffer.
+        found: String,
+        /// The problem.
+        problem: Box<Problem>,
+    },
+    /// A buffer, stream or workspace belongs to another device.
+    #[error("{what} is on {found}, but the convolution was made for {expected}")]
+    WrongDevice {
+        /// What was passed.
+        what: &'static str,
+        /// The device of the convolution.
+        expected: String,
+        /// The device of what was passed.
+        found: String,
+    },
+    /// A workspace was made for another stream.
+    #[error(
+        "the workspace belongs to another stream; make one workspace per stream with Conv::workspace"
+    )]
+    WrongStream,
+    /// An address is not a multiple of what the problem guarantees.
+    #[error(
+        "{what} starts at {address:#x}, which is no multiple of the {align} bytes that {problem} \
+         guarantees; align it, or lower the guarantee with the word `align{natural}`"
+    )]
+    Misaligned {
+        /// Which operand.
+        what: &'static str,
+        /// Its address.
+        address: usize,
+        /// The guaranteed alignment in bytes.
+        align: usize,
+        /// The largest power of two that the address is a multiple of.
+        natural: usize,
+        /// The problem.
+        problem: Box<Problem>,
+    },
+    /// The workspace is smaller than the variant needs.
+    #[error("{variant} needs a workspace of at least {need} bytes for {problem}; it was given {have}")]
+    WorkspaceTooSmall {
+        /// The variant.
+        variant: String,
+        /// The problem.
+        problem: Box<Problem>,
+        /// Least bytes.
+        need: usize,
+        /// Bytes given.
+        have: usize,
+    },
+    /// This machine has no usable GPU, or not the one asked for.
+    #[error("no GPU: {0}")]
+    NoGpu(String),
+    /// A shared library could not be opened.
+    #[error("{library} could not be opened: {why}")]
+    Library {
+        /// The library, by its common name.
+        library: &'static str,
+        /// What was looked for, where, and what would mend it.
+        why: String,
+    },
+    /// A call of a GPU library failed.
+    #[error("{call} failed: {name} ({code}): {text}")]
+    Gpu {
+        /// The function called.
+        call: &'static str,
+        /// The library's number for the error.
+        code: i32,
+        /// The library's name for it.
+        name: String,
+        /// The library's explanation.
+        text: String,
+    },
+    /// Memory ran out.
+    #[error("out of memory on {device}: {asked} bytes were asked for, {free} of {total} are free")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes free at that time.
+        free: usize,
+        /// Bytes in all.
+        total: usize,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {why}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and what was found.
+        why: String,
+    },
+    /// The result of a variant is wrong.
+    #[error("{0}")]
+    Check(String),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+fn suggestion(close: &Option<String>) -> String {
+    match close {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => "; `convforge list` shows them all".to_owned(),
+    }
+}
+
+impl Error {
+    /// A file error: `path`, what was expected and what was found.
+    pub(crate) fn file(path: impl Into<PathBuf>, why: impl ToString) -> Self {
+        Error::File {
+            path: path.into(),
+            why: why.to_string(),
+        }
+    }
+}

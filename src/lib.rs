@@ -1,0 +1,38 @@
+//! 2-D convolution on NVIDIA GPUs: handwritten CUDA kernels beside cuBLAS and cuDNN, every one
+//! checked against the same oracle and timed in the same run, and the fastest correct one served to
+//! Rust programs.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`Problem`] | shapes, layout, storage, math, epilogue, and the text that names them |
+//! | [`Device`], [`Buffer`], [`Stream`] | the CPU or a GPU, behind one set of types |
+//! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
+//! | [`Pick`] | how the variant is chosen |
+//! | [`variant`] | what every kernel and baseline offers, and the list of all of them |
+//! | [`check`] | comparing an output with the oracle |
+//! | [`measure`] | timing |
+//! | [`net`] | the small network of the accuracy study |
+//! | [`gpu`] | safe wrappers over the CUDA driver |
+
+#![warn(missing_docs)]
+
+mod baselines;
+pub mod check;
+mod conv;
+mod device;
+mod error;
+#[cfg(feature = "cuda")]
+pub mod gpu;
+#[cfg(feature = "cuda")]
+mod kernels;
+pub mod measure;
+pub mod net;
+mod problem;
+mod select;
+pub mod variant;
+
+pub use conv::{BoundConv, Conv, Operands, Packed, RawOperands, Workspace};
+pub use device::{Buffer, Device, Element, HostBuffer, Limits, Stream};
+pub use error::{Error, Result};
+pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
+pub use select::Pick;

@@ -1,0 +1,269 @@
+//! What every kernel and baseline offers, and the one list of all of them.
+//!
+//! A [`Variant`] is a way to compute a convolution: it says which problems it can do and makes a
+//! [`Plan`] for one. A plan has everything settled that depends on shapes; its `launch` only
+//! enqueues. Handwritten kernels ([`crate::kernels`]), cuBLAS, cuDNN and the CPU
+//! ([`crate::baselines`]) all stand behind these two traits.
+
+use std::{
+    any::Any,
+    ffi::{CStr, c_void},
+    sync::{Arc, LazyLock},
+};
+
+use serde::Serialize;
+
+use crate::{Device, Error, Limits, Problem, Result, Stream};
+
+/// Where a variant comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A handwritten CUDA kernel.
+    Kernel,
+    /// A vendor's library.
+    Baseline,
+    /// Runs on the CPU.
+    Cpu,
+}
+
+/// What a variant says of itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info {
+    /// Its name in every list, file and flag: `family_file`.
+    pub name: String,
+    /// Variants of one family share an approach.
+    pub family: String,
+    /// The idea in one line.
+    pub idea: String,
+    /// The paper or report that it comes from.
+    pub source: String,
+    /// Where it comes from.
+    pub kind: Kind,
+    /// Least compute capability times ten.
+    pub min_arch: u32,
+    /// Greatest compute capability times ten.
+    pub max_arch: u32,
+    /// Its configurations, `tile=16`; the first is the default. Empty where there is nothing to set.
+    pub configs: Vec<String>,
+}
+
+impl Info {
+    /// The name with its configuration: `fused_shared:tile=24`.
+    pub fn spelled(&self, config: usize) -> String {
+        match self.configs.get(config) {
+            Some(config) => format!("{}:{config}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// What a variant is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// The problem.
+    pub problem: &'a Problem,
+    /// Index into the variant's configurations; 0 where it has none.
+    pub config: usize,
+    /// The device it would run on.
+    pub limits: &'a Limits,
+}
+
+/// Bytes of workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// Works with this much.
+    pub least: usize,
+    /// Gains nothing from more than this.
+    pub preferred: usize,
+}
+
+/// A way to compute a convolution.
+pub trait Variant: Send + Sync {
+    /// What it says of itself.
+    fn info(&self) -> &Info;
+
+    /// Whether it can do the problem; otherwise the reason.
+    ///
+    /// # Errors
+    /// The reason, as a clause that follows the words "cannot do this:".
+    fn supports(&self, query: &Query) -> Result<(), String>;
+
+    /// Estimated time in microseconds, for the selection, or no opinion.
+    fn rank(&self, query: &Query) -> Option<f64> {
+        let _ = query;
+        None
+    }
+
+    /// Settles everything that depends on shapes. Called only for what it supports.
+    ///
+    /// # Errors
+    /// A library that is missing or refuses.
+    fn plan(&self, device: &Device, query: &Query) -> Result<Box<dyn Plan>>;
+}
+
+/// A variant settled on one problem.
+pub trait Plan: Send + Sync {
+    /// Bytes of workspace that `launch` may use.
+    fn workspace(&self) -> Bytes {
+        Bytes::default()
+    }
+
+    /// Bytes of the re-arranged filter; 0 where the filter is used as it is.
+    fn packed_bytes(&self) -> usize {
+        0
+    }
+
+    /// What the plan needs once per stream: a library handle. Kept in the workspace.
+    ///
+    /// # Errors
+    /// What the library answers.
+    fn handles(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
+        let _ = stream;
+        Ok(Box::new(()))
+    }
+
+    /// What was chosen inside, for the reports: the name of a library's plan.
+    fn note(&self) -> Option<String> {
+        None
+    }
+
+    /// Enqueues the re-arrangement of the filter `w` into `packed`.
+    ///
+    /// # Errors
+    /// What the launch answers.
+    ///
+    /// # Safety
+    /// The addresses are of the plan's device, and as large as the problem says.
+    unsafe fn pack(&self, w: *const c_void, packed: *mut c_void, stream: *mut c_void) -> Result<()> {
+        let _ = (w, packed, stream);
+        Ok(())
+    }
+
+    /// Prepares launches with fixed addresses: encoded tensor maps, say.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    unsafe fn bind(&self, args: &Args) -> Result<Bound> {
+        let _ = args;
+        Ok(Bound::default())
+    }
+
+    /// Enqueues the convolution: no allocation, no synchronisation, no choice.
+    ///
+    /// # Errors
+    /// What the launch answers.
+    ///
+    /// # Safety
+    /// Every address is of the plan's device, aligned and as large as the problem says, and stays
+    /// valid until the stream is past this work.
+    unsafe fn launch(&self, args: Args) -> Result<()>;
+}
+
+/// What a plan prepared for fixed addresses.
+#[derive(Default)]
+pub struct Bound(pub(crate) Option<Box<dyn Any + Send + Sync>>);
+
+/// Plain addresses for one launch, and what goes with them.
+pub struct Args<'a> {
+    /// Input.
+    pub x: *const c_void,
+    /// Filter.
+    pub w: *const c_void,
+    /// The filter re-arranged; null where the plan packs nothing.
+    pub packed: *const c_void,
+    /// Output.
+    pub y: *mut c_void,
+    /// Bias, f32; null without one.
+    pub bias: *const f32,
+    /// Residual; null without one.
+    pub residual: *const c_void,
+    /// Workspace, aligned to 128 bytes.
+    pub workspace: *mut c_void,
+    /// Its size.
+    pub workspace_bytes: usize,
+    /// The `cudaStream_t`; null on the CPU.
+    pub stream: *mut c_void,
+    /// What [`Plan::handles`] made for this stream.
+    pub handles: &'a mut (dyn Any + Send),
+    /// What [`Plan::bind`] made for these addresses.
+    pub bound: Option<&'a Bound>,
+    /// Called after each kernel was enqueued, to time it.
+    pub stage: Option<&'a mut dyn FnMut(&CStr)>,
+}
+
+impl Args<'_> {
+    /// Marks the end of a stage.
+    pub fn stage(&mut self, name: &CStr) {
+        if let Some(stage) = &mut self.stage {
+            stage(name);
+        }
+    }
+}
+
+/// Every variant of this build, in reading order: kernels, then baselines, then the CPU.
+pub fn all() -> &'static [Arc<dyn Variant>] {
+    static ALL: LazyLock<Vec<Arc<dyn Variant>>> = LazyLock::new(|| {
+        let mut all: Vec<Arc<dyn Variant>> = Vec::new();
+        #[cfg(feature = "cuda")]
+        all.extend(crate::kernels::rows());
+        all.extend(crate::baselines::all());
+        all
+    });
+    &ALL
+}
+
+/// The variant of this name.
+///
+/// # Errors
+/// [`Error::UnknownVariant`] with the nearest name there is.
+pub fn find(name: &str) -> Result<Arc<dyn Variant>> {
+    let found = all().iter().find(|v| v.info().name == name);
+    found.cloned().ok_or_else(|| Error::UnknownVariant {
+        name: name.to_owned(),
+        close: closest(name, all().iter().map(|v| v.info().name.as_str())),
+    })
+}
+
+/// Whether `variant` can do `problem` on `device`; otherwise the reason.
+///
+/// # Errors
+/// The reason.
+pub fn supports(variant: &dyn Variant, device: &Device, query: &Query) -> Result<(), String> {
+    let info = variant.info();
+    match (info.kind, device.is_gpu()) {
+        (Kind::Cpu, true) => return Err("runs on the CPU only".to_owned()),
+        (Kind::Kernel | Kind::Baseline, false) => return Err("needs a GPU".to_owned()),
+        _ => {}
+    }
+    let arch = query.limits.arch;
+    if device.is_gpu() && !(info.min_arch..=info.max_arch).contains(&arch) {
+        return Err(format!(
+            "is built for sm_{} to sm_{}; this GPU is sm_{arch}",
+            info.min_arch, info.max_arch
+        ));
+    }
+    variant.supports(query)
+}
+
+/// The candidate that differs from `name` in the fewest letters, if it is close at all.
+pub(crate) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    let distance = |a: &str, b: &str| {
+        let b: Vec<char> = b.chars().collect();
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, ca) in a.chars().enumerate() {
+            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+            for (j, cb) in b.iter().enumerate() {
+                let substituted = diagonal + usize::from(ca != *cb);
+                diagonal = row[j + 1];
+                row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+            }
+        }
+        row[b.len()]
+    };
+    let (best, candidate) = candidates.map(|c| (distance(name, c), c)).min()?;
+    (best <= name.len().max(3) / 2).then(|| candidate.to_owned())
+}
