@@ -1,7 +1,7 @@
 //! Where a convolution runs: the CPU or one GPU, behind one set of types, so that everything above
 //! is written once.
 
-use std::{ffi::c_void, sync::Arc};
+use std::{ffi::c_void, sync::Arc, time::Instant};
 
 use bytemuck::Pod;
 
@@ -206,12 +206,57 @@ impl Stream {
         }
     }
 
+    /// A point in the stream's time.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn mark(&self) -> Result<Mark> {
+        match self {
+            Stream::Cpu(_) => Ok(Mark::Cpu(Instant::now())),
+            #[cfg(feature = "cuda")]
+            Stream::Gpu(stream) => {
+                let event = gpu::Event::new(stream.gpu())?;
+                stream.record(&event)?;
+                Ok(Mark::Gpu(event))
+            }
+        }
+    }
+
     /// What tells this stream from others for as long as it lives.
     pub(crate) fn id(&self) -> usize {
         match self {
             Stream::Cpu(id) => Arc::as_ptr(id) as usize,
             #[cfg(feature = "cuda")]
             Stream::Gpu(stream) => stream.raw() as usize,
+        }
+    }
+}
+
+/// A point in a stream's time, to measure what was queued between two of them.
+#[derive(Debug)]
+pub enum Mark {
+    /// Work is done when it is queued, so wall time serves.
+    Cpu(Instant),
+    /// A CUDA event.
+    #[cfg(feature = "cuda")]
+    Gpu(gpu::Event),
+}
+
+impl Mark {
+    /// Microseconds from `earlier` to this mark; waits until it is reached.
+    ///
+    /// # Errors
+    /// Marks of two devices, or a failure of work queued between them.
+    pub fn us_since(&self, earlier: &Mark) -> Result<f64> {
+        match (self, earlier) {
+            (Mark::Cpu(now), Mark::Cpu(then)) => Ok((*now - *then).as_secs_f64() * 1e6),
+            #[cfg(feature = "cuda")]
+            (Mark::Gpu(now), Mark::Gpu(then)) => {
+                now.synchronize()?;
+                now.elapsed_us(then)
+            }
+            #[cfg(feature = "cuda")]
+            _ => Err(Error::Check("marks of two devices have no common clock".to_owned())),
         }
     }
 }

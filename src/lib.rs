@@ -32,7 +32,10 @@ mod select;
 pub mod variant;
 
 pub use conv::{BoundConv, Conv, Operands, Packed, RawOperands, Workspace};
-pub use device::{Buffer, Device, Element, HostBuffer, Limits, Stream};
+pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};
 pub use error::{Error, Result};
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
 pub use select::Pick;
+
+/// Names the CUDA sources that this build was made from; results carry it.
+pub const CSRC_HASH: &str = env!("CONVFORGE_CSRC_HASH");

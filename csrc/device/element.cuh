@@ -1,0 +1,140 @@
+// Stored elements and the arithmetic of a sum: what `storage` and `math` of a problem mean in code.
+#pragma once
+
+#include "convforge.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <type_traits>
+
+namespace cf {
+
+template <int Storage>
+struct StorageType;
+template <>
+struct StorageType<CF_STORE_F32> {
+    using type = float;
+};
+template <>
+struct StorageType<CF_STORE_F16> {
+    using type = __half;
+};
+template <>
+struct StorageType<CF_STORE_BF16> {
+    using type = __nv_bfloat16;
+};
+
+__device__ __forceinline__ float widen(float v) { return v; }
+__device__ __forceinline__ float widen(__half v) { return __half2float(v); }
+__device__ __forceinline__ float widen(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+template <class T>
+__device__ __forceinline__ T narrow(float v);
+template <>
+__device__ __forceinline__ float narrow<float>(float v) {
+    return v;
+}
+template <>
+__device__ __forceinline__ __half narrow<__half>(float v) {
+    return __float2half_rn(v);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float v) {
+    return __float2bfloat16_rn(v);
+}
+
+// One running sum, product by product, in the order of the caller's loops.
+template <int Math>
+struct Sum;
+
+template <>
+struct Sum<CF_MATH_FP32> {
+    float value = 0;
+    __device__ __forceinline__ void add(float x, float w) { value = fmaf(x, w, value); }
+    __device__ __forceinline__ float get() const { return value; }
+};
+
+template <>
+struct Sum<CF_MATH_TF32> {
+    float value = 0;
+    static __device__ __forceinline__ float round(float v) {
+        uint32_t bits;
+        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
+        return __uint_as_float(bits);
+    }
+    __device__ __forceinline__ void add(float x, float w) {
+        value = fmaf(round(x), round(w), value);
+    }
+    __device__ __forceinline__ float get() const { return value; }
+};
+
+template <>
+struct Sum<CF_MATH_F16> {
+    float value = 0;
+    static __device__ __forceinline__ float round(float v) { return widen(narrow<__half>(v)); }
+    __device__ __forceinline__ void add(float x, float w) {
+        value = fmaf(round(x), round(w), value);
+    }
+    __device__ __forceinline__ float get() const { return value; }
+};
+
+template <>
+struct Sum<CF_MATH_BF16> {
+    float value = 0;
+    static __device__ __forceinline__ float round(float v) {
+        return widen(narrow<__nv_bfloat16>(v));
+    }
+    __device__ __forceinline__ void add(float x, float w) {
+        value = fmaf(round(x), round(w), value);
+    }
+    __device__ __forceinline__ float get() const { return value; }
+};
+
+template <>
+struct Sum<CF_MATH_F16_ACC> {
+    __half value = __ushort_as_half(0);
+    __device__ __forceinline__ void add(float x, float w) {
+        value = __hfma(__float2half_rn(x), __float2half_rn(w), value);
+    }
+    __device__ __forceinline__ float get() const { return __half2float(value); }
+};
+
+template <int V>
+using Constant = std::integral_constant<int, V>;
+
+// Calls body(storage, math), both as compile-time constants, for the pairs that a problem may have.
+template <class Body>
+int32_t for_storage_and_math(const cf_problem &p, Body body) {
+    switch (p.storage) {
+    case CF_STORE_F32: {
+        constexpr Constant<CF_STORE_F32> s;
+        switch (p.math) {
+        case CF_MATH_FP32: return body(s, Constant<CF_MATH_FP32>{});
+        case CF_MATH_TF32: return body(s, Constant<CF_MATH_TF32>{});
+        case CF_MATH_F16: return body(s, Constant<CF_MATH_F16>{});
+        case CF_MATH_BF16: return body(s, Constant<CF_MATH_BF16>{});
+        case CF_MATH_F16_ACC: return body(s, Constant<CF_MATH_F16_ACC>{});
+        }
+        break;
+    }
+    case CF_STORE_F16: {
+        constexpr Constant<CF_STORE_F16> s;
+        switch (p.math) {
+        // f16 operands are exact in fp32, so rounding them again would change nothing.
+        case CF_MATH_F16:
+        case CF_MATH_FP32: return body(s, Constant<CF_MATH_FP32>{});
+        case CF_MATH_F16_ACC: return body(s, Constant<CF_MATH_F16_ACC>{});
+        }
+        break;
+    }
+    case CF_STORE_BF16:
+        switch (p.math) {
+        case CF_MATH_BF16:
+        case CF_MATH_FP32: return body(Constant<CF_STORE_BF16>{}, Constant<CF_MATH_FP32>{});
+        }
+        break;
+    }
+    return 1; // cudaErrorInvalidValue: Rust never builds such a problem
+}
+
+} // namespace cf
