@@ -1,0 +1,66 @@
+//! Binds the part of cuBLAS and cuBLASLt that convforge uses.
+
+use convforge_bind::{Cuda, Spec};
+
+const SPEC: Spec<'static> = Spec {
+    headers: &["cublas_v2.h", "cublasLt.h"],
+    functions: &[
+        "cublasCreate",
+        "cublasDestroy",
+        "cublasSetStream",
+        "cublasSetWorkspace",
+        "cublasSetMathMode",
+        "cublasSetPointerMode",
+        "cublasGetVersion",
+        "cublasGetProperty",
+        "cublasGetStatusName",
+        "cublasGetStatusString",
+        "cublasSgemm",
+        "cublasSgemmStridedBatched",
+        "cublasGemmEx",
+        "cublasGemmStridedBatchedEx",
+        // cuBLASLt: every algorithm of its heuristics can be timed, and epilogues fused
+        "cublasLtCreate",
+        "cublasLtDestroy",
+        "cublasLtGetVersion",
+        "cublasLtMatmul",
+        "cublasLtMatmulAlgoGetHeuristic",
+        "cublasLtMatmulDescCreate",
+        "cublasLtMatmulDescDestroy",
+        "cublasLtMatmulDescSetAttribute",
+        "cublasLtMatrixLayoutCreate",
+        "cublasLtMatrixLayoutDestroy",
+        "cublasLtMatrixLayoutSetAttribute",
+        "cublasLtMatmulPreferenceCreate",
+        "cublasLtMatmulPreferenceDestroy",
+        "cublasLtMatmulPreferenceSetAttribute",
+    ],
+    types: &["cublasGemmAlgo_t", "cublasLtEpilogue_t", "cublasLtOrder_t"],
+    constants: &[],
+};
+
+fn main() {
+    convforge_bind::run(|| {
+        if convforge_bind::stub_on_docs_rs()? {
+            println!("cargo::rustc-env=CONVFORGE_CUBLAS_SONAME=libcublas.so.13");
+            return Ok(());
+        }
+        let cuda = Cuda::from_metadata()?;
+        // Since CUDA 11, cuBLAS bears the toolkit's major version.
+        let major = cuda.version / 1000;
+        println!("cargo::rustc-env=CONVFORGE_CUBLAS_SONAME=libcublas.so.{major}");
+        if !cuda
+            .include
+            .iter()
+            .any(|folder| folder.join("cublas_v2.h").is_file())
+        {
+            return Err(format!(
+                "cublas_v2.h is not in {}: this CUDA toolkit came without cuBLAS\n\
+                 install its cuBLAS package (libcublas-dev), or mend it with:\n\
+                 unset CUDA_HOME CUDA_PATH; python3 scripts/toolkit.py --need toolkit,libclang",
+                cuda.include[0].display()
+            ));
+        }
+        cuda.bind(&SPEC)
+    });
+}
