@@ -38,6 +38,16 @@ pub enum Error {
         /// The nearest name there is.
         close: Option<String>,
     },
+    /// No suite has this name.
+    #[error("there is no suite `{name}`{}; they are {known}", near(.close))]
+    UnknownSuite {
+        /// The name asked for.
+        name: String,
+        /// The nearest name there is.
+        close: Option<String>,
+        /// Those there are.
+        known: String,
+    },
     /// The variant exists, but not with this configuration.
     #[error("{variant} has no configuration `{config}`; it has: {known}")]
     UnknownConfig {
@@ -70,6 +80,18 @@ pub enum Error {
         /// The problem.
         problem: Box<Problem>,
     },
+    /// A copy reaches past the end of a buffer, or between buffers of different lengths.
+    #[error("{what}: elements {start}..{end} of a buffer that holds {len}")]
+    OutOfRange {
+        /// What was to be done.
+        what: &'static str,
+        /// First element.
+        start: usize,
+        /// One past the last.
+        end: usize,
+        /// Elements that the buffer has.
+        len: usize,
+    },
     /// An operand that the problem needs was not given, or one was given that it has no use for.
     #[error("{problem} {why}")]
     Operand {
@@ -91,7 +113,7 @@ pub enum Error {
         problem: Box<Problem>,
     },
     /// A buffer, stream or workspace belongs to another device.
-    #[error("{what} is on {found}, but the convolution was made for {expected}")]
+    #[error("{what} is on {found}, but was to be used on {expected}")]
     WrongDevice {
         /// What was passed.
         what: &'static str,
@@ -122,8 +144,18 @@ pub enum Error {
         /// The problem.
         problem: Box<Problem>,
     },
+    /// The memory given as a workspace is not aligned.
+    #[error("the workspace starts at {address:#x}, which is no multiple of {align} bytes")]
+    WorkspaceMisaligned {
+        /// Its address.
+        address: usize,
+        /// What it must be a multiple of.
+        align: usize,
+    },
     /// The workspace is smaller than the variant needs.
-    #[error("{variant} needs a workspace of at least {need} bytes for {problem}; it was given {have}")]
+    #[error(
+        "{variant} needs a workspace of at least {need} bytes for {problem}; it was given {have}"
+    )]
     WorkspaceTooSmall {
         /// The variant.
         variant: String,
@@ -188,9 +220,16 @@ pub enum Error {
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+fn near(close: &Option<String>) -> String {
+    close
+        .iter()
+        .map(|name| format!("; did you mean `{name}`?"))
+        .collect()
+}
+
 fn suggestion(close: &Option<String>) -> String {
     match close {
-        Some(name) => format!("; did you mean `{name}`?"),
+        Some(_) => near(close),
         None => "; `convforge list` shows them all".to_owned(),
     }
 }

@@ -1,0 +1,150 @@
+//! One driver call: its error in the driver's own words, and the context it runs in.
+
+use std::{
+    ffi::{CStr, c_char},
+    marker::PhantomData,
+    ptr,
+};
+
+use cuda_sys::{CUcontext, CUresult, loader::Missing};
+
+use crate::{Error, Result};
+
+/// `cu!(cuMemFree(address))`: the call, with its failure as an [`Error`]. Unsafe as the function.
+macro_rules! cu {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        $crate::gpu::call::check(stringify!($name), cuda_sys::$name($($argument),*))
+    };
+}
+
+/// What the driver answered to `call`, as a result.
+pub(super) fn check(call: &'static str, answer: Result<CUresult, Missing>) -> Result<()> {
+    let result = answer.map_err(missing)?;
+    if result.0 == 0 {
+        return Ok(());
+    }
+    // SAFETY: the functions write the address of a constant string, or null.
+    let name = text(result, |out| unsafe {
+        cuda_sys::cuGetErrorName(result, out)
+    });
+    // SAFETY: as above.
+    let explanation = text(result, |out| unsafe {
+        cuda_sys::cuGetErrorString(result, out)
+    });
+    Err(Error::Gpu {
+        call,
+        code: result.0 as i32,
+        name,
+        text: explanation,
+    })
+}
+
+/// A library or a function that is not there.
+pub(super) fn missing(missing: Missing) -> Error {
+    Error::Library {
+        library: missing.library,
+        why: missing.why.to_string(),
+    }
+}
+
+fn text(
+    result: CUresult,
+    ask: impl FnOnce(*mut *const c_char) -> Result<CUresult, Missing>,
+) -> String {
+    let mut text = ptr::null();
+    match ask(&mut text) {
+        Ok(CUresult(0)) if !text.is_null() => {
+            // SAFETY: the driver wrote the address of a constant string.
+            unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned()
+        }
+        _ => format!("error {} that this driver has no text for", result.0),
+    }
+}
+
+/// A device's context is current on this thread until this is dropped; then the one before is.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Entered {
+    // The stack of contexts belongs to the thread.
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl Entered {
+    /// Makes `context`, which the caller keeps alive, the current one.
+    pub(super) fn new(context: CUcontext) -> Result<Self> {
+        // SAFETY: `Gpu` holds the context.
+        unsafe { cu!(cuCtxPushCurrent(context)) }?;
+        Ok(Entered {
+            _not_send: PhantomData,
+        })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut popped = ptr::null_mut();
+        // SAFETY: it takes off what `new` put on: guards nest as scopes do.
+        let _ = unsafe { cuda_sys::cuCtxPopCurrent(&mut popped) };
+    }
+}
+
+/// Lets this thread copy, wait and free while it records a stream, until this is dropped.
+///
+/// The driver refuses such calls during a recording, because a program might take them for part
+/// of it, and spoils the recording. Plain copies and what is dropped are no part of it.
+#[must_use]
+pub(super) struct Unrecorded {
+    before: cuda_sys::CUstreamCaptureMode,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl Unrecorded {
+    pub(super) fn new() -> Self {
+        let mut mode = cuda_sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: it swaps the thread's mode with the one at the address.
+        let _ = unsafe { cuda_sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        Unrecorded {
+            before: mode,
+            _not_send: PhantomData,
+        }
+    }
+}
+
+impl Drop for Unrecorded {
+    fn drop(&mut self) {
+        // SAFETY: as above, back to what it was.
+        let _ = unsafe { cuda_sys::cuThreadExchangeStreamCaptureMode(&mut self.before) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn an_unknown_code_is_an_error_with_its_number() {
+        let error = check("cuInit", Ok(CUresult(987_654))).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("cuInit failed") && text.contains("987654"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_missing_symbol_names_library_and_function() {
+        let absent = Missing {
+            library: "the CUDA driver",
+            symbol: Some(c"cuFuture"),
+            why: Arc::from("libcuda.so.1 has no function `cuFuture`"),
+        };
+        let text = check("cuFuture", Err(absent)).unwrap_err().to_string();
+        assert!(
+            text.contains("the CUDA driver") && text.contains("cuFuture"),
+            "{text}"
+        );
+    }
+}

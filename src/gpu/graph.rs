@@ -1,0 +1,75 @@
+//! Recorded work, launched as one.
+
+use std::{cell::Cell, marker::PhantomData, ptr};
+
+use cuda_sys::{CUgraph, CUgraphExec};
+
+use super::{Gpu, Stream};
+use crate::Result;
+
+/// Work that [`Stream::capture`] recorded, with the buffers it uses by their addresses.
+#[derive(Debug)]
+pub struct Graph {
+    gpu: Gpu,
+    executable: CUgraphExec,
+    // The driver forbids launching one graph from two threads at once.
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+// SAFETY: the driver's graphs may move between threads.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// Makes `recorded` launchable. It stays the caller's.
+    pub(super) fn instantiate(gpu: &Gpu, recorded: CUgraph) -> Result<Self> {
+        let mut executable = ptr::null_mut();
+        // SAFETY: the graph is alive; it writes one handle, which `drop` destroys.
+        unsafe { cu!(cuGraphInstantiateWithFlags(&mut executable, recorded, 0)) }?;
+        Ok(Graph {
+            gpu: gpu.clone(),
+            executable,
+            _not_sync: PhantomData,
+        })
+    }
+
+    /// The GPU it was recorded on.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Queues the whole of it on `stream`, a stream of the same GPU. Launches of one graph run one
+    /// after another.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    ///
+    /// # Safety
+    /// Every buffer that the recorded work uses is still allocated and stays so until the work is
+    /// done (dropping one waits, as always). A graph knows them by address only, and such an
+    /// address may since belong to anything, memory of the host included.
+    pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
+        let _current = self.gpu.enter()?;
+        // SAFETY: graph and stream are alive, no other thread has the graph, and the caller
+        // answers for the buffers.
+        unsafe { cu!(cuGraphLaunch(self.executable, stream.handle())) }
+    }
+
+    /// Brings it to the device ahead of time, so that the first launch is as fast as the others.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn upload(&self, stream: &Stream) -> Result<()> {
+        let _current = self.gpu.enter()?;
+        // SAFETY: graph and stream are alive, and no other thread has the graph; nothing runs.
+        unsafe { cu!(cuGraphUpload(self.executable, stream.handle())) }
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.gpu.enter() {
+            // SAFETY: made in `instantiate`, destroyed once; the driver lets a launch finish.
+            let _ = unsafe { cuda_sys::cuGraphExecDestroy(self.executable) };
+        }
+    }
+}
