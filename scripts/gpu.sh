@@ -1,0 +1,238 @@
+#!/usr/bin/env bash
+# Checks and measures convforge on a machine with a GPU and without Rust, from the folder that
+# scripts/pack.sh packed. Work is cut into steps; what is done is noted in the results' folder, so
+# that the same command, given again, goes on where the last one stopped.
+set -uo pipefail
+
+usage() {
+    cat <<'END'
+usage: gpu.sh [options] COMMAND
+
+  check [N]          check every variant on N generated problems (2000)
+  test               run the packed test binary
+  compare SUITE...   check and time suites; words change them, as in vgg16+f16+nhwc+math=f16acc
+  infer DIR [V...]   classify the images in DIR with the variants V (rule)
+  sanitize           compute-sanitizer's memcheck, initcheck and racecheck over a sample
+  all [DIR]          all of these: every suite, and infer if there is DIR or a packed folder data
+
+  --out DIR          where results go (results): steps.tsv, log.txt, compare.json
+  --device D         gpu, gpu:1 or cpu (gpu)
+  --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
+  --shard N          generated problems per step of `check` (250)
+
+Exit status: 0 all well, 1 something failed, 2 wrong usage, 75 not finished: call it again.
+END
+}
+
+readonly STEP_SECONDS=480 # no step takes longer than eight minutes
+readonly SUITES="report-86 report-70 report-vgg report-gemv vgg16 resnet50 batch1 grouped depthwise"
+
+main() {
+    out=results device=gpu minutes='' shard=250
+    while [[ ${1-} == --* ]]; do
+        case $1 in
+            --out | --device | --minutes | --shard)
+                [[ -n ${2-} ]] || die "$1 needs a value"
+                printf -v "${1#--}" %s "$2"
+                shift 2
+                ;;
+            --help) usage && exit ;;
+            *) die "there is no option $1" ;;
+        esac
+    done
+    is_number "$shard" || die "--shard takes a number, not '$shard'"
+    [[ -z $minutes ]] || is_number "$minutes" || die "--minutes takes a number, not '$minutes'"
+    here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+    case ${1-} in
+        check | test | compare | infer | sanitize | all) ;;
+        '' | help) usage && exit 2 ;;
+        *) die "there is no command '$1'" ;;
+    esac
+    convforge=$(find_program) || exit 1
+    [[ $device == cpu ]] || export CONVFORGE_REQUIRE_GPU=1
+    mkdir -p "$out" || exit 1
+    touch "$out/steps.tsv"
+    unfinished=0
+
+    local command=$1
+    shift
+    case $command in
+        check) check "${1-2000}" ;;
+        test) packed_tests ;;
+        compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && compare "$@" ;;
+        infer) [[ $# -gt 0 ]] || die "infer needs a folder" && infer "$@" ;;
+        sanitize) sanitize ;;
+        all) everything "${1-$here/data}" ;;
+    esac
+    summary
+}
+
+die() {
+    echo "gpu.sh: $*; see gpu.sh --help" >&2
+    exit 2
+}
+
+is_number() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
+
+find_program() {
+    local candidate
+    for candidate in "$here/bin/convforge" "$here/../target/release/convforge" \
+        "${CONVFORGE:-}" "$(command -v convforge)"; do
+        [[ -x $candidate ]] && echo "$candidate" && return
+    done
+    echo "gpu.sh: no convforge in $here/bin, in ../target/release or on PATH; CONVFORGE may name it" >&2
+    exit 1
+}
+
+# step NAME COMMAND...: runs it once, for eight minutes at most. Its output goes to log.txt, and a
+# line with its name, exit status, seconds and last line to steps.tsv. A step that failed is done
+# too; one that ran out of time is not.
+step() {
+    local name=$1 status began seconds last text limit=$STEP_SECONDS
+    shift
+    grep -q "^$name"$'\t' "$out/steps.tsv" && return
+    if [[ -n $minutes ]]; then
+        local left=$((minutes * 60 - SECONDS))
+        if ((left < 5)); then
+            unfinished=1
+            return
+        fi
+        ((left < limit)) && limit=$left
+    fi
+    text=$(mktemp) || exit 1
+    began=$SECONDS
+    # SIGINT, by the clock or by Ctrl-C, lets convforge finish what it is measuring and keep it.
+    timeout --signal=INT --kill-after=30 "$limit" "$@" >"$text" 2>&1 &
+    local pid=$! interrupted=''
+    trap 'interrupted=yes; kill -INT "$pid"' INT
+    wait "$pid"
+    status=$?
+    [[ -z $interrupted ]] || wait "$pid"
+    trap - INT
+    seconds=$((SECONDS - began))
+    last=$(grep -v '^[[:space:]]*$' "$text" | tail -n 1 | tr '\t' ' ' | cut -c 1-200)
+    {
+        echo "=== $name: status $status after $seconds s"
+        cat "$text"
+    } >>"$out/log.txt"
+    rm -f "$text"
+    [[ -z $interrupted ]] || exit 130
+    if ((status == 124 || status == 137)); then
+        echo "$name: stopped after $seconds s"
+        unfinished=1
+        return
+    fi
+    printf '%s\t%s\t%s\t%s\n' "$name" "$status" "$seconds" "$last" >>"$out/steps.tsv"
+    echo "$name: status $status, $seconds s: $last"
+}
+
+# One seed per step: each has problems of its own.
+check() {
+    is_number "$1" || die "check takes a number of problems, not '$1'"
+    local total=$1 seed=0 count
+    while ((total > 0)); do
+        count=$((total < shard ? total : shard))
+        seed=$((seed + 1))
+        step "check-$count-seed-$seed" \
+            "$convforge" check --device "$device" --generated "$count" --seed "$seed"
+        total=$((total - count))
+    done
+}
+
+packed_tests() {
+    if [[ -x $here/bin/variants ]]; then
+        step test-variants "$here/bin/variants"
+    else
+        echo "test: there is no $here/bin/variants; scripts/pack.sh makes it"
+    fi
+}
+
+compare() {
+    local name
+    for name in "$@"; do
+        local options=(--suite "${name%%+*}") words word
+        IFS=+ read -ra words <<<"${name#"${name%%+*}"}"
+        for word in "${words[@]}"; do
+            case $word in
+                '') ;;
+                f32 | f16 | bf16) options+=(--storage "$word") ;;
+                nchw | nhwc) options+=(--layout "$word") ;;
+                math=*) options+=(--math "${word#math=}") ;;
+                *) die "'$word' is no storage, layout or math" ;;
+            esac
+        done
+        step "compare-$name" "$convforge" compare --device "$device" "${options[@]}" \
+            --out "$out/compare.json" --resume
+    done
+}
+
+infer() {
+    local data=$1 variant count
+    shift
+    [[ -r $data/weights-86.bin ]] || die "there is no $data/weights-86.bin"
+    [[ $# -gt 0 ]] || set -- rule
+    for variant in "$@"; do
+        for count in 100 1000 5000 10000; do
+            step "infer-$variant-$count" "$convforge" infer --device "$device" \
+                --images "$data/t10k-images-idx3-ubyte.gz" \
+                --labels "$data/t10k-labels-idx1-ubyte.gz" \
+                --weights "$data/weights-86.bin" --expect "$data/logits-86.npy" \
+                --variant "$variant" --count "$count"
+        done
+    done
+}
+
+everything() {
+    local data=$1
+    check 2000
+    packed_tests
+    # shellcheck disable=SC2086 # a list of words
+    compare $SUITES
+    [[ -d $data ]] && infer "$data"
+    sanitize
+}
+
+sanitize() {
+    local sanitizer
+    [[ $device != cpu ]] || die "sanitize needs a GPU"
+    if ! sanitizer=$(find_sanitizer); then
+        echo "sanitize: there is no compute-sanitizer on PATH, in CUDA_HOME or in /usr/local/cuda*." \
+            "It comes with the CUDA toolkit, by itself as the package cuda-sanitizer-13-0 of NVIDIA's" \
+            "repository or nvidia-cuda-sanitizer-api of PyPI." >&2
+        unfinished=1
+        return
+    fi
+    local tool part
+    for tool in memcheck initcheck racecheck; do
+        for part in 1 2 3 4; do
+            step "$tool-$part-of-4" "$sanitizer" --tool "$tool" --error-exitcode 9 \
+                "$convforge" check --device "$device" --generated 40 --seed 7 --shard "$part/4"
+        done
+    done
+}
+
+find_sanitizer() {
+    local candidate
+    for candidate in "$(command -v compute-sanitizer)" \
+        "${CUDA_HOME:-/nonexistent}"/{bin,compute-sanitizer}/compute-sanitizer \
+        /usr/local/cuda*/{bin,compute-sanitizer}/compute-sanitizer \
+        /opt/nvidia/compute-sanitizer*/compute-sanitizer; do
+        [[ -x $candidate ]] && echo "$candidate" && return
+    done
+    return 1
+}
+
+summary() {
+    echo
+    awk -F '\t' '{ printf "%-8s %5d s  %-28s %s\n", $2 == 0 ? "ok" : "FAILED", $3, $1, $4
+                   failed += $2 != 0 }
+                 END { printf "%d steps done, %d of them failed\n", NR, failed }' "$out/steps.tsv"
+    echo "Results are in $out."
+    if awk -F '\t' '$2 != 0 { exit 1 }' "$out/steps.tsv"; then
+        ((unfinished == 0)) || { echo "Not all is done: the same command goes on."; exit 75; }
+    else
+        exit 1
+    fi
+}
+
+main "$@"
