@@ -14,7 +14,11 @@ fn main() {
     let result = hash_of_csrc().and_then(|hash| {
         println!("cargo::rustc-env=CONVFORGE_CSRC_HASH={hash}");
         // docs.rs has no toolkit, and rustdoc does not need what is inside functions.
-        if env::var_os("DOCS_RS").is_some() { Ok(()) } else { cuda() }
+        if env::var_os("DOCS_RS").is_some() {
+            Ok(())
+        } else {
+            cuda()
+        }
     });
     if let Err(why) = result {
         eprintln!("\n{why}\n");
@@ -81,12 +85,20 @@ mod kernels {
         let table = fs::read_to_string("csrc/kernels.def").map_err(|why| why.to_string())?;
         let listed: BTreeSet<PathBuf> = table
             .lines()
-            .filter_map(|line| line.strip_prefix("ROW(")?.strip_suffix(')')?.split_once(','))
-            .map(|(family, file)| format!("csrc/kernels/{}/{}.cu", family.trim(), file.trim()).into())
+            .filter_map(|line| {
+                line.strip_prefix("ROW(")?
+                    .strip_suffix(')')?
+                    .split_once(',')
+            })
+            .map(|(family, file)| {
+                format!("csrc/kernels/{}/{}.cu", family.trim(), file.trim()).into()
+            })
             .collect();
         let is_cu = |path: &PathBuf| path.extension().is_some_and(|e| e == "cu");
-        let present: BTreeSet<PathBuf> =
-            files(Path::new("csrc/kernels"))?.into_iter().filter(is_cu).collect();
+        let present: BTreeSet<PathBuf> = files(Path::new("csrc/kernels"))?
+            .into_iter()
+            .filter(is_cu)
+            .collect();
         if let Some(path) = listed.difference(&present).next() {
             return Err(format!(
                 "csrc/kernels.def has a line for {}, which does not exist",
@@ -100,7 +112,9 @@ mod kernels {
             ));
         }
         let beside = fs::read_dir("csrc").map_err(|why| why.to_string())?;
-        let beside = beside.filter_map(|entry| Some(entry.ok()?.path())).filter(is_cu);
+        let beside = beside
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(is_cu);
         Ok(beside.chain(listed).collect())
     }
 
@@ -129,7 +143,9 @@ mod kernels {
             .generate()
             .map_err(|why| format!("csrc/convforge.h: {why}"))?;
         let path = out_dir().join("convforge.rs");
-        bindings.write_to_file(&path).map_err(|why| format!("{}: {why}", path.display()))
+        bindings
+            .write_to_file(&path)
+            .map_err(|why| format!("{}: {why}", path.display()))
     }
 
     /// nvcc's -gencode values for `CONVFORGE_ARCHS`.
@@ -156,13 +172,14 @@ mod kernels {
         println!("cargo::rerun-if-env-changed=NUM_JOBS");
         let include = found("INCLUDE")?;
         let archs = architectures()?;
+        // `cc` knows nvcc as such only by this variable. SAFETY: no other thread runs yet.
+        unsafe { env::set_var("NVCC", found("NVCC")?) };
         let mut build = cc::Build::new();
         // The same flags in every profile: in a debug profile `cc` would pass -G, and kernels under
         // `cargo test` would be unoptimised.
         build
             .cuda(true)
             .cudart("none")
-            .compiler(found("NVCC")?)
             .debug(false)
             .opt_level(3)
             .warnings(false)
@@ -171,18 +188,26 @@ mod kernels {
             .flag("-std=c++17")
             .flag("-lineinfo")
             .flag("-Xptxas=-v,-warn-lmem-usage");
-        let compiler = build.try_get_compiler().map_err(|why| format!("nvcc: {why}"))?;
+        let compiler = build
+            .try_get_compiler()
+            .map_err(|why| format!("nvcc: {why}"))?;
 
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
         let jobs = thread::available_parallelism().map_or(1, usize::from);
-        let jobs = env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok()).unwrap_or(jobs);
+        let jobs = env::var("NUM_JOBS")
+            .ok()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(jobs);
         thread::scope(|scope| {
             for _ in 0..jobs.min(sources.len()) {
                 scope.spawn(|| {
                     while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let result = compile_one(compiler.to_command(), source, &archs);
-                        results.lock().unwrap_or_else(|e| e.into_inner()).push(result);
+                        results
+                            .lock()
+                            .unwrap_or_else(|e| e.into_inner())
+                            .push(result);
                     }
                 });
             }
@@ -191,7 +216,9 @@ mod kernels {
         let mut objects = results.into_iter().collect::<Result<Vec<_>, _>>()?;
         objects.sort();
         build.objects(objects);
-        build.try_compile("convforge_kernels").map_err(|why| why.to_string())?;
+        build
+            .try_compile("convforge_kernels")
+            .map_err(|why| why.to_string())?;
 
         println!("cargo::rustc-link-search=native={}", found("LIB")?);
         for library in ["static=cudart_static", "stdc++", "dl", "rt", "pthread"] {
@@ -205,21 +232,37 @@ mod kernels {
         let object = out_dir().join(&stem).with_extension("o");
         let depfile = out_dir().join(&stem).with_extension("d");
         let report = out_dir().join(&stem).with_extension("ptxas");
-        nvcc.arg("-c").arg(source).arg("-o").arg(&object).arg("-MD").arg("-MF").arg(&depfile);
+        nvcc.arg("-c")
+            .arg(source)
+            .arg("-o")
+            .arg(&object)
+            .arg("-MD")
+            .arg("-MF")
+            .arg(&depfile);
         for arch in archs {
             nvcc.arg("-gencode").arg(arch);
         }
-        let command = format!("{nvcc:?}");
+        let words = std::iter::once(nvcc.get_program()).chain(nvcc.get_args());
+        let command = words
+            .map(|w| w.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ");
         let stamp = out_dir().join(&stem).with_extension("cmd");
         if fs::read_to_string(&stamp).is_ok_and(|old| old == command) && is_fresh(&object, &depfile)
         {
             return Ok(object);
         }
-        let Output { status, stderr, stdout } =
-            nvcc.output().map_err(|why| format!("{command}: {why}"))?;
+        let Output {
+            status,
+            stderr,
+            stdout,
+        } = nvcc.output().map_err(|why| format!("{command}: {why}"))?;
         let said = String::from_utf8_lossy(&stderr) + String::from_utf8_lossy(&stdout);
         if !status.success() {
-            return Err(format!("{}: nvcc failed\n{command}\n{said}", source.display()));
+            return Err(format!(
+                "{}: nvcc failed\n{command}\n{said}",
+                source.display()
+            ));
         }
         judge(source, &said)?;
         let written = fs::write(&report, said.as_bytes()).and_then(|()| fs::write(&stamp, command));
@@ -230,9 +273,15 @@ mod kernels {
     /// Whether the object is newer than everything it was made from.
     fn is_fresh(object: &Path, depfile: &Path) -> bool {
         let modified = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
-        let Some(made) = modified(object) else { return false };
-        let Ok(rule) = fs::read_to_string(depfile) else { return false };
-        let Some((_, inputs)) = rule.split_once(": ") else { return false };
+        let Some(made) = modified(object) else {
+            return false;
+        };
+        let Ok(rule) = fs::read_to_string(depfile) else {
+            return false;
+        };
+        let Some((_, inputs)) = rule.split_once(": ") else {
+            return false;
+        };
         inputs
             .split_whitespace()
             .filter(|word| *word != "\\")
@@ -253,7 +302,12 @@ mod kernels {
             }
             let spilled = |words: &str| {
                 let before = line.split_once(words)?.0;
-                before.split_whitespace().last()?.parse::<u32>().ok().filter(|bytes| *bytes > 0)
+                before
+                    .split_whitespace()
+                    .last()?
+                    .parse::<u32>()
+                    .ok()
+                    .filter(|bytes| *bytes > 0)
             };
             if let Some(bytes) = spilled(" bytes spill stores") {
                 println!(

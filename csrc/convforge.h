@@ -1,4 +1,5 @@
-/* The whole C interface between the kernels and Rust: plain C, and the only header that bindgen reads.
+/* The whole C interface between the kernels and Rust: plain C, and the only header that bindgen
+ * reads.
  *
  * Shapes follow cuDNN and CUTLASS: input n c h w, filter k c/groups r s, output n k p q.
  * Every function that enqueues work returns 0 or a cudaError_t. */
@@ -109,7 +110,8 @@ typedef struct cf_row {
     /* 1, or 0 with the reason in `why`. */
     int32_t (*supports)(const cf_call *call, char *why, uint64_t why_bytes);
     cf_bytes (*workspace)(const cf_call *call);
-    /* The filter re-arranged once: how many bytes, and doing it from w to `packed` on the stream. */
+    /* The filter re-arranged once: how many bytes, and doing it from w to `packed` on the stream.
+     */
     uint64_t (*packed_bytes)(const cf_call *call);
     int32_t (*pack)(const cf_call *call, void *packed);
     int32_t (*bind)(const cf_call *call, cf_bound *bound);
@@ -127,20 +129,22 @@ const char *cf_error_text(int32_t code);
 /* ---- oracle.cu: the judge for problems too large for the CPU ---- */
 
 /* An element passes when |y - ref| <= per_mag * mag + per_ref * |ref| + floor, where mag is
- * |scale| sum|x w| + |bias| + |residual|; with `exact` it must equal ref rounded to the storage. */
+ * |scale| sum|x w| + |bias| + |residual|; with `exact` it must equal ref rounded to the storage.
+ * src/check/bounds.rs has the numbers and why they are what they are. */
 typedef struct cf_bounds {
     int32_t exact;
     double per_mag, per_ref, floor;
-    double rounding; /* half a unit of the storage, relative: left out of the RMS for 16-bit storage */
+    double rounding; /* of a 16-bit output, in units of ref; it (or floor) is left out of sums */
 } cf_bounds;
 
 typedef struct cf_verdict {
     int64_t bad, nan;
-    int64_t first_bad; /* index of the first wrong element, INT64_MAX where there is none */
-    int64_t nonzero;   /* outputs whose reference is not zero */
-    double sum_sq;     /* of (|y - ref| / mag)^2 */
+    int64_t first_bad;        /* index of the first wrong element, INT64_MAX where there is none */
+    int64_t nonzero;          /* outputs whose reference is not zero */
+    int64_t counted;          /* outputs whose mag is not zero: the sums run over these */
+    double sum_sq;            /* of (|y - ref| / mag)^2 */
     double sum_sq_sequential; /* the same for a sequential fp32 loop */
-    double worst;      /* largest |y - ref| / mag */
+    double worst;             /* largest |y - ref| / mag */
 } cf_verdict;
 
 /* Writes, for outputs first .. first+count in y's order: the f64 reference, mag and the sequential
@@ -152,6 +156,25 @@ int32_t cf_judge(const cf_call *call, const cf_bounds *bounds, cf_verdict *verdi
 /* Counts the 4-byte words (then bytes, for a tail) in which a and b differ. */
 int32_t cf_count_differences(const void *a, const void *b, uint64_t bytes, uint64_t *count,
                              void *stream);
+
+/* ---- unroll.cu, finish.cu: what variants around a matrix product share ---- */
+
+/* Where the sums of a convolution lie, in elements: y's own order, or channels first. */
+typedef struct cf_strides {
+    int64_t image, channel, row, column;
+} cf_strides;
+
+/* Writes the unrolled matrix (im2col) of images first .. first+count as elements of `storage`:
+ * NCHW: [group][c r s][image p q], NHWC: [image p q][group][r s c]; zeros where the filter hangs
+ * over the edge. Operands are rounded to `storage`. */
+int32_t cf_unroll(const cf_call *call, int64_t first, int64_t count, int32_t storage, void *out);
+/* Epilogue, pooling and narrowing: reads f32 sums of images first .. first+count, whose strides are
+ * given, and writes them to call->y. */
+int32_t cf_finish(const cf_call *call, int64_t first, int64_t count, const float *sums,
+                  cf_strides strides);
+/* dst[i] = src[i], rounded to another storage. */
+int32_t cf_convert(const void *src, int32_t src_storage, void *dst, int32_t dst_storage,
+                   int64_t count, void *stream);
 
 /* ---- net.cu: the layers around the convolutions of the accuracy study, f32 NCHW ---- */
 

@@ -70,10 +70,9 @@ int32_t cf_net_from_bytes(const uint8_t *pixels, float *x, int64_t count, void *
 
 int32_t cf_net_relu_maxpool(const float *x, float *y, int64_t planes, int32_t h, int32_t w,
                             int32_t window, void *stream) {
-    const int64_t outputs =
-        planes * ((h + window - 1) / window) * ((w + window - 1) / window);
+    const int64_t outputs = planes * ((h + window - 1) / window) * ((w + window - 1) / window);
     relu_maxpool<<<grid(outputs), Threads, 0, static_cast<cudaStream_t>(stream)>>>(x, y, outputs, h,
-                                                                                 w, window);
+                                                                                   w, window);
     return cudaGetLastError();
 }
 

@@ -43,59 +43,37 @@ __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float v) {
     return __float2bfloat16_rn(v);
 }
 
-// One running sum, product by product, in the order of the caller's loops.
+// One running sum. Operands go through operand() first, once per value where a kernel keeps them,
+// so that add() is the bare product and sum.
 template <int Math>
-struct Sum;
-
-template <>
-struct Sum<CF_MATH_FP32> {
+struct Sum {
+    using Operand = float;
     float value = 0;
-    __device__ __forceinline__ void add(float x, float w) { value = fmaf(x, w, value); }
-    __device__ __forceinline__ float get() const { return value; }
-};
 
-template <>
-struct Sum<CF_MATH_TF32> {
-    float value = 0;
-    static __device__ __forceinline__ float round(float v) {
-        uint32_t bits;
-        asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
-        return __uint_as_float(bits);
+    static __device__ __forceinline__ Operand operand(float v) {
+        if constexpr (Math == CF_MATH_TF32) {
+            uint32_t bits;
+            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
+            return __uint_as_float(bits);
+        } else if constexpr (Math == CF_MATH_F16) {
+            return widen(narrow<__half>(v));
+        } else if constexpr (Math == CF_MATH_BF16) {
+            return widen(narrow<__nv_bfloat16>(v));
+        } else {
+            return v;
+        }
     }
-    __device__ __forceinline__ void add(float x, float w) {
-        value = fmaf(round(x), round(w), value);
-    }
-    __device__ __forceinline__ float get() const { return value; }
-};
-
-template <>
-struct Sum<CF_MATH_F16> {
-    float value = 0;
-    static __device__ __forceinline__ float round(float v) { return widen(narrow<__half>(v)); }
-    __device__ __forceinline__ void add(float x, float w) {
-        value = fmaf(round(x), round(w), value);
-    }
-    __device__ __forceinline__ float get() const { return value; }
-};
-
-template <>
-struct Sum<CF_MATH_BF16> {
-    float value = 0;
-    static __device__ __forceinline__ float round(float v) {
-        return widen(narrow<__nv_bfloat16>(v));
-    }
-    __device__ __forceinline__ void add(float x, float w) {
-        value = fmaf(round(x), round(w), value);
-    }
+    __device__ __forceinline__ void add(Operand x, Operand w) { value = fmaf(x, w, value); }
     __device__ __forceinline__ float get() const { return value; }
 };
 
 template <>
 struct Sum<CF_MATH_F16_ACC> {
+    using Operand = __half;
     __half value = __ushort_as_half(0);
-    __device__ __forceinline__ void add(float x, float w) {
-        value = __hfma(__float2half_rn(x), __float2half_rn(w), value);
-    }
+
+    static __device__ __forceinline__ Operand operand(float v) { return __float2half_rn(v); }
+    __device__ __forceinline__ void add(Operand x, Operand w) { value = __hfma(x, w, value); }
     __device__ __forceinline__ float get() const { return __half2float(value); }
 };
 
@@ -109,11 +87,16 @@ int32_t for_storage_and_math(const cf_problem &p, Body body) {
     case CF_STORE_F32: {
         constexpr Constant<CF_STORE_F32> s;
         switch (p.math) {
-        case CF_MATH_FP32: return body(s, Constant<CF_MATH_FP32>{});
-        case CF_MATH_TF32: return body(s, Constant<CF_MATH_TF32>{});
-        case CF_MATH_F16: return body(s, Constant<CF_MATH_F16>{});
-        case CF_MATH_BF16: return body(s, Constant<CF_MATH_BF16>{});
-        case CF_MATH_F16_ACC: return body(s, Constant<CF_MATH_F16_ACC>{});
+        case CF_MATH_FP32:
+            return body(s, Constant<CF_MATH_FP32>{});
+        case CF_MATH_TF32:
+            return body(s, Constant<CF_MATH_TF32>{});
+        case CF_MATH_F16:
+            return body(s, Constant<CF_MATH_F16>{});
+        case CF_MATH_BF16:
+            return body(s, Constant<CF_MATH_BF16>{});
+        case CF_MATH_F16_ACC:
+            return body(s, Constant<CF_MATH_F16_ACC>{});
         }
         break;
     }
@@ -122,15 +105,18 @@ int32_t for_storage_and_math(const cf_problem &p, Body body) {
         switch (p.math) {
         // f16 operands are exact in fp32, so rounding them again would change nothing.
         case CF_MATH_F16:
-        case CF_MATH_FP32: return body(s, Constant<CF_MATH_FP32>{});
-        case CF_MATH_F16_ACC: return body(s, Constant<CF_MATH_F16_ACC>{});
+        case CF_MATH_FP32:
+            return body(s, Constant<CF_MATH_FP32>{});
+        case CF_MATH_F16_ACC:
+            return body(s, Constant<CF_MATH_F16_ACC>{});
         }
         break;
     }
     case CF_STORE_BF16:
         switch (p.math) {
         case CF_MATH_BF16:
-        case CF_MATH_FP32: return body(Constant<CF_STORE_BF16>{}, Constant<CF_MATH_FP32>{});
+        case CF_MATH_FP32:
+            return body(Constant<CF_STORE_BF16>{}, Constant<CF_MATH_FP32>{});
         }
         break;
     }

@@ -8,12 +8,18 @@ namespace cf {
 
 __device__ __forceinline__ float activate(int32_t activation, float v) {
     switch (activation) {
-    case CF_ACT_RELU: return fmaxf(v, 0.0f);
-    case CF_ACT_RELU6: return fminf(fmaxf(v, 0.0f), 6.0f);
-    case CF_ACT_TANH: return tanhf(v);
-    case CF_ACT_SIGMOID: return 1.0f / (1.0f + expf(-v));
-    case CF_ACT_SILU: return v / (1.0f + expf(-v));
-    default: return v;
+    case CF_ACT_RELU:
+        return fmaxf(v, 0.0f);
+    case CF_ACT_RELU6:
+        return fminf(fmaxf(v, 0.0f), 6.0f);
+    case CF_ACT_TANH:
+        return tanhf(v);
+    case CF_ACT_SIGMOID:
+        return 1.0f / (1.0f + expf(-v));
+    case CF_ACT_SILU:
+        return v / (1.0f + expf(-v));
+    default:
+        return v;
     }
 }
 

@@ -5,9 +5,7 @@
 
 namespace cf {
 
-struct Strides {
-    int64_t image, channel, row, column;
-
+struct Strides : cf_strides {
     __host__ __device__ __forceinline__ int64_t at(int64_t n, int64_t c, int64_t h,
                                                    int64_t w) const {
         return n * image + c * channel + h * row + w * column;
@@ -17,8 +15,8 @@ struct Strides {
 __host__ __device__ __forceinline__ Strides strides(int32_t layout, int64_t c, int64_t h,
                                                     int64_t w) {
     if (layout == CF_NCHW)
-        return {c * h * w, h * w, w, 1};
-    return {c * h * w, 1, w * c, c};
+        return {{c * h * w, h * w, w, 1}};
+    return {{c * h * w, 1, w * c, c}};
 }
 
 __host__ __device__ __forceinline__ Strides input_strides(const cf_problem &p) {

@@ -27,7 +27,8 @@ __device__ float convolve(const cf_problem &p, const T *__restrict__ x, const T 
     const int channels = p.c / p.groups;
     const int first = k / (p.k / p.groups) * channels;
     const int top = row * p.stride_h - p.pad_top, left = column * p.stride_w - p.pad_left;
-    cf::Sum<Math> sum;
+    using Sum = cf::Sum<Math>;
+    Sum sum;
     for (int c = 0; c < channels; ++c) {
         for (int r = 0; r < p.r; ++r) {
             const int h = top + r * p.dilation_h;
@@ -37,7 +38,8 @@ __device__ float convolve(const cf_problem &p, const T *__restrict__ x, const T 
                 const int v = left + s * p.dilation_w;
                 if (v < 0 || v >= p.w)
                     continue;
-                sum.add(cf::widen(x[xs.at(n, first + c, h, v)]), cf::widen(w[ws.at(k, c, r, s)]));
+                sum.add(Sum::operand(cf::widen(x[xs.at(n, first + c, h, v)])),
+                        Sum::operand(cf::widen(w[ws.at(k, c, r, s)])));
             }
         }
     }
@@ -77,8 +79,8 @@ __global__ void __launch_bounds__(Tile *Tile, 3)
             for (int j = left; j < right; ++j) {
                 const float sum = convolve<T, Math>(p, x, w, n, k, i, j);
                 const float added = e.residual ? cf::widen(residual[rs.at(n, k, i, j)]) : 0.0f;
-                v = cf::max_keeping_nan(
-                    v, cf::epilogue(e, sum, e.bias ? bias + k : nullptr, added));
+                v = cf::max_keeping_nan(v,
+                                        cf::epilogue(e, sum, e.bias ? bias + k : nullptr, added));
             }
         }
         y[cf::output_strides(p).at(n, k, row, column)] = cf::narrow<T>(v);
