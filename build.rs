@@ -13,9 +13,12 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let result = hash_of_csrc().and_then(|hash| {
         println!("cargo::rustc-env=CONVFORGE_CSRC_HASH={hash}");
-        // docs.rs has no toolkit, and rustdoc does not need what is inside functions.
+        println!("cargo::rerun-if-env-changed=DOCS_RS");
+        println!("cargo::rustc-check-cfg=cfg(no_toolkit)");
+        // docs.rs has no toolkit, and rustdoc does not look into functions: the types that their
+        // signatures name are enough.
         if env::var_os("DOCS_RS").is_some() {
-            Ok(())
+            stub()
         } else {
             cuda()
         }
@@ -24,6 +27,14 @@ fn main() {
         eprintln!("\n{why}\n");
         std::process::exit(1);
     }
+}
+
+/// Stands in for the bindings of csrc/convforge.h.
+fn stub() -> Result<(), String> {
+    println!("cargo::rustc-cfg=no_toolkit");
+    let path = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("convforge.rs");
+    let types = "pub struct cf_row;\n#[derive(Clone, Copy)]\npub struct cf_call;\n";
+    fs::write(&path, types).map_err(|why| format!("{}: {why}", path.display()))
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -52,22 +52,38 @@ pub struct Operands<'a, T: Element> {
 impl<'a, T: Element> Operands<'a, T> {
     /// Input, filter and output.
     pub fn new(x: &'a Buffer<T>, w: &'a Buffer<T>, y: &'a mut Buffer<T>) -> Self {
-        Operands { x, w, y, bias: None, residual: None, packed: None }
+        Operands {
+            x,
+            w,
+            y,
+            bias: None,
+            residual: None,
+            packed: None,
+        }
     }
 
     /// One f32 per output channel.
     pub fn bias(self, bias: &'a Buffer<f32>) -> Self {
-        Operands { bias: Some(bias), ..self }
+        Operands {
+            bias: Some(bias),
+            ..self
+        }
     }
 
     /// A tensor of the convolution's output shape, before pooling.
     pub fn residual(self, residual: &'a Buffer<T>) -> Self {
-        Operands { residual: Some(residual), ..self }
+        Operands {
+            residual: Some(residual),
+            ..self
+        }
     }
 
     /// The filter as [`Conv::pack`] re-arranged it.
     pub fn packed(self, packed: &'a Packed) -> Self {
-        Operands { packed: Some(packed), ..self }
+        Operands {
+            packed: Some(packed),
+            ..self
+        }
     }
 }
 
@@ -84,14 +100,22 @@ pub struct RawOperands {
     pub bias: *const f32,
     /// Residual; null without one.
     pub residual: *const c_void,
-    /// The filter re-arranged by [`Conv::pack_raw`]; null where [`Conv::packed_bytes`] is 0.
+    /// The filter re-arranged by [`Conv::pack_raw`], at a multiple of [`Workspace::ALIGN`] bytes; null
+    /// where [`Conv::packed_bytes`] is 0.
     pub packed: *const c_void,
 }
 
 impl RawOperands {
     /// Input, filter and output.
     pub fn new(x: *const c_void, w: *const c_void, y: *mut c_void) -> Self {
-        RawOperands { x, w, y, bias: null(), residual: null(), packed: null() }
+        RawOperands {
+            x,
+            w,
+            y,
+            bias: null(),
+            residual: null(),
+            packed: null(),
+        }
     }
 }
 
@@ -107,12 +131,37 @@ pub struct Packed {
 pub struct Workspace {
     device: Device,
     stream: usize,
-    memory: Buffer<u8>,
+    memory: Memory,
     limit: usize,
     handles: HashMap<String, Box<dyn Any + Send>>,
 }
 
+/// The bytes of a workspace: its own, or an address that the caller vouched for.
+enum Memory {
+    Owned(Buffer<u8>),
+    Borrowed { address: usize, bytes: usize },
+}
+
+impl Memory {
+    fn len(&self) -> usize {
+        match self {
+            Memory::Owned(buffer) => buffer.len(),
+            Memory::Borrowed { bytes, .. } => *bytes,
+        }
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut c_void {
+        match self {
+            Memory::Owned(buffer) => buffer.as_mut_ptr(),
+            Memory::Borrowed { address, .. } => *address as *mut c_void,
+        }
+    }
+}
+
 impl Workspace {
+    /// What a workspace's address must be a multiple of, in bytes.
+    pub const ALIGN: usize = 128;
+
     /// An empty workspace for convolutions on `stream`; [`reserve`](Self::reserve) fills it.
     ///
     /// # Errors
@@ -120,7 +169,7 @@ impl Workspace {
     pub fn new(stream: &Stream) -> Result<Self> {
         let device = stream.device();
         Ok(Workspace {
-            memory: device.alloc(0)?,
+            memory: Memory::Owned(device.alloc(0)?),
             device,
             stream: stream.id(),
             limit: usize::MAX,
@@ -128,9 +177,38 @@ impl Workspace {
         })
     }
 
+    /// A workspace in memory of the caller's: another allocator's, or a part of something larger.
+    /// It never grows; [`reserve`](Self::reserve) makes the library handles.
+    ///
+    /// # Errors
+    /// [`Error::WorkspaceMisaligned`] where the address is no multiple of [`ALIGN`](Self::ALIGN).
+    ///
+    /// # Safety
+    /// The address is of `stream`'s device, and until the workspace is dropped and the stream is
+    /// past its work, nothing else uses these bytes.
+    pub unsafe fn from_raw(stream: &Stream, address: *mut c_void, bytes: usize) -> Result<Self> {
+        let address = address as usize;
+        if !address.is_multiple_of(Self::ALIGN) {
+            return Err(Error::WorkspaceMisaligned {
+                address,
+                align: Self::ALIGN,
+            });
+        }
+        Ok(Workspace {
+            device: stream.device(),
+            stream: stream.id(),
+            memory: Memory::Borrowed { address, bytes },
+            limit: bytes,
+            handles: HashMap::new(),
+        })
+    }
+
     /// Never takes more than `bytes`, where a variant can do with less than it would like.
     pub fn limit(mut self, bytes: usize) -> Self {
-        self.limit = bytes;
+        self.limit = match self.memory {
+            Memory::Owned(_) => bytes,
+            Memory::Borrowed { bytes: held, .. } => bytes.min(held),
+        };
         self
     }
 
@@ -148,18 +226,20 @@ impl Workspace {
         if wanted < least {
             return Err(conv.too_small(wanted));
         }
+        // Borrowed memory is its own limit, so it never comes in here.
         if self.memory.len() < wanted {
             stream.synchronize()?;
             let held = self.memory.len();
-            self.memory = self.device.alloc(0)?;
-            self.memory = match self.device.alloc(wanted) {
+            self.memory = Memory::Owned(self.device.alloc(0)?);
+            self.memory = Memory::Owned(match self.device.alloc(wanted) {
                 Err(Error::OutOfMemory { .. }) => self.device.alloc(least.max(held))?,
                 other => other?,
-            };
+            });
         }
         let name = &conv.variant.info().name;
         if !self.handles.contains_key(name) {
-            self.handles.insert(name.clone(), conv.plan.handles(stream)?);
+            self.handles
+                .insert(name.clone(), conv.plan.handles(stream)?);
         }
         Ok(())
     }
@@ -171,7 +251,11 @@ impl Workspace {
 
     fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.device.expect("the stream", &stream.device())?;
-        if self.stream == stream.id() { Ok(()) } else { Err(Error::WrongStream) }
+        if self.stream == stream.id() {
+            Ok(())
+        } else {
+            Err(Error::WrongStream)
+        }
     }
 }
 
@@ -197,14 +281,24 @@ impl Conv {
         config: usize,
     ) -> Result<Self> {
         let limits = device.limits();
-        let query = Query { problem, config, limits: &limits };
+        let query = Query {
+            problem,
+            config,
+            limits: &limits,
+        };
         variant::supports(&*variant, device, &query).map_err(|why| Error::Unsupported {
             variant: variant.info().spelled(config),
             problem: Box::new(problem.clone()),
             why,
         })?;
         let plan = variant.plan(device, &query)?;
-        Ok(Conv { device: device.clone(), problem: problem.clone(), variant, config, plan })
+        Ok(Conv {
+            device: device.clone(),
+            problem: problem.clone(),
+            variant,
+            config,
+            plan,
+        })
     }
 
     /// The problem.
@@ -266,7 +360,10 @@ impl Conv {
         let mut bytes = self.device.alloc(self.packed_bytes())?;
         // SAFETY: both buffers are of this device and have the sizes the plan asked for.
         unsafe { self.pack_raw(w.as_ptr(), bytes.as_mut_ptr(), stream)? };
-        Ok(Some(Packed { bytes, made_for: self.key() }))
+        Ok(Some(Packed {
+            bytes,
+            made_for: self.key(),
+        }))
     }
 
     /// [`pack`](Self::pack) for plain addresses.
@@ -364,8 +461,15 @@ impl Conv {
         self.check_raw(&raw)?;
         let mut nothing = ();
         // SAFETY: the operands were checked and stay borrowed.
-        let bound = unsafe { self.plan.bind(&args(&raw, null_mut(), 0, null_mut(), &mut nothing))? };
-        Ok(BoundConv { conv: self, raw, bound })
+        let bound = unsafe {
+            self.plan
+                .bind(&args(&raw, null_mut(), 0, null_mut(), &mut nothing))?
+        };
+        Ok(BoundConv {
+            conv: self,
+            raw,
+            bound,
+        })
     }
 
     unsafe fn enqueue(
@@ -386,9 +490,14 @@ impl Conv {
         if self.problem.n == 0 {
             return Ok(());
         }
-        let handles = workspace.handles.get_mut(&self.variant.info().name).ok_or_else(|| {
-            self.operand_error("was not reserved in this workspace; call Workspace::reserve".into())
-        })?;
+        let handles = workspace
+            .handles
+            .get_mut(&self.variant.info().name)
+            .ok_or_else(|| {
+                self.operand_error(
+                    "was not reserved in this workspace; call Workspace::reserve".into(),
+                )
+            })?;
         let args = Args {
             bound,
             stage: stage.map(|stage| stage as &mut dyn FnMut(&CStr)),
@@ -406,7 +515,15 @@ impl Conv {
 
     fn check_operands<T: Element>(&self, operands: Operands<T>) -> Result<RawOperands> {
         let problem = &self.problem;
-        let Operands { x, w, y, bias, residual, packed } = operands;
+        let Operands {
+            x,
+            w,
+            y,
+            bias,
+            residual,
+            packed,
+        } = operands;
+        self.check_presence(bias.is_some(), residual.is_some())?;
         self.check_buffer("the input (x)", x, problem.x_len())?;
         self.check_buffer("the filter (w)", w, problem.w_len())?;
         self.check_buffer("the output (y)", y, problem.y_len())?;
@@ -437,17 +554,23 @@ impl Conv {
         })
     }
 
-    fn check_raw(&self, raw: &RawOperands) -> Result<()> {
+    /// Refuses operands that are missing, or that the problem has no use for.
+    fn check_presence(&self, bias: bool, residual: bool) -> Result<()> {
         let epilogue = &self.problem.epilogue;
         for (what, wanted, given) in [
-            ("a bias", epilogue.bias, !raw.bias.is_null()),
-            ("a residual", epilogue.residual, !raw.residual.is_null()),
+            ("a bias", epilogue.bias, bias),
+            ("a residual", epilogue.residual, residual),
         ] {
             if wanted != given && self.problem.n > 0 {
                 let state = if wanted { "needs" } else { "has no use for" };
                 return Err(self.operand_error(format!("{state} {what}")));
             }
         }
+        Ok(())
+    }
+
+    fn check_raw(&self, raw: &RawOperands) -> Result<()> {
+        self.check_presence(!raw.bias.is_null(), !raw.residual.is_null())?;
         if self.packed_bytes() > 0 && raw.packed.is_null() {
             return Err(self.operand_error(format!(
                 "needs its filter packed for {}: call Conv::pack once per filter",
@@ -502,11 +625,19 @@ impl Conv {
             return Ok(());
         }
         let problem = Box::new(self.problem.clone());
-        Err(Error::Length { what, expected, found, problem })
+        Err(Error::Length {
+            what,
+            expected,
+            found,
+            problem,
+        })
     }
 
     fn operand_error(&self, why: String) -> Error {
-        Error::Operand { problem: Box::new(self.problem.clone()), why }
+        Error::Operand {
+            problem: Box::new(self.problem.clone()),
+            why,
+        }
     }
 
     fn too_small(&self, have: usize) -> Error {
@@ -538,7 +669,10 @@ impl BoundConv<'_> {
     /// As [`Conv::run`].
     pub fn run(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
         // SAFETY: the operands were checked when they were bound, and stay borrowed.
-        unsafe { self.conv.enqueue(&self.raw, workspace, stream, Some(&self.bound), None) }
+        unsafe {
+            self.conv
+                .enqueue(&self.raw, workspace, stream, Some(&self.bound), None)
+        }
     }
 }
 

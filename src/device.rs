@@ -133,7 +133,11 @@ impl Device {
         if self == found {
             return Ok(());
         }
-        Err(Error::WrongDevice { what, expected: self.to_string(), found: found.to_string() })
+        Err(Error::WrongDevice {
+            what,
+            expected: self.to_string(),
+            found: found.to_string(),
+        })
     }
 }
 
@@ -256,7 +260,9 @@ impl Mark {
                 now.elapsed_us(then)
             }
             #[cfg(feature = "cuda")]
-            _ => Err(Error::Check("marks of two devices have no common clock".to_owned())),
+            _ => Err(Error::Check(
+                "marks of two devices have no common clock".to_owned(),
+            )),
         }
     }
 }
@@ -381,9 +387,15 @@ impl<T: Pod> HostBuffer<T> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(out_of_memory)?;
         let count = bytes.div_ceil(size_of::<Block>());
         let mut blocks = Vec::new();
-        blocks.try_reserve_exact(count).map_err(|_| out_of_memory())?;
+        blocks
+            .try_reserve_exact(count)
+            .map_err(|_| out_of_memory())?;
         blocks.resize(count, Block([0; 128]));
-        Ok(HostBuffer { blocks, len, elements: std::marker::PhantomData })
+        Ok(HostBuffer {
+            blocks,
+            len,
+            elements: std::marker::PhantomData,
+        })
     }
 
     /// The elements.

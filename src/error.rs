@@ -130,7 +130,7 @@ pub enum Error {
     /// An address is not a multiple of what the problem guarantees.
     #[error(
         "{what} starts at {address:#x}, which is no multiple of the {align} bytes that {problem} \
-         guarantees; align it, or lower the guarantee with the word `align{natural}`"
+         guarantees; align it, or lower the guarantee with the word `align={natural}`"
     )]
     Misaligned {
         /// Which operand.

@@ -13,7 +13,12 @@ use crate::{
 };
 
 /// csrc/convforge.h.
-#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    non_upper_case_globals,
+    clippy::all
+)]
 pub(crate) mod ffi {
     include!(concat!(env!("OUT_DIR"), "/convforge.rs"));
 }
@@ -128,8 +133,18 @@ pub(crate) fn checked(call: &'static str, code: i32) -> Result<()> {
         return Ok(());
     }
     // SAFETY: both answer with constant strings, for any code.
-    let (name, text) = unsafe { (text(ffi::cf_error_name(code)), text(ffi::cf_error_text(code))) };
-    Err(Error::Gpu { call, code, name, text })
+    let (name, text) = unsafe {
+        (
+            text(ffi::cf_error_name(code)),
+            text(ffi::cf_error_text(code)),
+        )
+    };
+    Err(Error::Gpu {
+        call,
+        code,
+        name,
+        text,
+    })
 }
 
 /// # Safety
@@ -139,7 +154,9 @@ unsafe fn text(chars: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(chars) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(chars) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 struct Row {
@@ -162,7 +179,12 @@ impl Row {
                 configs.push(text(*next));
                 next = next.add(1);
             }
-            (text(row.name), text(row.family), text(row.idea), text(row.source))
+            (
+                text(row.name),
+                text(row.family),
+                text(row.idea),
+                text(row.source),
+            )
         };
         let info = Info {
             name,
@@ -188,7 +210,9 @@ impl Variant for Row {
     }
 
     fn supports(&self, query: &Query) -> Result<(), String> {
-        let Some(supports) = self.row.supports else { return Ok(()) };
+        let Some(supports) = self.row.supports else {
+            return Ok(());
+        };
         let mut why = [0 as c_char; 512];
         // SAFETY: the function writes a string of at most the given size.
         if unsafe { supports(&self.ask(query), why.as_mut_ptr(), why.len() as u64) } != 0 {
@@ -212,7 +236,9 @@ impl Variant for Row {
         // SAFETY: these functions only read the call.
         let (workspace, packed_bytes) = unsafe {
             (
-                self.row.workspace.map_or_else(Default::default, |f| f(&call)),
+                self.row
+                    .workspace
+                    .map_or_else(Default::default, |f| f(&call)),
                 self.row.packed_bytes.map_or(0, |f| f(&call)),
             )
         };
@@ -245,7 +271,9 @@ unsafe impl Sync for RowPlan {}
 
 impl RowPlan {
     fn call(&self, args: &Args) -> ffi::cf_call {
-        let bound = args.bound.and_then(|b| b.0.as_ref()?.downcast_ref::<ffi::cf_bound>());
+        let bound = args
+            .bound
+            .and_then(|b| b.0.as_ref()?.downcast_ref::<ffi::cf_bound>());
         ffi::cf_call {
             x: args.x,
             w: args.w,
@@ -271,15 +299,33 @@ impl Plan for RowPlan {
         self.packed_bytes
     }
 
-    unsafe fn pack(&self, w: *const c_void, packed: *mut c_void, stream: *mut c_void) -> Result<()> {
-        let Some(pack) = self.row.pack else { return Ok(()) };
+    unsafe fn pack(
+        &self,
+        w: *const c_void,
+        packed: *mut c_void,
+        stream: *mut c_void,
+    ) -> Result<()> {
+        let Some(pack) = self.row.pack else {
+            return Ok(());
+        };
         let _current = self.gpu.enter()?;
         // SAFETY: the caller vouches for the addresses.
-        checked("pack", unsafe { pack(&ffi::cf_call { w, stream, ..self.call }, packed) })
+        checked("pack", unsafe {
+            pack(
+                &ffi::cf_call {
+                    w,
+                    stream,
+                    ..self.call
+                },
+                packed,
+            )
+        })
     }
 
     unsafe fn bind(&self, args: &Args) -> Result<Bound> {
-        let Some(bind) = self.row.bind else { return Ok(Bound::default()) };
+        let Some(bind) = self.row.bind else {
+            return Ok(Bound::default());
+        };
         let _current = self.gpu.enter()?;
         let mut bound = Box::new(ffi::cf_bound::default());
         // SAFETY: the caller vouches for the addresses.
@@ -288,7 +334,9 @@ impl Plan for RowPlan {
     }
 
     unsafe fn launch(&self, mut args: Args) -> Result<()> {
-        let Some(launch) = self.row.launch else { return Ok(()) };
+        let Some(launch) = self.row.launch else {
+            return Ok(());
+        };
         let _current = self.gpu.enter()?;
         let mut call = self.call(&args);
         if let Some(stage) = &mut args.stage {

@@ -11,6 +11,7 @@
 //! | [`variant`] | what every kernel and baseline offers, and the list of all of them |
 //! | [`check`] | comparing an output with the oracle |
 //! | [`measure`] | timing |
+//! | [`suite`] | named sets of problems |
 //! | [`net`] | the small network of the accuracy study |
 //! | [`gpu`] | safe wrappers over the CUDA driver |
 
@@ -28,7 +29,9 @@ mod kernels;
 pub mod measure;
 pub mod net;
 mod problem;
+mod reference;
 mod select;
+pub mod suite;
 pub mod variant;
 
 pub use conv::{BoundConv, Conv, Operands, Packed, RawOperands, Workspace};

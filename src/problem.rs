@@ -275,7 +275,9 @@ impl Problem {
                 return Err(invalid(format!("{name} is 0; it must be at least 1")));
             }
             if value > MAX_DIM {
-                return Err(invalid(format!("{name} is {value}; the limit is {MAX_DIM}")));
+                return Err(invalid(format!(
+                    "{name} is {value}; the limit is {MAX_DIM}"
+                )));
             }
         }
         let pad = s.pad;
@@ -286,7 +288,10 @@ impl Problem {
             ("padding to the right", pad.right),
         ] {
             if value > MAX_DIM / 4 {
-                return Err(invalid(format!("{name} is {value}; the limit is {}", MAX_DIM / 4)));
+                return Err(invalid(format!(
+                    "{name} is {value}; the limit is {}",
+                    MAX_DIM / 4
+                )));
             }
         }
         if s.h + pad.top + pad.bottom > MAX_DIM || s.w + pad.left + pad.right > MAX_DIM {
@@ -344,11 +349,19 @@ impl Problem {
                 s.storage,
                 s.math,
                 s.storage,
-                s.storage.maths().iter().map(|m| m.to_string()).collect::<Vec<_>>().join(", ")
+                s.storage
+                    .maths()
+                    .iter()
+                    .map(|m| m.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             )));
         }
         if !s.epilogue.scale.is_finite() {
-            return Err(invalid(format!("a scale of {}: it must be finite", s.epilogue.scale)));
+            return Err(invalid(format!(
+                "a scale of {}: it must be finite",
+                s.epilogue.scale
+            )));
         }
         let out = match &s.epilogue.pool {
             None => [p, q],
@@ -360,9 +373,17 @@ impl Problem {
         };
         let bottom = used(p, s.stride[0], s.h, s.r, s.dilation[0], pad.top);
         let right = used(q, s.stride[1], s.w, s.s, s.dilation[1], pad.left);
-        shape.pad = Padding { bottom, right, ..pad };
+        shape.pad = Padding {
+            bottom,
+            right,
+            ..pad
+        };
 
-        let problem = Problem { shape, conv_out: [p, q], out };
+        let problem = Problem {
+            shape,
+            conv_out: [p, q],
+            out,
+        };
         let s = &problem.shape;
         for (what, dims) in [
             ("input", [s.n, s.c, s.h, s.w]),
@@ -427,7 +448,11 @@ impl Problem {
 
     /// Elements of the residual; 0 without one.
     pub fn residual_len(&self) -> usize {
-        if self.epilogue.residual { self.n * self.k * self.p() * self.q() } else { 0 }
+        if self.epilogue.residual {
+            self.n * self.k * self.p() * self.q()
+        } else {
+            0
+        }
     }
 
     /// Products that make one sum: channels of a group times taps.
@@ -454,7 +479,9 @@ impl Pool {
         for axis in 0..2 {
             let (i, window, stride) = (size[axis], self.window[axis], self.stride[axis]);
             if window == 0 || stride == 0 || window > MAX_DIM || stride > MAX_DIM {
-                return Err(invalid(format!("pooling with a window of {window} and a stride of {stride}")));
+                return Err(invalid(format!(
+                    "pooling with a window of {window} and a stride of {stride}"
+                )));
             }
             out[axis] = if self.ceil {
                 let windows = i.saturating_sub(window).div_ceil(stride) + 1;
@@ -522,7 +549,15 @@ macro_rules! words {
 
 words!(Layout, "layout", Nchw = "nchw", Nhwc = "nhwc");
 words!(Storage, "storage", F32 = "f32", F16 = "f16", Bf16 = "bf16");
-words!(Math, "math", Fp32 = "fp32", Tf32 = "tf32", F16 = "f16", Bf16 = "bf16", F16Acc = "f16acc");
+words!(
+    Math,
+    "math",
+    Fp32 = "fp32",
+    Tf32 = "tf32",
+    F16 = "f16",
+    Bf16 = "bf16",
+    F16Acc = "f16acc"
+);
 words!(
     Activation,
     "activation",
@@ -536,7 +571,11 @@ words!(
 
 /// `3`, or `3x2` where the two differ.
 fn pair([a, b]: [usize; 2]) -> String {
-    if a == b { a.to_string() } else { format!("{a}x{b}") }
+    if a == b {
+        a.to_string()
+    } else {
+        format!("{a}x{b}")
+    }
 }
 
 impl fmt::Display for Pool {
@@ -558,18 +597,37 @@ impl FromStr for Pool {
     fn from_str(text: &str) -> Result<Self> {
         let error = || Error::Parse {
             text: text.to_owned(),
-            why: "pooling reads `2`, `3x2`, `3s2` or `3x2s2x1ceil`: window, stride, clipping".into(),
+            why: "pooling reads `2`, `3x2`, `3s2` or `3x2s2x1ceil`: window, stride, clipping"
+                .into(),
         };
         let sizes = |text: &str| -> Result<[usize; 2]> {
             let (a, b) = text.split_once('x').unwrap_or((text, text));
-            Ok([a.parse().map_err(|_| error())?, b.parse().map_err(|_| error())?])
+            Ok([
+                a.parse().map_err(|_| error())?,
+                b.parse().map_err(|_| error())?,
+            ])
         };
         let (rest, ceil) = match text.strip_suffix("ceil") {
             Some(rest) => (rest, true),
             None => (text, false),
         };
         let (window, stride) = rest.split_once('s').unwrap_or((rest, rest));
-        Ok(Pool { window: sizes(window)?, stride: sizes(stride)?, ceil })
+        Ok(Pool {
+            window: sizes(window)?,
+            stride: sizes(stride)?,
+            ceil,
+        })
+    }
+}
+
+/// `ih5`, or `ih5iw7` where the two differ, or nothing where both are what is understood anyway.
+fn axes(name: &str, [a, b]: [usize; 2], default: Option<usize>) -> String {
+    if a != b {
+        format!("{name}h{a}{name}w{b}")
+    } else if Some(a) != default {
+        format!("{name}h{a}")
+    } else {
+        String::new()
     }
 }
 
@@ -581,18 +639,12 @@ impl fmt::Display for Problem {
             text += &format!("g{}", s.groups);
         }
         text += &format!("mb{}ic{}", s.n, s.c);
-        let mut axes = |name: &str, [a, b]: [usize; 2], default: Option<usize>| {
-            if a != b {
-                text += &format!("{name}h{a}{name}w{b}");
-            } else if Some(a) != default {
-                text += &format!("{name}h{a}");
-            }
-        };
-        axes("i", [s.h, s.w], None);
-        axes(&format!("oc{}o", s.k), self.conv_out, None);
-        axes("k", [s.r, s.s], None);
-        axes("s", s.stride, Some(1));
-        axes("d", [s.dilation[0] - 1, s.dilation[1] - 1], Some(0));
+        text += &axes("i", [s.h, s.w], None);
+        text += &format!("oc{}", s.k);
+        text += &axes("o", self.conv_out, None);
+        text += &axes("k", [s.r, s.s], None);
+        text += &axes("s", s.stride, Some(1));
+        text += &axes("d", [s.dilation[0] - 1, s.dilation[1] - 1], Some(0));
         // Left out, padding would be derived from the output size.
         let centred = [
             centred_pad(self.conv_out[0], s.h, s.r, s.stride[0], s.dilation[0]),
@@ -600,7 +652,7 @@ impl fmt::Display for Problem {
         ];
         let pads = [s.pad.top, s.pad.left];
         if pads != [0; 2] || centred != [0; 2] {
-            axes("p", pads, None);
+            text += &axes("p", pads, None);
         }
 
         if s.storage != Storage::F32 {
@@ -637,8 +689,10 @@ impl fmt::Display for Problem {
 
 /// benchdnn's rule for padding that is left out: what the output size needs, halved.
 fn centred_pad(o: usize, i: usize, k: usize, stride: usize, dilation: usize) -> usize {
-    ((o.saturating_sub(1)).saturating_mul(stride).saturating_add(extent(k, dilation)))
-        .saturating_sub(i)
+    ((o.saturating_sub(1))
+        .saturating_mul(stride)
+        .saturating_add(extent(k, dilation)))
+    .saturating_sub(i)
         / 2
 }
 
@@ -646,23 +700,40 @@ impl FromStr for Problem {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let error = |why: String| Error::Parse { text: text.to_owned(), why };
+        let error = |why: String| Error::Parse {
+            text: text.to_owned(),
+            why,
+        };
         let mut parts = text.trim().split('+');
         let numbers = Numbers::read(parts.next().unwrap_or_default()).map_err(error)?;
         let mut shape = numbers.shape().map_err(error)?;
         let mut math = None;
+        let mut given = Vec::new();
         for word in parts {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let number = |what: &str| error(format!("`{word}`: {what}"));
+            let slot = match key {
+                "f32" | "f16" | "bf16" => "storage",
+                "nchw" | "nhwc" => "layout",
+                "relu" | "relu6" | "tanh" | "sigmoid" | "silu" => "activation",
+                other => other,
+            };
+            if given.contains(&slot) {
+                return Err(number(&format!("the {slot} is given twice")));
+            }
+            given.push(slot);
             match key {
                 "f32" | "f16" | "bf16" if value.is_empty() => shape.storage = key.parse()?,
                 "nchw" | "nhwc" if value.is_empty() => shape.layout = key.parse()?,
                 "math" => math = Some(value.parse()?),
                 "align" => {
-                    shape.align = value.parse().map_err(|_| number("an alignment is a number of bytes"))?;
+                    shape.align = value
+                        .parse()
+                        .map_err(|_| number("an alignment is a number of bytes"))?;
                 }
                 "scale" => {
-                    shape.epilogue.scale = value.parse().map_err(|_| number("a scale is a number"))?;
+                    shape.epilogue.scale =
+                        value.parse().map_err(|_| number("a scale is a number"))?;
                 }
                 "bias" if value.is_empty() => shape.epilogue.bias = true,
                 "residual" if value.is_empty() => shape.epilogue.residual = true,
@@ -691,7 +762,8 @@ struct Numbers {
 
 impl Numbers {
     const KEYS: [&'static str; 16] = [
-        "g", "mb", "ic", "ih", "iw", "oc", "oh", "ow", "kh", "kw", "sh", "sw", "ph", "pw", "dh", "dw",
+        "g", "mb", "ic", "ih", "iw", "oc", "oh", "ow", "kh", "kw", "sh", "sw", "ph", "pw", "dh",
+        "dw",
     ];
 
     fn read(text: &str) -> Result<Self, String> {
@@ -699,7 +771,9 @@ impl Numbers {
         let mut rest = text;
         while !rest.is_empty() {
             rest = rest.trim_start_matches('_'); // benchdnn allows them for the eye
-            let letters = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
+            let letters = rest
+                .find(|c: char| !c.is_ascii_lowercase())
+                .unwrap_or(rest.len());
             let (key, tail) = rest.split_at(letters);
             let Some(key) = Self::KEYS.into_iter().find(|k| *k == key) else {
                 return Err(format!(
@@ -707,12 +781,18 @@ impl Numbers {
                     Self::KEYS.join(" ")
                 ));
             };
-            let digits = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+            let digits = tail
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(tail.len());
             let (number, tail) = tail.split_at(digits);
             if number.is_empty() {
-                return Err(format!("`{key}` needs a number of 0 or more after it, found `{tail}`"));
+                return Err(format!(
+                    "`{key}` needs a number of 0 or more after it, found `{tail}`"
+                ));
             }
-            let value = number.parse().map_err(|_| format!("{key}{number} is too large"))?;
+            let value = number
+                .parse()
+                .map_err(|_| format!("{key}{number} is too large"))?;
             if numbers.get(key).is_some() {
                 return Err(format!("`{key}` is given twice"));
             }
@@ -723,7 +803,10 @@ impl Numbers {
     }
 
     fn get(&self, key: &str) -> Option<usize> {
-        self.given.iter().find(|(k, _)| *k == key).map(|(_, value)| *value)
+        self.given
+            .iter()
+            .find(|(k, _)| *k == key)
+            .map(|(_, value)| *value)
     }
 
     /// Both axes, where one gives the other.
@@ -750,7 +833,16 @@ impl Numbers {
             .map(|from_zero| from_zero.saturating_add(1));
         let before = self.axes("ph", "pw");
         // Sizes that Problem::new will refuse must not be calculated with here.
-        let dims = [h, w, r, s, shape.stride[0], shape.stride[1], shape.dilation[0], shape.dilation[1]];
+        let dims = [
+            h,
+            w,
+            r,
+            s,
+            shape.stride[0],
+            shape.stride[1],
+            shape.dilation[0],
+            shape.dilation[1],
+        ];
         if dims.iter().any(|d| *d == 0 || *d > MAX_DIM)
             || extent_overflows(r, shape.dilation[0])
             || extent_overflows(s, shape.dilation[1])
@@ -759,7 +851,10 @@ impl Numbers {
         }
         let axis = |axis: usize, i: usize, k: usize| {
             let (stride, dilation) = (shape.stride[axis], shape.dilation[axis]);
-            match (self.axes("oh", "ow").map(|o| o[axis]), before.map(|b| b[axis])) {
+            match (
+                self.axes("oh", "ow").map(|o| o[axis]),
+                before.map(|b| b[axis]),
+            ) {
                 (Some(o), pad) => {
                     let pad = pad.unwrap_or_else(|| centred_pad(o, i, k, stride, dilation));
                     let need = o.saturating_sub(1).saturating_mul(stride);
@@ -770,7 +865,12 @@ impl Numbers {
             }
         };
         let ((top, bottom), (left, right)) = (axis(0, h, r), axis(1, w, s));
-        shape.pad = Padding { top, left, bottom, right };
+        shape.pad = Padding {
+            top,
+            left,
+            bottom,
+            right,
+        };
         Ok(shape)
     }
 
@@ -789,7 +889,9 @@ impl Numbers {
 }
 
 fn extent_overflows(k: usize, dilation: usize) -> bool {
-    (k - 1).checked_mul(dilation).is_none_or(|span| span > MAX_DIM)
+    (k - 1)
+        .checked_mul(dilation)
+        .is_none_or(|span| span > MAX_DIM)
 }
 
 impl Serialize for Problem {
@@ -800,6 +902,8 @@ impl Serialize for Problem {
 
 impl<'de> Deserialize<'de> for Problem {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }

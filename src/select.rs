@@ -34,7 +34,7 @@ impl Pick {
             Pick::Named { variant, config } => {
                 let variant = variant::find(variant)?;
                 let index = match config {
-                    Some(config) => find_config(&*variant, config)?,
+                    Some(config) => variant.info().config(config)?,
                     None => 0,
                 };
                 Ok((variant, index))
@@ -44,22 +44,13 @@ impl Pick {
     }
 }
 
-fn find_config(variant: &dyn Variant, config: &str) -> Result<usize> {
-    let info = variant.info();
-    info.configs.iter().position(|c| c == config).ok_or_else(|| Error::UnknownConfig {
-        variant: info.name.clone(),
-        config: config.to_owned(),
-        known: if info.configs.is_empty() {
-            "none".to_owned()
-        } else {
-            info.configs.join(", ")
-        },
-    })
-}
-
 fn by_rule(device: &Device, problem: &Problem) -> Result<(Arc<dyn Variant>, usize)> {
     let limits = device.limits();
-    let query = Query { problem, config: 0, limits: &limits };
+    let query = Query {
+        problem,
+        config: 0,
+        limits: &limits,
+    };
     let mut reasons = Vec::new();
     let mut best: Option<(f64, &Arc<dyn Variant>)> = None;
     for variant in variant::all() {
@@ -73,11 +64,12 @@ fn by_rule(device: &Device, problem: &Problem) -> Result<(Arc<dyn Variant>, usiz
             }
         }
     }
-    best.map(|(_, variant)| (variant.clone(), 0)).ok_or_else(|| Error::NoVariant {
-        device: device.to_string(),
-        problem: Box::new(problem.clone()),
-        why: reasons.join("; "),
-    })
+    best.map(|(_, variant)| (variant.clone(), 0))
+        .ok_or_else(|| Error::NoVariant {
+            device: device.to_string(),
+            problem: Box::new(problem.clone()),
+            why: reasons.join("; "),
+        })
 }
 
 impl FromStr for Pick {
@@ -88,10 +80,14 @@ impl FromStr for Pick {
     fn from_str(text: &str) -> Result<Self> {
         Ok(match text.split_once(':') {
             _ if text == "rule" => Pick::Rule,
-            Some((variant, config)) => {
-                Pick::Named { variant: variant.to_owned(), config: Some(config.to_owned()) }
-            }
-            None => Pick::Named { variant: text.to_owned(), config: None },
+            Some((variant, config)) => Pick::Named {
+                variant: variant.to_owned(),
+                config: Some(config.to_owned()),
+            },
+            None => Pick::Named {
+                variant: text.to_owned(),
+                config: None,
+            },
         })
     }
 }
@@ -100,8 +96,14 @@ impl fmt::Display for Pick {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Pick::Rule => f.write_str("rule"),
-            Pick::Named { variant, config: None } => f.write_str(variant),
-            Pick::Named { variant, config: Some(config) } => write!(f, "{variant}:{config}"),
+            Pick::Named {
+                variant,
+                config: None,
+            } => f.write_str(variant),
+            Pick::Named {
+                variant,
+                config: Some(config),
+            } => write!(f, "{variant}:{config}"),
         }
     }
 }

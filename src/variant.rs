@@ -2,8 +2,8 @@
 //!
 //! A [`Variant`] is a way to compute a convolution: it says which problems it can do and makes a
 //! [`Plan`] for one. A plan has everything settled that depends on shapes; its `launch` only
-//! enqueues. Handwritten kernels ([`crate::kernels`]), cuBLAS, cuDNN and the CPU
-//! ([`crate::baselines`]) all stand behind these two traits.
+//! enqueues. Handwritten kernels (`src/kernels.rs`), cuBLAS, cuDNN and the CPU
+//! (`src/baselines`) all stand behind these two traits.
 
 use std::{
     any::Any,
@@ -55,6 +55,27 @@ impl Info {
             Some(config) => format!("{}:{config}", self.name),
             None => self.name.clone(),
         }
+    }
+
+    /// The index of a configuration.
+    ///
+    /// # Errors
+    /// [`Error::UnknownConfig`] with those there are.
+    pub fn config(&self, config: &str) -> Result<usize> {
+        self.configs
+            .iter()
+            .position(|known| known == config)
+            .ok_or_else(|| {
+                let known = match &self.configs[..] {
+                    [] => "none".to_owned(),
+                    configs => configs.join(", "),
+                };
+                Error::UnknownConfig {
+                    variant: self.name.clone(),
+                    config: config.to_owned(),
+                    known,
+                }
+            })
     }
 }
 
@@ -135,7 +156,12 @@ pub trait Plan: Send + Sync {
     ///
     /// # Safety
     /// The addresses are of the plan's device, and as large as the problem says.
-    unsafe fn pack(&self, w: *const c_void, packed: *mut c_void, stream: *mut c_void) -> Result<()> {
+    unsafe fn pack(
+        &self,
+        w: *const c_void,
+        packed: *mut c_void,
+        stream: *mut c_void,
+    ) -> Result<()> {
         let _ = (w, packed, stream);
         Ok(())
     }
@@ -173,7 +199,7 @@ pub struct Args<'a> {
     pub x: *const c_void,
     /// Filter.
     pub w: *const c_void,
-    /// The filter re-arranged; null where the plan packs nothing.
+    /// The filter re-arranged, aligned to 128 bytes; null where the plan packs nothing.
     pub packed: *const c_void,
     /// Output.
     pub y: *mut c_void,

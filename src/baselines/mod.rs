@@ -1,12 +1,25 @@
-//! What the handwritten kernels stand beside: the CPU's own loops and GEMM; later cuBLAS and cuDNN.
+//! What the handwritten kernels stand beside: cuBLAS, cuDNN, and the CPU's own loops
+//! and GEMM.
 
 use std::sync::Arc;
 
 use crate::variant::Variant;
 
 mod cpu;
+// Nothing in the two is public, and docs.rs has no bindings for them to name.
+#[cfg(all(feature = "cuda", not(no_toolkit)))]
+mod cublas;
+#[cfg(all(feature = "cudnn", not(no_toolkit)))]
+mod cudnn;
 
 /// Every baseline of this build, in reading order.
 pub(crate) fn all() -> Vec<Arc<dyn Variant>> {
-    vec![Arc::new(cpu::Gemm::new()), Arc::new(cpu::Direct::new())]
+    vec![
+        #[cfg(all(feature = "cuda", not(no_toolkit)))]
+        Arc::new(cublas::CublasGemm::new()),
+        #[cfg(all(feature = "cudnn", not(no_toolkit)))]
+        Arc::new(cudnn::Cudnn::from_env()),
+        Arc::new(cpu::Gemm::new()),
+        Arc::new(cpu::Direct::new()),
+    ]
 }

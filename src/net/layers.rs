@@ -16,8 +16,13 @@ fn mixed() -> Error {
 pub(super) fn from_bytes(pixels: &Buffer<u8>, x: &mut Buffer<f32>, stream: &Stream) -> Result<()> {
     match (stream, pixels, x) {
         (Stream::Cpu(_), Buffer::Cpu(pixels), Buffer::Cpu(x)) => {
-            let (pixels, x) = (pixels.as_slice().par_iter(), x.as_mut_slice().par_iter_mut());
-            x.zip(pixels).with_min_len(1 << 16).for_each(|(x, pixel)| *x = f32::from(*pixel));
+            let (pixels, x) = (
+                pixels.as_slice().par_iter(),
+                x.as_mut_slice().par_iter_mut(),
+            );
+            x.zip(pixels)
+                .with_min_len(1 << 16)
+                .for_each(|(x, pixel)| *x = f32::from(*pixel));
             Ok(())
         }
         #[cfg(feature = "cuda")]
@@ -56,15 +61,16 @@ pub(super) fn relu_maxpool(
         (Stream::Cpu(_), Buffer::Cpu(x), Buffer::Cpu(y)) => {
             let x = x.as_slice().par_chunks_exact(side * side);
             let y = y.as_mut_slice().par_chunks_exact_mut(out * out);
-            y.zip(x).take(planes).for_each(|(y, x)| {
-                for (i, v) in y.iter_mut().enumerate() {
-                    let (row, column) = (i / out * window, i % out * window);
-                    let columns = column..(column + window).min(side);
-                    let rows = row..(row + window).min(side);
-                    *v = rows
-                        .flat_map(|r| &x[r * side..][columns.clone()])
-                        // A NaN passes through: no comparison with it is true.
-                        .fold(0.0, |v, u| if *u <= v { v } else { *u });
+            y.zip(x).take(planes).with_min_len(16).for_each(|(y, x)| {
+                for (row, y) in y.chunks_exact_mut(out).enumerate() {
+                    y.fill(0.0); // the ReLU
+                    let rows = x.chunks_exact(side).skip(row * window).take(window);
+                    for x in rows {
+                        for (v, x) in y.iter_mut().zip(x.chunks(window)) {
+                            // A NaN passes through: no comparison with it is true.
+                            *v = x.iter().fold(*v, |v, u| if *u <= v { v } else { *u });
+                        }
+                    }
                 }
             });
             Ok(())
@@ -100,7 +106,13 @@ pub(super) struct Linear {
 
 impl Linear {
     /// `y[n][out] = sum x[n][in] weight[out][in] + bias[out]`
-    pub fn run(&self, x: &Buffer<f32>, y: &mut Buffer<f32>, n: usize, stream: &Stream) -> Result<()> {
+    pub fn run(
+        &self,
+        x: &Buffer<f32>,
+        y: &mut Buffer<f32>,
+        n: usize,
+        stream: &Stream,
+    ) -> Result<()> {
         let outputs = self.bias.len();
         let inputs = self.weight.len() / outputs;
         if x.len() < n * inputs || y.len() < n * outputs {
@@ -160,7 +172,12 @@ impl Linear {
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; 8];
     let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f32 = a8.remainder().iter().zip(b8.remainder()).map(|(x, y)| x * y).sum();
+    let rest: f32 = a8
+        .remainder()
+        .iter()
+        .zip(b8.remainder())
+        .map(|(x, y)| x * y)
+        .sum();
     for (x, y) in a8.zip(b8) {
         for i in 0..8 {
             sums[i] += x[i] * y[i];

@@ -19,4 +19,4 @@ pub mod npy;
 pub mod resize;
 pub mod weights;
 
-pub use network::{Network, Outcome, Progress};
+pub use network::{Network, Outcome, Progress, SIDE};

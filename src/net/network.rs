@@ -51,14 +51,21 @@ impl Network {
     pub fn new(device: &Device, weights: &Weights, pick: Pick, math: Math) -> Result<Self> {
         let stream = device.stream()?;
         let linear = |weight: &[f32], bias: &[f32], relu| -> Result<Linear> {
-            Ok(Linear { weight: device.upload(weight)?, bias: device.upload(bias)?, relu })
+            Ok(Linear {
+                weight: device.upload(weight)?,
+                bias: device.upload(bias)?,
+                relu,
+            })
         };
         Ok(Network {
             workspace: Workspace::new(&stream)?,
             stream,
             pick,
             math,
-            filters: [device.upload(&weights.conv1)?, device.upload(&weights.conv2)?],
+            filters: [
+                device.upload(&weights.conv1)?,
+                device.upload(&weights.conv2)?,
+            ],
             linears: [
                 linear(&weights.fc1_weight, &weights.fc1_bias, true)?,
                 linear(&weights.fc2_weight, &weights.fc2_bias, false)?,
@@ -113,7 +120,10 @@ impl Network {
 
     fn layers(&mut self, n: usize) -> Result<Layers> {
         let problem = |c, side, k| {
-            let shape = Shape { math: self.math, ..Shape::new(n, [c, side, side], k, [7, 7]) };
+            let shape = Shape {
+                math: self.math,
+                ..Shape::new(n, [c, side, side], k, [7, 7])
+            };
             Problem::new(shape)
         };
         let problems = [problem(1, 86, 4)?, problem(4, 40, 16)?];
@@ -139,7 +149,16 @@ impl Network {
     }
 
     fn run(&mut self, layers: &mut Layers, pixels: &[u8], outcome: &mut Outcome) -> Result<()> {
-        let Layers { n, convs, pixels: bytes, x, y, pooled, hidden, logits } = layers;
+        let Layers {
+            n,
+            convs,
+            pixels: bytes,
+            x,
+            y,
+            pooled,
+            hidden,
+            logits,
+        } = layers;
         let (n, stream) = (*n, &self.stream);
         let packed = [
             convs[0].pack(&self.filters[0], stream)?,
@@ -211,12 +230,19 @@ impl Outcome {
                 self.logits.len()
             )));
         }
-        let rows = self.logits.chunks_exact(CLASSES).zip(expected.chunks_exact(CLASSES));
+        let rows = self
+            .logits
+            .chunks_exact(CLASSES)
+            .zip(expected.chunks_exact(CLASSES));
         Ok(rows.fold(0.0, |worst: f64, (got, want)| {
             let scale = want.iter().fold(f32::MIN_POSITIVE, |m, v| m.max(v.abs()));
             got.iter().zip(want).fold(worst, |worst, (g, w)| {
                 let difference = f64::from((g - w).abs() / scale);
-                if difference.is_nan() { f64::INFINITY } else { worst.max(difference) }
+                if difference.is_nan() {
+                    f64::INFINITY
+                } else {
+                    worst.max(difference)
+                }
             })
         }))
     }

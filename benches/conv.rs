@@ -1,0 +1,47 @@
+//! `cargo bench`: the suite `quick`, checked and timed with the code of `convforge compare`.
+//! `cargo bench -- depthwise` takes only what has that word in its name: suite, layer, problem or
+//! variant.
+
+use std::sync::atomic::AtomicBool;
+
+use convforge::{
+    Device,
+    measure::{self, Contender, Options, Status},
+    suite::Suite,
+    variant::{self, Kind},
+};
+
+fn main() -> Result<(), convforge::Error> {
+    // Cargo adds `--bench`; what is no option is a filter.
+    let filters: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with('-'))
+        .collect();
+    let fits = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+
+    let (device, no_gpu) = Device::best();
+    if let Some(why) = no_gpu {
+        println!("{why}\nThe CPU backend runs instead.");
+    }
+    let options = Options::of(&device);
+    let mut failed = false;
+    for layer in Suite::find("quick")?.layers {
+        let contenders: Vec<Contender> = variant::all()
+            .iter()
+            .filter(|variant| (variant.info().kind == Kind::Cpu) != device.is_gpu())
+            .filter(|variant| fits(&format!("{} {}", layer.title(), variant.info().name)))
+            .map(|variant| Contender {
+                variant: variant.clone(),
+                config: 0,
+            })
+            .collect();
+        if contenders.is_empty() {
+            continue;
+        }
+        let never = AtomicBool::new(false);
+        let rows = measure::compare(&device, &layer, &contenders, &options, &never, &mut |_| {});
+        println!("\n{}\n{}", layer.title(), measure::table(&rows, false));
+        failed |= rows.iter().any(|row| row.status == Status::Failed);
+    }
+    std::process::exit(failed.into())
+}

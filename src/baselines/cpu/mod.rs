@@ -1,0 +1,141 @@
+//! The CPU as a device: plain loops that anyone can check by reading, and unroll + GEMM for users
+//! who have no GPU.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `direct` | `cpu_direct`: the nested loops |
+//! | `gemm` | `cpu_gemm`: unrolled pieces times the filter, each finished while it is in cache |
+//! | `tile` | the pieces that an output is cut into |
+//! | `unroll` | what a tile reads of the input, as a matrix |
+//! | `depthwise` | the sums of a tile where a matrix would have one column |
+//! | `finish` | epilogue and pooling |
+//! | `number` | stored elements, and the rounding of operands |
+
+mod depthwise;
+mod direct;
+mod finish;
+mod gemm;
+mod number;
+#[cfg(test)]
+mod tests;
+mod tile;
+mod unroll;
+
+use std::{ops::Range, slice};
+
+use self::number::Stored;
+pub(crate) use self::{direct::Direct, gemm::Gemm};
+use crate::{
+    Layout, Problem,
+    variant::{Args, Info, Kind},
+};
+
+fn info(name: &str, idea: &str, source: &str) -> Info {
+    Info {
+        name: name.to_owned(),
+        family: "cpu".to_owned(),
+        idea: idea.to_owned(),
+        source: source.to_owned(),
+        kind: Kind::Cpu,
+        min_arch: 0,
+        max_arch: 0,
+        configs: Vec::new(),
+    }
+}
+
+/// The tensors of one launch.
+struct Tensors<'a, T> {
+    x: &'a [T],
+    w: &'a [T],
+    y: &'a mut [T],
+    bias: Option<&'a [f32]>,
+    residual: Option<&'a [T]>,
+    scratch: &'a mut [f32],
+}
+
+impl<'a, T: Stored> Tensors<'a, T> {
+    /// # Safety
+    /// As [`Plan::launch`](crate::variant::Plan::launch); `T` is what the problem stores.
+    unsafe fn new(problem: &Problem, args: &Args<'a>) -> Self {
+        let scratch_len = args.workspace_bytes / size_of::<f32>();
+        // SAFETY: the caller vouches for addresses, sizes and alignment, and that nothing else
+        // writes to them meanwhile.
+        unsafe {
+            Tensors {
+                x: slice::from_raw_parts(args.x.cast(), problem.x_len()),
+                w: slice::from_raw_parts(args.w.cast(), problem.w_len()),
+                y: slice::from_raw_parts_mut(args.y.cast(), problem.y_len()),
+                bias: (!args.bias.is_null())
+                    .then(|| slice::from_raw_parts(args.bias, problem.bias_len())),
+                residual: (!args.residual.is_null())
+                    .then(|| slice::from_raw_parts(args.residual.cast(), problem.residual_len())),
+                scratch: match scratch_len {
+                    0 => &mut [],
+                    len => slice::from_raw_parts_mut(args.workspace.cast(), len),
+                },
+            }
+        }
+    }
+}
+
+/// Distance in elements between neighbours along each dimension of a tensor.
+#[derive(Clone, Copy)]
+struct Strides {
+    n: usize,
+    c: usize,
+    h: usize,
+    w: usize,
+}
+
+impl Strides {
+    fn of(layout: Layout, [c, h, w]: [usize; 3]) -> Self {
+        match layout {
+            Layout::Nchw => Strides {
+                n: c * h * w,
+                c: h * w,
+                h: w,
+                w: 1,
+            },
+            Layout::Nhwc => Strides {
+                n: h * w * c,
+                c: 1,
+                h: w * c,
+                w: c,
+            },
+        }
+    }
+
+    fn at(&self, n: usize, c: usize, h: usize, w: usize) -> usize {
+        n * self.n + c * self.c + h * self.h + w * self.w
+    }
+}
+
+/// The `i` of `0..count` for which `base + i * step` lies `pad` or more, and less than `pad + size`:
+/// the taps or pixels along one axis that read the image and not the zeros around it.
+#[inline]
+fn inside(count: usize, step: usize, base: usize, pad: usize, size: usize) -> Range<usize> {
+    let first = pad.saturating_sub(base).div_ceil(step).min(count);
+    let last = (pad + size).saturating_sub(base).div_ceil(step).min(count);
+    first..last.max(first)
+}
+
+/// Runs an expression with `T` standing for the type that the problem stores.
+macro_rules! with_storage {
+    ($problem:expr, $T:ident => $body:expr) => {
+        match $problem.storage {
+            crate::Storage::F32 => {
+                type $T = f32;
+                $body
+            }
+            crate::Storage::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            crate::Storage::Bf16 => {
+                type $T = half::bf16;
+                $body
+            }
+        }
+    };
+}
+use with_storage;

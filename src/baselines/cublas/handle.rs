@@ -1,0 +1,231 @@
+//! cuBLAS's own calls: a handle for one stream, and products through it.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use cublas_sys::{
+    cublasComputeType_t as Compute, cublasGemmAlgo_t, cublasHandle_t, cublasMath_t,
+    cublasOperation_t, cublasPointerMode_t, cublasStatus_t, cudaDataType, loader::Missing,
+};
+use half::f16;
+
+use super::product::{Batch, Gemm, Product};
+use crate::{Error, Math, Result, Storage, gpu::Gpu};
+
+/// `blas!(cublasCreate(&mut handle))`: the call, with its failure as an [`Error`]. Unsafe as the
+/// function.
+macro_rules! blas {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        check(stringify!($name), cublas_sys::$name($($argument),*))
+    };
+}
+
+/// What cuBLAS answered to `call`, as a result.
+fn check(call: &'static str, answer: Result<cublasStatus_t, Missing>) -> Result<()> {
+    let status = answer.map_err(missing)?;
+    if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: both answer with constant strings, for any status.
+    let (name, explanation) = unsafe {
+        (
+            text(cublas_sys::cublasGetStatusName(status)),
+            text(cublas_sys::cublasGetStatusString(status)),
+        )
+    };
+    Err(Error::Gpu {
+        call,
+        code: status.0 as i32,
+        name,
+        text: explanation,
+    })
+}
+
+/// # Safety
+/// An address, if there is one, is null or of a string that ends with a zero.
+unsafe fn text(answer: Result<*const c_char, Missing>) -> String {
+    match answer {
+        // SAFETY: the caller's promise.
+        Ok(text) if !text.is_null() => unsafe { CStr::from_ptr(text) }.to_string_lossy().into(),
+        _ => "cuBLAS has no text for it".to_owned(),
+    }
+}
+
+fn missing(missing: Missing) -> Error {
+    Error::Library {
+        library: missing.library,
+        why: missing.why.to_string(),
+    }
+}
+
+/// Opens the library, if that has not been done.
+///
+/// # Errors
+/// [`Error::Library`], naming every place looked at.
+pub(super) fn open() -> Result<()> {
+    cublas_sys::LIBRARY.open().map(drop).map_err(missing)
+}
+
+/// cuBLAS for one stream. Every plan of the variant sets it up alike, so one serves them all.
+pub(super) struct Handle {
+    gpu: Gpu,
+    raw: cublasHandle_t,
+}
+
+// SAFETY: a handle may be used from any thread, by one at a time; it is reached through `&mut`.
+unsafe impl Send for Handle {}
+
+impl Handle {
+    /// # Safety
+    /// `stream` is a `cudaStream_t` of `gpu`'s primary context; it is not used after it is
+    /// destroyed.
+    pub unsafe fn new(gpu: &Gpu, stream: *mut c_void) -> Result<Self> {
+        let _current = gpu.enter()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: it writes one handle, which `drop` destroys.
+        unsafe { blas!(cublasCreate(&mut raw)) }?;
+        let handle = Handle {
+            gpu: gpu.clone(),
+            raw,
+        };
+        // Partial sums of a 16-bit C stay in f32. What is strict and what is TF32 is said at each
+        // call, by its compute type.
+        let math = cublasMath_t(
+            cublasMath_t::CUBLAS_DEFAULT_MATH.0
+                | cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION.0,
+        );
+        let scalars = cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST;
+        // SAFETY: the handle is alive, and so is the stream, as the caller promised.
+        unsafe {
+            blas!(cublasSetStream(raw, stream.cast()))?;
+            blas!(cublasSetMathMode(raw, math))?;
+            blas!(cublasSetPointerMode(raw, scalars))?;
+        }
+        Ok(handle)
+    }
+
+    /// For calls through it while its owner is borrowed otherwise.
+    pub fn blas(&mut self) -> Blas {
+        Blas(self.raw)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.gpu.enter() {
+            // SAFETY: made in `new`, destroyed once; it waits for the work that it enqueued.
+            let _ = unsafe { blas!(cublasDestroy(self.raw)) };
+        }
+    }
+}
+
+/// A [`Handle`] without its lifetime.
+pub(super) struct Blas(cublasHandle_t);
+
+impl Blas {
+    /// Gives cuBLAS its scratch memory, so that it takes none from its own pool: nothing is
+    /// allocated under a recording, and results do not depend on what else runs.
+    ///
+    /// # Safety
+    /// The handle is alive and its context current. The memory is of its device, aligned to 256
+    /// bytes, and nobody else's until the stream is past the products that follow.
+    pub unsafe fn set_workspace(&self, address: *mut c_void, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { blas!(cublasSetWorkspace(self.0, address, bytes)) }
+    }
+
+    /// Enqueues C = op(A) B.
+    ///
+    /// # Safety
+    /// The handle is alive and its context current; the matrices are as large as `gemm` says, and
+    /// valid until the stream is past this work.
+    pub unsafe fn multiply(
+        &self,
+        product: &Product,
+        math: Math,
+        gemm: &Gemm,
+        [a, b]: [*const c_void; 2],
+        c: *mut c_void,
+    ) -> Result<()> {
+        let compute = match math {
+            // Never below fp32: TF32 is used only where it is allowed by name.
+            Math::Fp32 | Math::F16 | Math::Bf16 => Compute::CUBLAS_COMPUTE_32F,
+            Math::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Math::F16Acc => Compute::CUBLAS_COMPUTE_16F,
+        };
+        // The factors are of the type that is computed in.
+        let (one, zero, half_one, half_zero) = (1f32, 0f32, f16::ONE, f16::ZERO);
+        let (alpha, beta): (*const c_void, *const c_void) = match math {
+            Math::F16Acc => ((&raw const half_one).cast(), (&raw const half_zero).cast()),
+            _ => ((&raw const one).cast(), (&raw const zero).cast()),
+        };
+        let op_a = match gemm.filter_first {
+            true => cublasOperation_t::CUBLAS_OP_T,
+            false => cublasOperation_t::CUBLAS_OP_N,
+        };
+        let op_b = cublasOperation_t::CUBLAS_OP_N;
+        let (ab, cc) = (data_type(product.operand), data_type(product.sum));
+        let algorithm = cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
+        // `Product` keeps these below 2^31.
+        let [m, n, k, lda, ldb, ldc] =
+            [gemm.m, gemm.n, gemm.k, gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as i32);
+        let Batch {
+            count,
+            a: step_a,
+            b: step_b,
+            c: step_c,
+        } = gemm.batch;
+        let [step_a, step_b, step_c] = [step_a, step_b, step_c].map(|step| step as i64);
+
+        for call in 0..gemm.calls.count {
+            let at = |step: usize, of: Storage| call * step * of.bytes();
+            let a = a.wrapping_byte_add(at(gemm.calls.a, product.operand));
+            let b = b.wrapping_byte_add(at(gemm.calls.b, product.operand));
+            let c = c.wrapping_byte_add(at(gemm.calls.c, product.sum));
+            // SAFETY: the caller vouches for handle and matrices; the factors live on this stack
+            // and are read before the call returns.
+            unsafe {
+                if count == 1 {
+                    blas!(cublasGemmEx(
+                        self.0, op_a, op_b, m, n, k, alpha, a, ab, lda, b, ab, ldb, beta, c, cc,
+                        ldc, compute, algorithm
+                    ))?;
+                } else {
+                    blas!(cublasGemmStridedBatchedEx(
+                        self.0,
+                        op_a,
+                        op_b,
+                        m,
+                        n,
+                        k,
+                        alpha,
+                        a,
+                        ab,
+                        lda,
+                        step_a,
+                        b,
+                        ab,
+                        ldb,
+                        step_b,
+                        beta,
+                        c,
+                        cc,
+                        ldc,
+                        step_c,
+                        count as i32,
+                        compute,
+                        algorithm
+                    ))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn data_type(storage: Storage) -> cudaDataType {
+    match storage {
+        Storage::F32 => cudaDataType::CUDA_R_32F,
+        Storage::F16 => cudaDataType::CUDA_R_16F,
+        Storage::Bf16 => cudaDataType::CUDA_R_16BF,
+    }
+}

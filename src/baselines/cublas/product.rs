@@ -1,0 +1,330 @@
+//! A convolution as matrix products: which form serves a problem, and where its matrices lie.
+//!
+//! Unrolling writes down, for every output pixel, the R elements that its sums read. That matrix
+//! times the filter is the convolution. With N images at a time, P output pixels per image, G
+//! groups, and K output channels and R products per group, three forms of C = op(A) B serve:
+//!
+//! | form | A | B | C | m, n, k |
+//! | --- | --- | --- | --- | --- |
+//! | rows: NHWC, or a filter as large as the image | filter `[G][K][R]`, transposed | unrolled `[N P][G][R]` | `[N P][G][K]` | K, N P, R |
+//! | wide: NCHW | unrolled `[G][R][N P]` | filter `[G][K][R]` | `[G][K][N P]` | N P, K, R |
+//! | batched: NCHW | unrolled `[G][R][N][P]`, or x as `[N][G][R][P]` | filter `[G][K][R]` | `[N][G][K][P]` | P, K, R |
+//!
+//! The brackets are row-major, as the tensors lie. cuBLAS counts by columns: its m x n matrix of
+//! leading dimension `ld` is n lines of m neighbours, `ld` elements apart; so each form reads as if
+//! transposed. The last bracket is what cuBLAS calls a column, the distance of the dimension before
+//! it the leading dimension; every other dimension is a batch with a stride.
+//!
+//! Rows and batched leave the sums in y's own order. Wide makes one large product of many small
+//! ones, whose columns are aligned, but needs a pass to permute them.
+
+use crate::{Layout, Math, Padding, Problem, Storage, kernels::ffi};
+
+/// Start of every region of the workspace, and of cuBLAS's own part of it, in bytes.
+pub(super) const ALIGN: usize = 256;
+/// Most pixels of one product, unless one image has more. Products gain nothing from being longer,
+/// and this keeps them far from 2^31, where cuBLAS's counters end, and from 65535 tiles, where
+/// some grids do.
+const MAX_PIXELS: usize = 1 << 22;
+/// Most elements of an image's matrices, as of every tensor.
+const MAX_ELEMENTS: usize = 1 << 46;
+/// Fewest pixels of an image that fill a tile of cuBLAS's, so that images by themselves waste
+/// little of it.
+const TILE: usize = 128;
+
+/// How the sums of several images are laid out as products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Rows,
+    Wide,
+    Batched,
+}
+
+/// A problem settled as products.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub form: Form,
+    /// Whether x is the unrolled matrix as it lies.
+    pub direct: bool,
+    /// What A and B are made of.
+    pub operand: Storage,
+    /// What C is made of.
+    pub sum: Storage,
+    /// Whether C is y; otherwise a pass follows.
+    pub in_place: bool,
+    /// Bytes of workspace per image: operands that are not the input as it lies, ...
+    pub columns_bytes: usize,
+    /// ... C where it is not y, ...
+    pub product_bytes: usize,
+    /// ... and C widened to f32.
+    pub sums_bytes: usize,
+    images: usize,
+    pixels: usize,
+    width: usize,
+    groups: usize,
+    channels: usize,
+    reduction: usize,
+}
+
+/// `calls` times `batch` products of one shape, each with its own offsets into A, B and C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gemm {
+    /// Whether A is the filter, transposed, and B the unrolled matrix; otherwise they are the
+    /// other way round and nothing is transposed.
+    pub filter_first: bool,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub lda: usize,
+    pub ldb: usize,
+    pub ldc: usize,
+    /// Products of one call.
+    pub batch: Batch,
+    /// Calls.
+    pub calls: Batch,
+}
+
+/// How many, and how far apart in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub count: usize,
+    pub a: usize,
+    pub b: usize,
+    pub c: usize,
+}
+
+/// What operands are rounded or widened to. Under `Fp32` even 16-bit operands are widened: tensor
+/// cores would multiply them exactly, but cut the sums.
+fn operand(math: Math) -> Storage {
+    match math {
+        Math::Fp32 | Math::Tf32 => Storage::F32,
+        Math::F16 | Math::F16Acc => Storage::F16,
+        Math::Bf16 => Storage::Bf16,
+    }
+}
+
+impl Product {
+    /// The form that was asked for, or the one that should be fastest; or why there is none.
+    pub fn new(problem: &Problem, wanted: Option<Form>) -> Result<Self, String> {
+        let (pixels, groups) = (problem.p() * problem.q(), problem.groups);
+        let (channels, reduction) = (problem.k / groups, problem.reduction());
+        // A problem of no images bounds no tensor, so each of them is looked at here.
+        let elements = |sizes: [usize; 3]| {
+            let product = sizes.iter().try_fold(1usize, |a, b| a.checked_mul(*b));
+            let fits = product.filter(|elements| *elements <= MAX_ELEMENTS);
+            fits.ok_or_else(|| "has an unrolled image of more than 2^46 elements".to_owned())
+        };
+        let input = elements([problem.c, problem.h, problem.w])?;
+        let output = elements([problem.k, pixels, 1])?;
+        let unrolled = elements([groups, reduction, pixels])?;
+        let operand = operand(problem.math);
+        // Sums that nothing is done to can be stored by the product, in the types cuBLAS has.
+        let storable = problem.epilogue.is_none()
+            && match problem.math {
+                Math::F16Acc => problem.storage == Storage::F16,
+                _ => problem.storage == Storage::F32 || problem.storage == operand,
+            };
+        let unpadded = problem.pad == Padding::default();
+        let one_tap = unpadded && [problem.r, problem.s] == [1, 1];
+        let point = one_tap && [problem.p(), problem.q()] == [problem.h, problem.w];
+        // The only pixel reads the whole image: a fully connected layer.
+        let whole = unpadded && [problem.r, problem.s] == [problem.h, problem.w];
+
+        let nhwc = problem.layout == Layout::Nhwc;
+        let form = match wanted {
+            _ if nhwc || whole => Form::Rows,
+            // With one image, wide and batched are the same.
+            _ if problem.n <= 1 => Form::Batched,
+            Some(form) => form,
+            None => {
+                // Tensor cores want columns that start on 16 bytes, and make do with 8.
+                let aligned = |bytes| {
+                    problem.math == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
+                };
+                // Where a pass follows anyway, permuting is free; groups would multiply the calls.
+                let fills = pixels >= TILE && groups == 1 && storable;
+                if (point && aligned(8)) || (fills && aligned(16)) {
+                    Form::Batched
+                } else {
+                    Form::Wide
+                }
+            }
+        };
+        if wanted.is_some_and(|wanted| wanted != form) {
+            return Err(
+                "comes in one form for this problem, the default configuration's".to_owned(),
+            );
+        }
+        let direct = match form {
+            // In NHWC the channels of a group are neighbours at one pixel only.
+            Form::Rows if nhwc => point || (whole && groups == 1),
+            Form::Rows => true,
+            Form::Wide => false,
+            Form::Batched => point,
+        };
+        let in_place = storable && form != Form::Wide;
+        let sum = match problem.math {
+            _ if in_place => problem.storage,
+            Math::F16Acc => Storage::F16,
+            _ => Storage::F32,
+        };
+
+        let region = |there: bool, elements: usize, of: Storage| {
+            if there {
+                (elements * of.bytes()).next_multiple_of(ALIGN)
+            } else {
+                0
+            }
+        };
+        let columns = if direct { input } else { unrolled };
+        let product = Product {
+            form,
+            direct,
+            operand,
+            sum,
+            in_place,
+            columns_bytes: region(!direct || operand != problem.storage, columns, operand),
+            product_bytes: region(!in_place, output, sum),
+            sums_bytes: region(!in_place && sum != Storage::F32, output, Storage::F32),
+            images: problem.n,
+            pixels,
+            width: problem.q(),
+            groups,
+            channels,
+            reduction,
+        };
+        let one = product.gemm(1);
+        match [one.m, one.n, one.k, one.lda, one.ldb, one.ldc]
+            .into_iter()
+            .max()
+        {
+            Some(size) if size > i32::MAX as usize => Err(format!(
+                "has a matrix with {size} rows or columns; cuBLAS counts them in 32 bits"
+            )),
+            _ => Ok(product),
+        }
+    }
+
+    /// Bytes of workspace that one image takes.
+    pub fn bytes_per_image(&self) -> usize {
+        self.columns_bytes + self.product_bytes + self.sums_bytes
+    }
+
+    /// How many images to take at a time, given so many bytes: at least one.
+    pub fn chunk(&self, bytes: usize) -> usize {
+        let images = self.images.max(1);
+        let fit = bytes.checked_div(self.bytes_per_image()).unwrap_or(images);
+        let most = fit.min(MAX_PIXELS / self.pixels).clamp(1, images);
+        // A multiple of 8 images aligns the columns of the wide form; rounds of equal size leave
+        // no straggler.
+        let step = if most >= 8 { 8 } else { 1 };
+        let most = if most < images {
+            most - most % step
+        } else {
+            most
+        };
+        let even = images.div_ceil(images.div_ceil(most));
+        even.next_multiple_of(step).min(most)
+    }
+
+    /// The products of so many images.
+    pub fn gemm(&self, images: usize) -> Gemm {
+        let Product {
+            groups: g,
+            channels: k,
+            reduction: r,
+            pixels: p,
+            ..
+        } = *self;
+        let np = images * p;
+        let once = Batch {
+            count: 1,
+            a: 0,
+            b: 0,
+            c: 0,
+        };
+        match self.form {
+            Form::Rows => Gemm {
+                filter_first: true,
+                m: k,
+                n: np,
+                k: r,
+                lda: r,
+                ldb: g * r,
+                ldc: g * k,
+                batch: Batch {
+                    count: g,
+                    a: k * r,
+                    b: r,
+                    c: k,
+                },
+                calls: once,
+            },
+            Form::Wide => Gemm {
+                filter_first: false,
+                m: np,
+                n: k,
+                k: r,
+                lda: np,
+                ldb: r,
+                ldc: np,
+                batch: Batch {
+                    count: g,
+                    a: r * np,
+                    b: k * r,
+                    c: k * np,
+                },
+                calls: once,
+            },
+            Form::Batched => {
+                // Distance between the rows of the unrolled matrix, and between its images.
+                let (row, image) = if self.direct { (p, g * r * p) } else { (np, p) };
+                let groups = Batch {
+                    count: g,
+                    a: r * row,
+                    b: k * r,
+                    c: k * p,
+                };
+                let images = Batch {
+                    count: images,
+                    a: image,
+                    b: 0,
+                    c: g * k * p,
+                };
+                let many = groups.count > images.count;
+                let (batch, calls) = if many {
+                    (groups, images)
+                } else {
+                    (images, groups)
+                };
+                Gemm {
+                    filter_first: false,
+                    m: p,
+                    n: k,
+                    k: r,
+                    lda: row,
+                    ldb: r,
+                    ldc: p,
+                    batch,
+                    calls,
+                }
+            }
+        }
+    }
+
+    /// Where the sums of so many images lie in C.
+    pub fn strides(&self, images: usize) -> ffi::cf_strides {
+        let (p, all) = (self.pixels, self.groups * self.channels);
+        let (image, channel, pixel) = match self.form {
+            Form::Rows => (p * all, 1, all),
+            Form::Wide => (p, images * p, 1),
+            Form::Batched => (all * p, p, 1),
+        };
+        ffi::cf_strides {
+            image: image as i64,
+            channel: channel as i64,
+            row: (self.width * pixel) as i64,
+            column: pixel as i64,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! One of cuDNN's plans behind the project's [`Plan`].
+
+use std::{any::Any, ffi::c_void, fmt, ptr::null_mut, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    algorithm::Algorithm,
+    call::Handle,
+    engine::{Config, Engine},
+    graph::{Graph, Operand},
+    legacy,
+    rules::{Form, strides},
+};
+use crate::{
+    Error, Problem, Result, Stream,
+    gpu::Gpu,
+    kernels::{self, ffi},
+    variant::{Args, Bytes, Plan},
+};
+
+/// What tells one of cuDNN's plans from the others, so that it can be made again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "api", rename_all = "lowercase")]
+pub(super) enum Choice {
+    /// An engine of the graph API with the types and values of its knobs.
+    Graph {
+        form: Form,
+        engine: i64,
+        knobs: Vec<(u32, i64)>,
+    },
+    /// An algorithm of the older API.
+    Legacy(legacy::Choice),
+}
+
+impl Choice {
+    fn form(&self) -> Form {
+        match self {
+            Choice::Graph { form, .. } => *form,
+            Choice::Legacy(choice) => choice.form,
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Choice::Graph { engine, knobs, .. } => {
+                write!(f, "engine {engine}")?;
+                for (kind, value) in knobs {
+                    write!(f, " k{kind}={value}")?;
+                }
+            }
+            Choice::Legacy(choice) => choice.fmt(f)?,
+        }
+        f.write_str(match self.form() {
+            Form::Plain => "",
+            Form::Half => " (f16 sums)",
+            Form::Fused => " (fused epilogue)",
+            Form::Sums => " (f32 sums, epilogue after)",
+        })
+    }
+}
+
+enum Kernels {
+    Graph(Engine),
+    Legacy(Algorithm),
+}
+
+/// A plan that cuDNN built.
+pub(super) struct Candidate {
+    pub(super) choice: Choice,
+    kernels: Kernels,
+}
+
+impl Candidate {
+    /// # Errors
+    /// What cuDNN refuses.
+    pub(super) fn graph(graph: &Arc<Graph>, config: Config) -> Result<Self> {
+        let choice = Choice::Graph {
+            form: graph.form(),
+            engine: config.engine,
+            knobs: config.knobs.clone(),
+        };
+        Ok(Candidate {
+            choice,
+            kernels: Kernels::Graph(Engine::build(graph, config)?),
+        })
+    }
+
+    /// # Errors
+    /// What cuDNN refuses.
+    pub(super) fn legacy(
+        handle: &Handle,
+        problem: &Problem,
+        choice: legacy::Choice,
+    ) -> Result<Self> {
+        let algorithm = Algorithm::build(handle, problem, choice)?;
+        Ok(Candidate {
+            choice: Choice::Legacy(choice),
+            kernels: Kernels::Legacy(algorithm),
+        })
+    }
+
+    /// What an earlier search chose.
+    ///
+    /// # Errors
+    /// What cuDNN refuses.
+    pub(super) fn again(handle: &Arc<Handle>, problem: &Problem, choice: &Choice) -> Result<Self> {
+        match choice {
+            Choice::Graph {
+                form,
+                engine,
+                knobs,
+            } => {
+                let graph = Arc::new(Graph::new(handle, problem, *form)?);
+                let config = Config::named(&graph, *engine, knobs)?;
+                Candidate::graph(&graph, config)
+            }
+            Choice::Legacy(choice) => {
+                legacy::known(*choice)?;
+                Candidate::legacy(handle, problem, *choice)
+            }
+        }
+    }
+
+    /// Bytes of workspace of cuDNN's own.
+    fn scratch(&self) -> usize {
+        match &self.kernels {
+            Kernels::Graph(engine) => engine.workspace(),
+            Kernels::Legacy(algorithm) => algorithm.workspace(),
+        }
+    }
+
+    /// Bytes of workspace in all.
+    pub(super) fn workspace(&self, problem: &Problem) -> usize {
+        let sums = if self.choice.form().finishes() {
+            sums_bytes(problem)
+        } else {
+            0
+        };
+        match (self.scratch(), sums) {
+            (0, 0) => 0,
+            (scratch, sums) => scratch.next_multiple_of(ALIGN) + sums + ALIGN,
+        }
+    }
+}
+
+/// What cuDNN's workspace and the sums begin at a multiple of. A workspace itself may begin at half
+/// of it.
+const ALIGN: usize = 256;
+
+fn sums_bytes(problem: &Problem) -> usize {
+    problem.n * problem.k * problem.p() * problem.q() * size_of::<f32>()
+}
+
+/// A candidate settled on its problem; none where there are no images.
+pub(super) struct Settled {
+    pub(super) gpu: Gpu,
+    pub(super) problem: Problem,
+    pub(super) candidate: Option<Arc<Candidate>>,
+    pub(super) note: Option<String>,
+}
+
+impl Plan for Settled {
+    fn workspace(&self) -> Bytes {
+        let bytes = self
+            .candidate
+            .as_ref()
+            .map_or(0, |plan| plan.workspace(&self.problem));
+        Bytes {
+            least: bytes,
+            preferred: bytes,
+        }
+    }
+
+    fn handles(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
+        Ok(Box::new(Handle::new(&self.gpu, stream.raw())?))
+    }
+
+    fn note(&self) -> Option<String> {
+        self.note.clone()
+    }
+
+    unsafe fn launch(&self, mut args: Args) -> Result<()> {
+        let Some(candidate) = &self.candidate else {
+            return Ok(());
+        };
+        let _current = self.gpu.enter()?;
+        let finishes = candidate.choice.form().finishes();
+        let scratch = args
+            .workspace
+            .map_addr(|address| address.next_multiple_of(ALIGN));
+        let sums: *mut c_void =
+            scratch.wrapping_byte_add(candidate.scratch().next_multiple_of(ALIGN));
+        {
+            let handle = args
+                .handles
+                .downcast_ref::<Handle>()
+                .ok_or_else(|| Error::Operand {
+                    problem: Box::new(self.problem.clone()),
+                    why: "was given a workspace whose handle is not cuDNN's".to_owned(),
+                })?;
+            let address = |operand| match operand {
+                Operand::X => args.x.cast_mut(),
+                Operand::W => args.w.cast_mut(),
+                Operand::Result if finishes => sums,
+                Operand::Result => args.y,
+                Operand::Residual => args.residual.cast_mut(),
+                Operand::Bias => args.bias.cast_mut().cast(),
+                // The graph has its own.
+                Operand::Scale => null_mut(),
+            };
+            // SAFETY: the caller vouches for the addresses, and the workspace is as large as
+            // `workspace` said, so both parts lie within it.
+            unsafe {
+                match &candidate.kernels {
+                    Kernels::Graph(engine) => engine.launch(handle, address, scratch),
+                    Kernels::Legacy(algorithm) => algorithm.launch(handle, address, scratch),
+                }
+            }?;
+        }
+        args.stage(c"cudnn");
+        if finishes {
+            let p = &self.problem;
+            let call = ffi::cf_call {
+                y: args.y,
+                bias: args.bias,
+                residual: args.residual,
+                stream: args.stream,
+                ..kernels::call(p, self.gpu.limits(), 0)
+            };
+            let at = strides(p.layout, [p.n, p.k, p.p(), p.q()]).map(|stride| stride as i64);
+            let [image, channel, row, column] = at;
+            let at = ffi::cf_strides {
+                image,
+                channel,
+                row,
+                column,
+            };
+            // SAFETY: the sums were enqueued before, for every image; the rest is the caller's.
+            let code = unsafe { ffi::cf_finish(&call, 0, p.n as i64, sums.cast(), at) };
+            kernels::checked("cf_finish", code)?;
+            args.stage(c"epilogue");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_told_in_words() {
+        let knobs = vec![(2, 5), (13, -1)];
+        let choice = Choice::Graph {
+            form: Form::Fused,
+            engine: 12,
+            knobs,
+        };
+        assert_eq!(choice.to_string(), "engine 12 k2=5 k13=-1 (fused epilogue)");
+        let choice = Choice::Legacy(legacy::Choice {
+            algorithm: 1,
+            math: 0,
+            form: Form::Sums,
+        });
+        let text = "algorithm implicit_precomp_gemm, math type 0 (f32 sums, epilogue after)";
+        assert_eq!(choice.to_string(), text);
+    }
+}

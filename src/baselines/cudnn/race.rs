@@ -1,0 +1,231 @@
+//! The race of the plans that built: once round for all of them, and a careful one for the fastest.
+
+use std::{
+    ffi::c_void,
+    ptr::null_mut,
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+
+use super::{
+    plan::{Candidate, Settled},
+    search::{SEED, Search},
+    tally::Tally,
+};
+use crate::{
+    Conv, Device, Problem, RawOperands, Result, Stream, Workspace,
+    gpu::{self, DeviceBuffer, Event, Gpu},
+    measure::{self, How},
+    variant::{Info, Plan, Query, Variant},
+};
+
+/// How many of the fastest plans are measured with care.
+const FINALISTS: usize = 8;
+/// Samples of each of them.
+const SAMPLES: usize = 9;
+/// What a first timing may be above the best one and still be worth another look.
+const NEAR: f64 = 1.5;
+/// The same in microseconds: what single launches of short kernels differ by.
+const NEAR_US: f64 = 20.0;
+
+/// A plan in the race.
+pub(super) struct Runner {
+    pub(super) candidate: Arc<Candidate>,
+    pub(super) conv: Conv,
+    pub(super) us: f64,
+}
+
+impl Search<'_> {
+    /// Runs each twice on constant data and takes the second time; those far behind the best are let
+    /// go.
+    pub(super) fn first_round(
+        &self,
+        candidates: Vec<Candidate>,
+        deadline: Instant,
+        tally: &mut Tally,
+    ) -> Result<Vec<Runner>> {
+        let stream = self.device.stream()?;
+        let Stream::Gpu(queue) = &stream else {
+            return Ok(Vec::new());
+        };
+        let query = Query {
+            problem: self.problem,
+            config: 0,
+            limits: self.gpu.limits(),
+        };
+        let runner = |candidate: Candidate| -> Result<Runner> {
+            let candidate = Arc::new(candidate);
+            let only = Only {
+                info: self.info.clone(),
+                gpu: self.gpu.clone(),
+                candidate: candidate.clone(),
+            };
+            let conv =
+                Conv::with_variant(self.device, query.problem, Arc::new(only), query.config)?;
+            Ok(Runner {
+                candidate,
+                conv,
+                us: f64::INFINITY,
+            })
+        };
+        let mut runners = candidates
+            .into_iter()
+            .map(runner)
+            .collect::<Result<Vec<_>>>()?;
+        // The largest workspace serves them all.
+        let mut workspace = Workspace::new(&stream)?;
+        if let Some(largest) = runners
+            .iter()
+            .max_by_key(|r| r.conv.workspace_bytes().least)
+        {
+            workspace.reserve(&largest.conv, &stream)?;
+        }
+        let operands = Operands::new(queue, self.problem)?;
+        let marks = [Event::new(self.gpu)?, Event::new(self.gpu)?];
+        let mut time = |conv: &Conv| -> Result<f64> {
+            // SAFETY: the operands have the sizes and the alignment that the problem says, and
+            // outlive the work, which is waited for here.
+            let mut launch = || unsafe { conv.run_raw(&operands.raw, &mut workspace, &stream) };
+            launch()?;
+            queue.synchronize()?;
+            queue.record(&marks[0])?;
+            launch()?;
+            queue.record(&marks[1])?;
+            queue.synchronize()?;
+            marks[1].elapsed_us(&marks[0])
+        };
+        for runner in &mut runners {
+            if Instant::now() > deadline {
+                tally.exclude("no time left to run them");
+                continue;
+            }
+            match time(&runner.conv) {
+                Ok(us) => {
+                    tally.timed += 1;
+                    runner.us = us;
+                }
+                Err(error) => tally.fail("running", &error),
+            }
+        }
+        runners.sort_by(|a, b| a.us.total_cmp(&b.us));
+        let best = runners.first().map_or(0.0, |runner| runner.us);
+        runners.retain(|runner| runner.us.is_finite() && runner.us <= best * NEAR + NEAR_US);
+        Ok(runners)
+    }
+
+    /// Measures the fastest with care, and puts them in order. One that cannot be captured in a
+    /// graph is no plan of a [`Conv`].
+    pub(super) fn last_round(
+        &self,
+        runners: Vec<Runner>,
+        tally: &mut Tally,
+    ) -> Result<Vec<Runner>> {
+        if runners.is_empty() {
+            return Ok(runners);
+        }
+        let options = measure::Options {
+            samples: SAMPLES,
+            budget: self.options.budget,
+            warm: false,
+            seed: SEED,
+        };
+        let mut left = runners;
+        let rest = left.split_off(left.len().min(FINALISTS));
+        let (convs, candidates): (Vec<Conv>, Vec<Arc<Candidate>>) = left
+            .into_iter()
+            .map(|runner| (runner.conv, runner.candidate))
+            .unzip();
+        let stop = AtomicBool::new(false);
+        let timings = measure::time(self.device, self.problem, &convs, &options, &stop)?;
+        let mut finalists = Vec::new();
+        for ((conv, candidate), timing) in convs.into_iter().zip(candidates).zip(timings) {
+            match timing {
+                Ok(timing) if timing.how == How::Graph => {
+                    finalists.push(Runner {
+                        candidate,
+                        conv,
+                        us: timing.median_us(),
+                    });
+                }
+                Ok(timing) => {
+                    let why = "cannot be captured in a graph";
+                    tally.wrong(&candidate.choice, timing.median_us(), why);
+                }
+                Err(error) => tally.fail("measuring", &error),
+            }
+        }
+        finalists.sort_by(|a, b| a.us.total_cmp(&b.us));
+        // Should none of them be right, the slower ones have their turn.
+        finalists.extend(rest);
+        Ok(finalists)
+    }
+}
+
+/// A variant that is one plan, so that plans are run, measured and checked as variants are.
+struct Only {
+    info: Info,
+    gpu: Gpu,
+    candidate: Arc<Candidate>,
+}
+
+impl Variant for Only {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn supports(&self, _: &Query) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
+        Ok(Box::new(Settled {
+            gpu: self.gpu.clone(),
+            problem: query.problem.clone(),
+            candidate: Some(self.candidate.clone()),
+            note: None,
+        }))
+    }
+}
+
+/// Operands whose elements are all the same small number.
+struct Operands {
+    raw: RawOperands,
+    _memory: [DeviceBuffer<u8>; 5],
+}
+
+/// 0.0115 as two or four bytes of bf16 or f32, 1.06 as f16: neither zero, which would spare the GPU
+/// its power, nor so large that sums overflow.
+const BYTE: u8 = 0x3c;
+
+impl Operands {
+    fn new(queue: &gpu::Stream, problem: &Problem) -> Result<Self> {
+        // An allocation's start is aligned to less than some problems guarantee.
+        let align = problem.align;
+        let size = problem.storage.bytes();
+        let filled = |bytes: usize| {
+            let mut memory = DeviceBuffer::alloc(queue.gpu(), bytes + align)?;
+            queue.memset(&mut memory, BYTE)?;
+            Result::Ok(memory)
+        };
+        let memory = [
+            filled(problem.x_len() * size)?,
+            filled(problem.w_len() * size)?,
+            filled(problem.y_len() * size)?,
+            filled(problem.bias_len() * size_of::<f32>())?,
+            filled(problem.residual_len() * size)?,
+        ];
+        let [x, w, y, bias, residual] = [0, 1, 2, 3, 4]
+            .map(|i: usize| (memory[i].address() as usize).next_multiple_of(align) as *mut c_void);
+        let epilogue = &problem.epilogue;
+        let given = |address: *mut c_void, is: bool| if is { address } else { null_mut() };
+        let raw = RawOperands {
+            bias: given(bias, epilogue.bias).cast_const().cast(),
+            residual: given(residual, epilogue.residual),
+            ..RawOperands::new(x, w, y)
+        };
+        Ok(Operands {
+            raw,
+            _memory: memory,
+        })
+    }
+}

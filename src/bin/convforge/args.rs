@@ -1,0 +1,176 @@
+//! Options that several subcommands share.
+
+use std::{env, str::FromStr, sync::Arc};
+
+use clap::ValueEnum;
+use convforge::{
+    Device, Error, Layout, Math, Pick, Problem, Storage,
+    measure::Contender,
+    suite::{Layer, Overrides, Suite},
+    variant::{self, Kind, Variant},
+};
+
+use crate::failure::Failure;
+
+/// `cpu`, `gpu` or `gpu:1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    Cpu,
+    Gpu(usize),
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ordinal = match text {
+            "cpu" => return Ok(DeviceName::Cpu),
+            "gpu" => Some(0),
+            _ => text
+                .strip_prefix("gpu:")
+                .and_then(|number| number.parse().ok()),
+        };
+        ordinal
+            .map(DeviceName::Gpu)
+            .ok_or("a device is `cpu`, `gpu` or `gpu:1`".to_owned())
+    }
+}
+
+#[derive(clap::Args)]
+pub struct DeviceArgs {
+    /// Where to run: cpu, gpu, or gpu:1 for the second GPU [default: the first GPU; the CPU where
+    /// there is none, unless CONVFORGE_REQUIRE_GPU=1]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceName>,
+}
+
+impl DeviceArgs {
+    /// The device, and why it is not a GPU where none was found.
+    pub fn open(&self) -> Result<(Device, Option<Error>), Failure> {
+        match self.device {
+            Some(DeviceName::Cpu) => Ok((Device::Cpu, None)),
+            Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
+            None if env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|v| !v.is_empty() && v != "0") => {
+                Ok((Device::gpu(0)?, None))
+            }
+            None => Ok(Device::best()),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub struct ProblemArgs {
+    /// A problem in its text form, as in mb64ic64ih56oc64oh56kh3ph1+f16+nhwc; may be repeated
+    #[arg(long, value_name = "PROBLEM")]
+    problem: Vec<Problem>,
+    /// A suite of problems; may be repeated
+    #[arg(long, value_name = "SUITE", value_parser = suite)]
+    suite: Vec<Suite>,
+    /// Replace the storage of every problem: f32, f16 or bf16
+    #[arg(long)]
+    storage: Option<Storage>,
+    /// Replace the layout of every problem: nchw or nhwc
+    #[arg(long)]
+    layout: Option<Layout>,
+    /// Replace the math of every problem: fp32, tf32, f16, bf16 or f16acc
+    #[arg(long)]
+    math: Option<Math>,
+    /// Replace the number of images of every problem
+    #[arg(long, value_name = "IMAGES")]
+    batch: Option<usize>,
+}
+
+fn suite(name: &str) -> Result<Suite, Error> {
+    Suite::find(name)
+}
+
+impl ProblemArgs {
+    /// Whether neither a problem nor a suite was named.
+    pub fn is_empty(&self) -> bool {
+        self.problem.is_empty() && self.suite.is_empty()
+    }
+
+    /// The problems that were named.
+    pub fn layers(&self) -> Result<Vec<Layer>, Failure> {
+        let mut layers: Vec<Layer> = self.problem.iter().cloned().map(Layer::alone).collect();
+        layers.extend(self.suite.iter().flat_map(|suite| suite.layers.clone()));
+        self.adapt(&layers)
+    }
+
+    /// Other problems with the words that were asked for.
+    pub fn adapt(&self, layers: &[Layer]) -> Result<Vec<Layer>, Failure> {
+        let overrides = Overrides {
+            storage: self.storage,
+            layout: self.layout,
+            math: self.math,
+            batch: self.batch,
+        };
+        Ok(overrides.apply(layers)?)
+    }
+}
+
+/// Which configurations of a variant that was named without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Configs {
+    /// Every one
+    All,
+    /// The default one
+    First,
+}
+
+#[derive(clap::Args)]
+pub struct VariantArgs {
+    /// A variant, or one configuration of it as in fused_shared:tile=24; may be repeated [default:
+    /// every variant of the device]
+    #[arg(long, value_name = "VARIANT")]
+    variant: Vec<Pick>,
+    /// Which configurations of a variant that has several
+    #[arg(long, value_enum)]
+    configs: Option<Configs>,
+}
+
+impl VariantArgs {
+    /// The variants that were named, or all of the device's kind.
+    pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
+        let fits = |kind| (kind == Kind::Cpu) != device.is_gpu();
+        let mut asked = Vec::new();
+        if self.variant.is_empty() {
+            let all = variant::all()
+                .iter()
+                .filter(|variant| fits(variant.info().kind));
+            asked.extend(all.map(|variant| (variant.clone(), None)));
+        }
+        for pick in &self.variant {
+            asked.push(match pick {
+                Pick::Named { variant, config } => {
+                    let variant = variant::find(variant)?;
+                    let config = config
+                        .as_ref()
+                        .map(|c| variant.info().config(c))
+                        .transpose()?;
+                    (variant, config)
+                }
+                Pick::Rule => {
+                    return Err(Failure::Usage(
+                        "`rule` is no variant; `convforge list --problem P` shows what it picks"
+                            .to_owned(),
+                    ));
+                }
+            });
+        }
+        let all_configs = self.configs.unwrap_or(default) == Configs::All;
+        let spread = |(variant, config): (Arc<dyn Variant>, Option<usize>)| {
+            let count = if all_configs {
+                variant.info().configs.len().max(1)
+            } else {
+                1
+            };
+            let configs = config.map_or(0..count, |config| config..config + 1);
+            configs.map(move |config| Contender {
+                variant: variant.clone(),
+                config,
+            })
+        };
+        Ok(asked.into_iter().flat_map(spread).collect())
+    }
+}

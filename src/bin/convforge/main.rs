@@ -1,0 +1,52 @@
+//! The command `convforge`: one file per subcommand.
+
+mod args;
+mod check;
+mod compare;
+mod devices;
+mod failure;
+mod infer;
+mod list;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// 2-D convolution on NVIDIA GPUs: handwritten CUDA kernels beside cuBLAS and cuDNN, every one
+/// checked against the same oracle and timed in the same run.
+#[derive(Parser)]
+#[command(name = "convforge", version, max_term_width = 100)]
+#[command(
+    after_help = "Exit status: 0 fine, 1 a failed check or an error, 2 wrong usage, \
+                        130 interrupted."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the CPU, the GPUs and the libraries that were found.
+    Devices(devices::Args),
+    /// Show every variant, and which of them can do a given problem.
+    List(list::Args),
+    /// Check variants against the oracle.
+    Check(check::Args),
+    /// Check variants, then time them side by side.
+    Compare(compare::Args),
+    /// Classify images with the small network of the accuracy study.
+    Infer(infer::Args),
+}
+
+fn main() -> ExitCode {
+    let answer = match Cli::parse().command {
+        Command::Devices(args) => devices::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Infer(args) => infer::run(&args),
+    };
+    answer.unwrap_or_else(|failure| failure.report())
+}

@@ -1,0 +1,222 @@
+//! The Rust side of csrc/oracle.cu, which judges on the GPU what is too large for the CPU.
+
+use std::ffi::c_void;
+
+use super::{
+    Bounds, Data, Expected, Recipe, Tensor, Verdict, bounds::exponential, data::narrow,
+    judge::judge,
+};
+use crate::{
+    Buffer, Device, Error, Problem, RawOperands, Result, Stream,
+    kernels::{call, checked, ffi},
+    reference::Reference,
+};
+
+/// The operands of a call for the oracle, on the GPU.
+fn prepare(problem: &Problem, operands: &RawOperands, stream: &Stream) -> ffi::cf_call {
+    ffi::cf_call {
+        x: operands.x,
+        w: operands.w,
+        y: operands.y,
+        bias: operands.bias,
+        residual: operands.residual,
+        stream: stream.raw(),
+        ..call(problem, &stream.device().limits(), 0)
+    }
+}
+
+/// Runs `enqueue` with `stream`'s context current.
+fn on<T>(stream: &Stream, enqueue: impl FnOnce() -> T) -> Result<T> {
+    match stream {
+        Stream::Gpu(gpu) => {
+            let _current = gpu.gpu().enter()?;
+            Ok(enqueue())
+        }
+        Stream::Cpu(_) => Err(Error::NoGpu(
+            "the oracle of csrc was asked on the CPU".to_owned(),
+        )),
+    }
+}
+
+/// Judges `operands.y`.
+///
+/// # Safety
+/// The addresses are of `stream`'s device and as large as the problem says.
+pub(super) unsafe fn judge_on_gpu(
+    problem: &Problem,
+    operands: &RawOperands,
+    bounds: &Bounds,
+    stream: &Stream,
+) -> Result<Verdict> {
+    let bounds = ffi::cf_bounds {
+        exact: bounds.exact.into(),
+        per_mag: bounds.per_mag,
+        per_ref: bounds.per_ref,
+        floor: bounds.floor,
+        rounding: bounds.rounding,
+    };
+    let call = prepare(problem, operands, stream);
+    let mut verdict = stream
+        .device()
+        .alloc::<u64>(size_of::<ffi::cf_verdict>() / 8)?;
+    let target = verdict.as_mut_ptr().cast();
+    // SAFETY: the caller vouches for the operands, and `verdict` has the size.
+    let code = on(stream, || unsafe { ffi::cf_judge(&call, &bounds, target) })?;
+    checked("cf_judge", code)?;
+    let words = verdict.to_vec(stream)?;
+    // SAFETY: eight-byte fields without padding, written by cf_judge.
+    let found: ffi::cf_verdict = unsafe { std::ptr::read(words.as_ptr().cast()) };
+    Ok(Verdict {
+        bad: found.bad as u64,
+        nan: found.nan as u64,
+        first_bad: (found.bad > 0).then_some(found.first_bad as u64),
+        nonzero: found.nonzero as u64,
+        counted: found.counted as u64,
+        sum_sq: found.sum_sq,
+        sum_sq_sequential: found.sum_sq_sequential,
+        worst: found.worst,
+    })
+}
+
+/// What some outputs should be.
+///
+/// # Safety
+/// As [`judge_on_gpu`].
+pub(super) unsafe fn expected_on_gpu(
+    problem: &Problem,
+    operands: &RawOperands,
+    first: usize,
+    count: usize,
+    stream: &Stream,
+) -> Result<Vec<Expected>> {
+    let device = stream.device();
+    let call = prepare(problem, operands, stream);
+    let mut value: Buffer<f64> = device.alloc(count)?;
+    let mut mag: Buffer<f64> = device.alloc(count)?;
+    let mut sequential: Buffer<f32> = device.alloc(count)?;
+    let targets = (
+        value.as_mut_ptr(),
+        mag.as_mut_ptr(),
+        sequential.as_mut_ptr(),
+    );
+    let (first, count) = (first as i64, count as i64);
+    // SAFETY: the caller vouches for the operands; the three results hold `count` elements.
+    let code = on(stream, || unsafe {
+        let (value, mag, sequential) = targets;
+        ffi::cf_oracle(
+            &call,
+            first,
+            count,
+            value.cast(),
+            mag.cast(),
+            sequential.cast(),
+        )
+    })?;
+    checked("cf_oracle", code)?;
+    let (value, mag) = (value.to_vec(stream)?, mag.to_vec(stream)?);
+    let parts = value.into_iter().zip(mag).zip(sequential.to_vec(stream)?);
+    Ok(parts
+        .map(|((value, mag), sequential)| Expected {
+            value,
+            mag,
+            sequential,
+        })
+        .collect())
+}
+
+/// In how many 4-byte words `bytes` bytes at two addresses of `stream`'s device differ.
+///
+/// # Safety
+/// Both are readable over `bytes` bytes.
+pub(super) unsafe fn differences(
+    a: *const c_void,
+    b: *const c_void,
+    bytes: usize,
+    stream: &Stream,
+) -> Result<u64> {
+    let mut count = stream.device().alloc::<u64>(1)?;
+    let target = count.as_mut_ptr().cast();
+    // SAFETY: the caller vouches for a and b; `count` has one element.
+    let code = on(stream, || unsafe {
+        ffi::cf_count_differences(a, b, bytes as u64, target, stream.raw())
+    })?;
+    checked("cf_count_differences", code)?;
+    Ok(count.to_vec(stream)?[0])
+}
+
+/// Proves csrc/oracle.cu by the CPU's oracle, on one problem: expected values and verdicts, of an
+/// output that is right and of one with faults put in.
+///
+/// # Errors
+/// [`Error::Check`] with what differs.
+pub fn prove_oracle(device: &Device, problem: &Problem, seed: u64) -> Result<()> {
+    let stream = device.stream()?;
+    for data in Data::ALL {
+        let recipe = Recipe::new(problem, data, seed);
+        let tensors = recipe.tensors();
+        let reference = Reference::new(problem, &tensors);
+        let ours = reference.outputs(0..problem.y_len());
+        let upload = |tensor| device.upload(&recipe.bytes(tensor));
+        let (x, w) = (upload(Tensor::X)?, upload(Tensor::W)?);
+        let (bias, residual) = (upload(Tensor::Bias)?, upload(Tensor::Residual)?);
+        let rounded: Vec<f32> = ours.iter().map(|e| e.value as f32).collect();
+        let mut output = narrow(problem.storage, &rounded);
+        let fail = |why: String| Err(Error::Check(format!("{problem}, {data} data: {why}")));
+
+        for broken in [false, true] {
+            if broken {
+                // NaN in the first element, nothing in one, and every 7th a little off.
+                let bytes = problem.storage.bytes();
+                for (i, element) in output.chunks_exact_mut(bytes).enumerate() {
+                    match i {
+                        0 => element.fill(0xff),
+                        3 => element.fill(0),
+                        _ if i % 7 == 0 => element[0] ^= 5,
+                        _ => {}
+                    }
+                }
+            }
+            let mut y = device.upload(&output)?;
+            let operands = RawOperands {
+                bias: bias.as_ptr().cast(),
+                residual: residual.as_ptr(),
+                ..RawOperands::new(x.as_ptr(), w.as_ptr(), y.as_mut_ptr())
+            };
+            // SAFETY: all were uploaded to this device with the lengths of the problem.
+            let theirs =
+                unsafe { expected_on_gpu(problem, &operands, 0, problem.y_len(), &stream)? };
+            // An f64 exponential may differ in the last place, and so may what is rounded from it.
+            let fuzzy = exponential(problem.epilogue.activation);
+            let same = |a: f64, b: f64, slack: f64| a == b || (a - b).abs() <= slack * a.abs();
+            let slack = if data == Data::Integer && !fuzzy {
+                0.0
+            } else {
+                1e-12
+            };
+            let unit = if fuzzy { 1.0 / 128.0 } else { 0.0 };
+            for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+                if !same(a.value, b.value, slack)
+                    || !same(a.mag, b.mag, slack)
+                    || !same(a.sequential.into(), b.sequential.into(), unit)
+                {
+                    return fail(format!("output {i} should be {a:?}, the GPU says {b:?}"));
+                }
+            }
+            let bounds = Bounds::new(problem, data);
+            let ours = judge(problem, &reference, &output, &bounds);
+            // SAFETY: as above.
+            let theirs = unsafe { judge_on_gpu(problem, &operands, &bounds, &stream)? };
+            let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * a.abs() + 1e-30;
+            let counts = |v: &Verdict| (v.bad, v.nan, v.first_bad, v.nonzero, v.counted);
+            if counts(&ours) != counts(&theirs)
+                || !close(ours.sum_sq, theirs.sum_sq)
+                || !close(ours.sum_sq_sequential, theirs.sum_sq_sequential)
+                || !close(ours.worst, theirs.worst)
+                || (ours.bad > 0) != broken
+            {
+                return fail(format!("the CPU finds {ours:?}, the GPU {theirs:?}"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! One problem, several variants: each checked, those that passed timed in turns.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Ceilings, How, Options, Stage, Timing, time};
+use crate::{
+    Conv, Device, Error, Problem,
+    check::{self, Data, Outcome},
+    suite::{CPU_FLOPS, Layer},
+    variant::Variant,
+};
+
+/// A variant with one of its configurations.
+#[derive(Clone)]
+pub struct Contender {
+    /// The variant.
+    pub variant: Arc<dyn Variant>,
+    /// Index of its configuration; 0 where it has none.
+    pub config: usize,
+}
+
+impl Contender {
+    /// `fused_shared:tile=24`.
+    pub fn name(&self) -> String {
+        self.variant.info().spelled(self.config)
+    }
+}
+
+/// What became of a variant on a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The check passed; if it has times, they are of the same run.
+    Passed,
+    /// A wrong result, or an error.
+    Failed,
+    /// The variant says that it cannot do the problem.
+    Unsupported,
+    /// It was not tried.
+    Skipped,
+}
+
+impl Status {
+    /// The word in the tables and files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Passed => "passed",
+            Status::Failed => "failed",
+            Status::Unsupported => "unsupported",
+            Status::Skipped => "skipped",
+        }
+    }
+}
+
+/// One variant on one problem: one line of a table, one object of a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The suite; empty for a problem by itself.
+    pub suite: String,
+    /// The layer's name in the suite.
+    pub layer: String,
+    /// The problem that was run.
+    pub problem: Problem,
+    /// Its math.
+    pub math: String,
+    /// The variant.
+    pub variant: String,
+    /// Its configuration.
+    pub config: Option<String>,
+    /// What became of it.
+    pub status: Status,
+    /// Why it did not pass.
+    pub reason: Option<String>,
+    /// Median time of a call.
+    pub median_us: Option<f64>,
+    /// A tenth of the samples are faster.
+    pub p10_us: Option<f64>,
+    /// A tenth of the samples are slower.
+    pub p90_us: Option<f64>,
+    /// Number of samples; the CPU takes fewer.
+    pub samples: usize,
+    /// What a sample is: `graph`, `launches` or `cpu`.
+    pub how: Option<How>,
+    /// Whether buffers rotated so that the L2 held none of them.
+    pub cold: bool,
+    /// Times of the single kernels; empty where there is one.
+    pub stages: Vec<Stage>,
+    /// The least time that this device allows, where its ceilings are known.
+    pub floor_us: Option<f64>,
+    /// Operations of the problem over the median, in 10^12 per second.
+    pub tflops: Option<f64>,
+    /// Fewest bytes of the problem over the median, in 10^9 per second.
+    pub gbs: Option<f64>,
+    /// Bytes of workspace.
+    pub workspace_bytes: Option<usize>,
+    /// Time to re-arrange the filter, once per filter, where the variant wants that.
+    pub pack_us: Option<f64>,
+    /// What the variant chose inside: the name of a library's plan.
+    pub plan: Option<String>,
+    /// Median of cuDNN on this problem in the same run.
+    pub cudnn_us: Option<f64>,
+    /// The plan it used.
+    pub cudnn_plan: Option<String>,
+    /// Times faster than cuDNN.
+    pub speedup_vs_cudnn: Option<f64>,
+}
+
+impl Row {
+    fn new(layer: &Layer, contender: &Contender, device: &Device, options: &Options) -> Self {
+        let info = contender.variant.info();
+        Row {
+            suite: layer.suite.clone(),
+            layer: layer.layer.clone(),
+            problem: layer.problem.clone(),
+            math: layer.problem.math.to_string(),
+            variant: info.name.clone(),
+            config: info.configs.get(contender.config).cloned(),
+            status: Status::Passed,
+            reason: None,
+            median_us: None,
+            p10_us: None,
+            p90_us: None,
+            samples: 0,
+            how: None,
+            cold: device.is_gpu() && !options.warm,
+            stages: Vec::new(),
+            floor_us: Ceilings::of(device).map(|ceilings| ceilings.floor_us(&layer.problem)),
+            tflops: None,
+            gbs: None,
+            workspace_bytes: None,
+            pack_us: None,
+            plan: None,
+            cudnn_us: None,
+            cudnn_plan: None,
+            speedup_vs_cudnn: None,
+        }
+    }
+
+    /// `fused_shared:tile=24`.
+    pub fn name(&self) -> String {
+        match &self.config {
+            Some(config) => format!("{}:{config}", self.variant),
+            None => self.variant.clone(),
+        }
+    }
+
+    /// Whether it says all that it would in a run that was not interrupted.
+    pub fn is_whole(&self) -> bool {
+        self.reason != Some(Error::Interrupted.to_string())
+    }
+
+    fn ends(mut self, status: Status, reason: impl ToString) -> Self {
+        self.status = status;
+        self.reason = Some(reason.to_string());
+        self
+    }
+
+    fn timed(mut self, timing: Timing, conv: &Conv, interrupted: bool) -> Self {
+        let median = timing.median_us();
+        self.reason = interrupted.then(|| Error::Interrupted.to_string());
+        self.p10_us = Some(timing.quantile(0.1));
+        self.p90_us = Some(timing.quantile(0.9));
+        self.samples = timing.samples_us.len();
+        self.how = Some(timing.how);
+        self.tflops = Some(self.problem.flops() / median * 1e-6);
+        self.gbs = Some(self.problem.bytes() / median * 1e-3);
+        self.workspace_bytes = Some(timing.workspace_bytes);
+        self.pack_us = timing.pack_us;
+        self.plan = conv.note();
+        self.median_us = Some(median);
+        self.stages = timing.stages;
+        self
+    }
+}
+
+/// Checks every contender on the problem, then times those that passed, side by side. `progress`
+/// hears what is being done. Once `stop` is set, what is being done is finished, and the rest is
+/// skipped as interrupted.
+pub fn compare(
+    device: &Device,
+    layer: &Layer,
+    contenders: &[Contender],
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Row> {
+    let stopped = || stop.load(Ordering::Relaxed);
+    let mut rows = Vec::new();
+    let mut ready: Vec<(usize, Conv)> = Vec::new();
+    for contender in contenders {
+        let row = Row::new(layer, contender, device, options);
+        if stopped() {
+            rows.push(row.ends(Status::Skipped, Error::Interrupted));
+            continue;
+        }
+        progress(&format!("checking {}", contender.name()));
+        rows.push(
+            match checked(device, &layer.problem, contender, options.seed) {
+                Ok(conv) => {
+                    ready.push((rows.len(), conv));
+                    row
+                }
+                Err((status, reason)) => row.ends(status, reason),
+            },
+        );
+    }
+
+    progress("timing");
+    let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
+    match time(device, &layer.problem, &convs, options, stop) {
+        // Without memory for the operands none of them can be timed; the check stands.
+        Err(error) => places
+            .iter()
+            .for_each(|i| rows[*i].reason = Some(error.to_string())),
+        Ok(timings) => {
+            for ((i, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
+                let row = rows[i].clone();
+                rows[i] = match timing {
+                    Ok(timing) => row.timed(timing, conv, stopped()),
+                    Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
+                    Err(error) => row.ends(Status::Failed, error),
+                };
+            }
+        }
+    }
+    beside_cudnn(&mut rows);
+    rows
+}
+
+/// A contender that passed its check, ready to run; otherwise what it is instead, and why.
+fn checked(
+    device: &Device,
+    problem: &Problem,
+    contender: &Contender,
+    seed: u64,
+) -> Result<Conv, (Status, String)> {
+    let Contender { variant, config } = contender;
+    let conv = match Conv::with_variant(device, problem, variant.clone(), *config) {
+        Ok(conv) => conv,
+        Err(Error::Unsupported { why, .. }) => return Err((Status::Unsupported, why)),
+        Err(error @ Error::Library { .. }) => return Err((Status::Skipped, error.to_string())),
+        Err(error) => return Err((Status::Failed, error.to_string())),
+    };
+    match check::conv(&conv, seed, &thoroughness(device, problem)) {
+        Outcome::Passed(_) => Ok(conv),
+        Outcome::Failed(why) => Err((Status::Failed, why)),
+        Outcome::Unsupported(why) => Err((Status::Unsupported, why)),
+        Outcome::Skipped(why) => Err((Status::Skipped, why)),
+    }
+}
+
+/// Every kind of data; but where the CPU's oracle would take minutes over a large problem, whole
+/// numbers, which show a wrong element, and normal ones, which show a coarse sum.
+fn thoroughness(device: &Device, problem: &Problem) -> check::Options {
+    let default = check::Options::default();
+    if device.is_gpu() || problem.flops() <= CPU_FLOPS {
+        return default;
+    }
+    check::Options {
+        data: vec![Data::Integer, Data::Normal],
+        ..default
+    }
+}
+
+/// Puts cuDNN's time beside everyone's.
+fn beside_cudnn(rows: &mut [Row]) {
+    let Some(cudnn) = rows
+        .iter()
+        .find(|row| row.variant == "cudnn" && row.median_us.is_some())
+    else {
+        return;
+    };
+    let (median, plan) = (cudnn.median_us, cudnn.plan.clone());
+    for row in rows {
+        row.cudnn_us = median;
+        row.cudnn_plan = plan.clone();
+        row.speedup_vs_cudnn = median
+            .zip(row.median_us)
+            .map(|(theirs, ours)| theirs / ours);
+    }
+}

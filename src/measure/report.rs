@@ -1,0 +1,264 @@
+//! What a run of measurements leaves behind: one JSON object, or a CSV table.
+
+use std::{fmt, fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Clocks, Environment, Row, Status};
+use crate::{Error, Result, suite::Layer};
+
+/// A run: where and when, and a row per problem and variant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Where and when.
+    pub environment: Environment,
+    /// One per problem and variant.
+    pub rows: Vec<Row>,
+    /// What the GPU ran at, before and after each problem.
+    pub clocks: Vec<ClockLog>,
+    /// What was done otherwise than asked: batches cut on the CPU.
+    pub notes: Vec<String>,
+}
+
+/// What the GPU ran at around one problem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockLog {
+    /// The problem.
+    pub problem: String,
+    /// Before its first sample.
+    pub before: Option<Clocks>,
+    /// After its last.
+    pub after: Option<Clocks>,
+}
+
+/// The form of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One object; it can be read back.
+    Json,
+    /// One line per row, the environment in remarks before them.
+    Csv,
+}
+
+impl Report {
+    /// A report without rows.
+    pub fn new(environment: Environment) -> Self {
+        Report {
+            environment,
+            rows: Vec::new(),
+            clocks: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Reads a JSON report.
+    ///
+    /// # Errors
+    /// [`Error::File`] with what is wrong with it.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        serde_json::from_str(&text)
+            .map_err(|error| Error::file(path, format!("is no JSON report of `compare`: {error}")))
+    }
+
+    /// Writes the report to a file of another name and renames it, so that the file is whole at
+    /// any time.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn write(&self, path: &Path, format: Format) -> Result<()> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        let part = path.with_file_name(name);
+        let failed = |error| Error::file(path, format!("cannot be written: {error}"));
+        fs::write(&part, self.text(format)).map_err(failed)?;
+        fs::rename(&part, path).map_err(failed)
+    }
+
+    /// The file's text.
+    pub fn text(&self, format: Format) -> String {
+        match format {
+            Format::Csv => self.csv(),
+            // It consists of strings and numbers only.
+            Format::Json => serde_json::to_string_pretty(self).unwrap_or_default() + "\n",
+        }
+    }
+
+    /// Whether it has the rows of a problem, none of them interrupted.
+    pub fn has(&self, layer: &Layer) -> bool {
+        let mut rows = self.rows.iter().filter(|row| row.is_of(layer)).peekable();
+        rows.peek().is_some() && rows.all(Row::is_whole)
+    }
+
+    /// How many rows ended so.
+    pub fn count(&self, status: Status) -> usize {
+        self.rows.iter().filter(|row| row.status == status).count()
+    }
+
+    /// Drops the rows of a problem.
+    pub fn forget(&mut self, layer: &Layer) {
+        self.rows.retain(|row| !row.is_of(layer));
+        self.clocks
+            .retain(|log| log.problem != layer.problem.to_string());
+    }
+
+    fn csv(&self) -> String {
+        let mut text = String::new();
+        if let Ok(serde_json::Value::Object(environment)) = serde_json::to_value(&self.environment)
+        {
+            for (key, value) in environment {
+                text += &format!("# {key}: {value}\n");
+            }
+        }
+        for note in &self.notes {
+            text += &format!("# {}\n", note.replace('\n', "\n# "));
+        }
+        text += "suite,layer,problem,math,variant,config,status,reason,median_us,p10_us,p90_us,\
+                 samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,plan,\
+                 cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
+        for row in &self.rows {
+            text += &(csv_fields(row).join(",") + "\n");
+        }
+        text
+    }
+}
+
+impl Row {
+    fn is_of(&self, layer: &Layer) -> bool {
+        self.suite == layer.suite && self.layer == layer.layer && self.problem == layer.problem
+    }
+}
+
+fn csv_fields(row: &Row) -> Vec<String> {
+    fn or_empty(value: Option<impl fmt::Display>) -> String {
+        value.map(|v| v.to_string()).unwrap_or_default()
+    }
+    let stages: Vec<String> = row
+        .stages
+        .iter()
+        .map(|stage| format!("{}={}", stage.name, stage.us))
+        .collect();
+    let how = row.how.and_then(|how| serde_json::to_value(how).ok());
+    let fields = vec![
+        row.suite.clone(),
+        row.layer.clone(),
+        row.problem.to_string(),
+        row.math.clone(),
+        row.variant.clone(),
+        or_empty(row.config.as_ref()),
+        row.status.word().to_owned(),
+        or_empty(row.reason.as_ref()),
+        or_empty(row.median_us),
+        or_empty(row.p10_us),
+        or_empty(row.p90_us),
+        row.samples.to_string(),
+        or_empty(how.as_ref().and_then(|how| how.as_str())),
+        row.cold.to_string(),
+        stages.join(" "),
+        or_empty(row.floor_us),
+        or_empty(row.tflops),
+        or_empty(row.gbs),
+        or_empty(row.workspace_bytes),
+        or_empty(row.pack_us),
+        or_empty(row.plan.as_ref()),
+        or_empty(row.cudnn_us),
+        or_empty(row.cudnn_plan.as_ref()),
+        or_empty(row.speedup_vs_cudnn),
+    ];
+    fields.into_iter().map(quoted).collect()
+}
+
+fn quoted(field: String) -> String {
+    if field.contains([',', '"', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::{
+        Device, Problem,
+        measure::{Contender, Options, compare},
+        variant,
+    };
+
+    fn rows(layer: &Layer, stopped: bool) -> Vec<Row> {
+        let contenders: Vec<Contender> = variant::all()
+            .iter()
+            .map(|v| Contender {
+                variant: v.clone(),
+                config: 0,
+            })
+            .collect();
+        let options = Options {
+            samples: 5,
+            ..Options::of(&Device::Cpu)
+        };
+        let stop = AtomicBool::new(stopped);
+        compare(
+            &Device::Cpu,
+            layer,
+            &contenders,
+            &options,
+            &stop,
+            &mut |_| {},
+        )
+    }
+
+    #[test]
+    fn what_is_written_can_be_continued() {
+        let problem: Problem = "mb1ic2ih6oc3kh3+bias".parse().unwrap();
+        let layer = Layer::alone(problem);
+        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()));
+        report.rows = rows(&layer, false);
+        assert!(report.count(Status::Passed) > 0, "{:?}", report.rows);
+        assert!(
+            report
+                .rows
+                .iter()
+                .all(|row| row.median_us.is_some() == (row.samples == 5))
+        );
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        report.write(&path, Format::Json).unwrap();
+        let mut read = Report::read(&path).unwrap();
+        assert!(read.has(&layer) && read.environment == report.environment);
+        read.forget(&layer);
+        assert!(!read.has(&layer));
+        read.rows = rows(&layer, true);
+        assert!(!read.has(&layer), "interrupted rows are measured again");
+
+        std::fs::write(&path, "[]").unwrap();
+        assert!(
+            Report::read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("report.json")
+        );
+    }
+
+    #[test]
+    fn a_csv_line_has_as_many_fields_as_the_header() {
+        let layer = Layer::alone("mb1ic1ih3oc1kh1".parse().unwrap());
+        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()));
+        report.notes.push("two\nlines".to_owned());
+        report.rows = rows(&layer, true);
+        report.rows[0].reason = Some("no commas, please".to_owned());
+        let text = report.text(Format::Csv);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let fields = lines[0].split(',').count();
+        assert!(lines[1].contains("\"no commas, please\""));
+        assert_eq!(lines[1].split(',').count(), fields + 1);
+        assert!(
+            lines[2..]
+                .iter()
+                .all(|line| line.split(',').count() == fields)
+        );
+    }
+}

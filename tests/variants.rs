@@ -1,0 +1,239 @@
+//! Every variant on every problem: the layers of the reports, hand-picked edges and random ones.
+//!
+//! No variant is named here: the test walks the list of all of them. A variant that refuses a fixed
+//! problem is listed as ignored, with its reason; random problems that it refuses are only counted,
+//! and the count may not fall under what tests/coverage.txt says.
+//!
+//! | variable | meaning |
+//! | --- | --- |
+//! | `CONVFORGE_CASES` | random problems, 150 by default |
+//! | `CONVFORGE_SEED` | seed of problems and data, 1 by default |
+//! | `CONVFORGE_REQUIRE_GPU` | 1: a missing GPU is a failure |
+
+use std::{env, sync::Arc};
+
+use convforge::{
+    Device, Problem,
+    check::{self, Options, Outcome, Profile},
+    variant::{self, Kind, Query, Variant},
+};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// The convolutions of the reports, for two images.
+const REPORTS: [&str; 4] = [
+    "ic1ih86oc4oh80kh7",
+    "ic4ih40oc16oh34kh7",
+    "ic1ih70oc12oh66kh5",
+    "ic12ih33oc24oh29kh5",
+];
+
+/// More of the reports and of known networks, too large for the CPU's oracle.
+const LARGE: [&str; 12] = [
+    "mb1ic64ih224oc64oh222kh3",
+    "mb1ic512ih14oc512oh12kh3",
+    "mb1ic25088ih1oc4096kh1+f16",
+    "mb16ic4096ih1oc1024kh1",
+    "mb100ic1ih86oc4oh80kh7",
+    "mb8ic64ih56oc64kh3ph1+f16+nhwc+bias+relu",
+    "mb8ic64ih56oc64kh3ph1+bf16+nhwc",
+    "mb8ic64ih56oc64kh3ph1+math=tf32",
+    "mb8ic256ih14oc256kh3ph1+f16",
+    "mb8ic3ih224oc64oh112kh7sh2ph3+f16+nhwc",
+    "g32mb8ic128ih56oc128kh3ph1+f16+nhwc",
+    "g96mb8ic96ih112oc96oh56kh3sh2ph1",
+];
+
+/// Where loops, tiles and addresses end.
+const EDGES: &[&str] = &[
+    // nothing, one, and as little as can be
+    "mb0ic3ih8oc4kh3",
+    "mb1ic1ih1oc1kh1",
+    "mb1ic1ih1oc1kh1+f16+nhwc+align=2",
+    "mb3ic1ih5iw1oc1kh3kw1",
+    "mb1ic130ih1oc66kh1",
+    // the filter is the image, and larger than it with padding
+    "mb2ic3ih7iw5oc4kh7kw5",
+    "mb2ic3ih2iw3oc4kh5ph2",
+    // one side much longer
+    "mb1ic2ih1iw300oc3kh1kw9",
+    "mb1ic2ih300iw1oc3kh9kw1",
+    // around tiles of 16
+    "mb1ic16ih16oc16kh1",
+    "mb1ic15ih17iw16oc17kh3ph1",
+    "mb1ic17ih18oc33kh3+f16+nhwc",
+    "mb1ic31ih18oc15kh3+bf16",
+    // around tiles of 64
+    "mb1ic64ih8oc64kh3ph1+f16+nhwc",
+    "mb1ic63ih9oc65kh3ph1+math=tf32",
+    "mb1ic65ih9oc63kh3ph1+f16",
+    // strides that leave rows over, dilations, lopsided padding
+    "mb2ic4ih20iw17oc8kh3kw5sh2sw3",
+    "mb2ic4ih20iw17oc8oh10ow6kh3kw5sh2sw3ph0pw1",
+    "mb2ic4ih19oc8kh3dh1dw2ph2+nhwc",
+    "mb1ic3ih32oc8oh16kh7sh2ph3",
+    "mb2ic4ih9iw11oc4oh10ow11kh3kw2ph2pw0",
+    "mb1ic2ih9oc2oh3kh1sh4",
+    // groups
+    "g4mb2ic8ih9oc12kh3ph1",
+    "g32mb1ic32ih12oc32kh3ph1+nhwc",
+    "g16mb1ic16ih12oc48kh5ph2+f16",
+    "g3mb2ic9ih10oc6kh3sh2ph1+bf16+nhwc",
+    // every math, both layouts
+    "mb2ic5ih13iw11oc7kh3ph1+math=f16",
+    "mb2ic5ih13iw11oc7kh3ph1+nhwc+math=bf16",
+    "mb2ic5ih13iw11oc7kh3ph1+math=f16acc",
+    "mb2ic5ih13iw11oc7kh3ph1+f16+nhwc+math=fp32",
+    "mb2ic5ih13iw11oc7kh3ph1+bf16+math=fp32",
+    "mb2ic6ih13iw11oc8kh3ph1+f16+nhwc+math=f16acc",
+    // alignment of a single element, and more than usual
+    "mb2ic3ih15iw13oc5kh3+align=4",
+    "mb2ic8ih15iw13oc8kh3+f16+nhwc+align=2",
+    "mb2ic8ih16oc8kh3+align=128",
+    // deep sums
+    "mb1ic600ih3oc5kh3",
+    "mb1ic2048ih2oc9kh1+f16+nhwc",
+    // epilogues
+    "mb2ic3ih12oc8kh3ph1+bias+relu",
+    "mb2ic3ih12oc8kh3ph1+f16+nhwc+bias+residual+relu",
+    "mb2ic3ih12oc8kh3ph1+scale=0.5+residual+relu6",
+    "mb2ic3ih12oc8kh3ph1+nhwc+bias+silu",
+    "mb2ic3ih12oc8kh3ph1+bf16+scale=2+tanh",
+    "mb2ic3ih12oc8kh3ph1+bias+sigmoid",
+    "mb2ic3ih12oc8kh3+pool=2",
+    "mb2ic3ih13oc8kh3+bias+relu+pool=2ceil",
+    "mb2ic3ih13oc8kh3ph1+nhwc+residual+pool=3s2x1ceil",
+];
+
+/// What the tests were told, and what they run on.
+struct Setting {
+    device: Result<Device, String>,
+    require_gpu: bool,
+    seed: u64,
+    fixed: Vec<Problem>,
+    large: Vec<Problem>,
+    random: Vec<Problem>,
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    let number = |name, default| match env::var(name) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {text}")),
+        Err(_) => default,
+    };
+    let seed = number("CONVFORGE_SEED", 1);
+    let cases = number("CONVFORGE_CASES", 150);
+    let parse = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{error}"));
+    let setting = Setting {
+        device: Device::gpu(0).map_err(|why| why.to_string()),
+        require_gpu: env::var_os("CONVFORGE_REQUIRE_GPU").is_some_and(|value| value != "0"),
+        seed,
+        fixed: REPORTS.iter().chain(EDGES).map(parse).collect(),
+        large: LARGE.iter().map(parse).collect(),
+        random: (0..cases)
+            .map(|index| Profile::default().problem(seed, index))
+            .collect(),
+    };
+    if setting.device.is_ok() {
+        // Cases share the one GPU's memory.
+        arguments.test_threads.get_or_insert(1);
+    }
+    if !arguments.list {
+        println!("CONVFORGE_SEED={seed} CONVFORGE_CASES={cases}");
+    }
+    let trials = variant::all()
+        .iter()
+        .flat_map(|variant| trials(variant, &setting))
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trials(variant: &Arc<dyn Variant>, setting: &Setting) -> Vec<Trial> {
+    let info = variant.info();
+    let mut trials = vec![coverage(variant)];
+    let (device, problems) = match (info.kind, &setting.device) {
+        (Kind::Cpu, _) => (Ok(Device::Cpu), setting.fixed.clone()),
+        (_, Ok(device)) => (
+            Ok(device.clone()),
+            [setting.fixed.clone(), setting.large.clone()].concat(),
+        ),
+        (_, Err(why)) => (Err(why.clone()), setting.fixed.clone()),
+    };
+    let limits = match &device {
+        Ok(device) => device.limits(),
+        Err(_) => check::nominal_limits(),
+    };
+    for config in 0..info.configs.len().max(1) {
+        let supported = |problem: &&Problem| {
+            variant
+                .supports(&Query {
+                    problem,
+                    config,
+                    limits: &limits,
+                })
+                .is_ok()
+        };
+        let random = setting.random.iter().filter(supported);
+        for problem in problems.iter().chain(random) {
+            let name = format!("{} {problem}", info.spelled(config));
+            let (variant, problem, device) = (variant.clone(), problem.clone(), device.clone());
+            let (seed, require_gpu) = (setting.seed, setting.require_gpu);
+            trials.push(Trial::ignorable_test(name, move || match &device {
+                Ok(device) => run(device, &variant, config, &problem, seed, require_gpu),
+                Err(why) => absent(why, require_gpu),
+            }));
+        }
+    }
+    trials
+}
+
+/// What cannot be tried here is no pass; where a GPU is required, it is a failure.
+fn absent(why: &str, require_gpu: bool) -> Result<Completion, Failed> {
+    if require_gpu {
+        Err(why.into())
+    } else {
+        Ok(Completion::ignored_with(why))
+    }
+}
+
+fn run(
+    device: &Device,
+    variant: &Arc<dyn Variant>,
+    config: usize,
+    problem: &Problem,
+    seed: u64,
+    require_gpu: bool,
+) -> Result<Completion, Failed> {
+    match check::case(device, variant, config, problem, seed, &Options::default()) {
+        Outcome::Passed(_) => Ok(Completion::Completed),
+        Outcome::Failed(why) => Err(why.into()),
+        Outcome::Unsupported(why) => Ok(Completion::ignored_with(why)),
+        Outcome::Skipped(why) => absent(&why, require_gpu),
+    }
+}
+
+/// A variant may not come to refuse what it once could do.
+fn coverage(variant: &Arc<dyn Variant>) -> Trial {
+    let variant = variant.clone();
+    let name = variant.info().name.clone();
+    Trial::test(format!("{name} coverage"), move || {
+        let share = check::coverage(&*variant, &check::nominal_limits());
+        let line = format!("{name} {share:.3}");
+        let mut lines = include_str!("coverage.txt")
+            .lines()
+            .map(str::split_whitespace);
+        let Some(mut known) = lines.find(|line| line.clone().next() == Some(&name)) else {
+            return Err(format!("add the line `{line}` to tests/coverage.txt").into());
+        };
+        let floor: f64 = known.nth(1).unwrap_or_default().parse()?;
+        if share < floor - 1e-6 {
+            return Err(format!(
+                "it can do {share:.3} of the random problems, and could do {floor:.3}; if that is \
+                 meant, change the line in tests/coverage.txt to `{line}`"
+            )
+            .into());
+        }
+        Ok(())
+    })
+}
