@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use convforge::{
     Device,
-    measure::{self, Contender, Options, Status},
+    measure::{self, Ceilings, Contender, Options, Status},
     suite::Suite,
     variant::{self, Kind},
 };
@@ -23,7 +23,10 @@ fn main() -> Result<(), convforge::Error> {
     if let Some(why) = no_gpu {
         println!("{why}\nThe CPU backend runs instead.");
     }
-    let options = Options::of(&device);
+    let options = Options {
+        ceilings: Ceilings::measure(&device).ok(),
+        ..Options::of(&device)
+    };
     let mut failed = false;
     for layer in Suite::find("quick")?.layers {
         let contenders: Vec<Contender> = variant::all()

@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     Buffer, Device, Element, Error, Pick, Problem, Result, Stream,
+    select::Candidates,
     variant::{self, Args, Bound, Bytes, Plan, Query, Variant},
 };
 
@@ -261,13 +262,29 @@ impl Workspace {
 
 impl Conv {
     /// Finds the variant, asks whether it can do the problem and settles what depends on shapes.
+    /// A rule goes on to its next best where a library is missing or has no plan.
     ///
     /// # Errors
-    /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::Unsupported`] with the
-    /// variant's reason, [`Error::NoVariant`] where a rule finds none, or a missing library.
+    /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`],
+    /// [`Error::NoVariant`] where a rule finds none; for a variant that was named,
+    /// [`Error::Unsupported`] with its reason, or a missing library.
     pub fn new(device: &Device, problem: &Problem, pick: &Pick) -> Result<Self> {
-        let (variant, config) = pick.choose(device, problem)?;
-        Self::with_variant(device, problem, variant, config)
+        Self::first_of(device, problem, pick.candidates(device, problem)?)
+    }
+
+    /// The first candidate that can be planned.
+    pub(crate) fn first_of(
+        device: &Device,
+        problem: &Problem,
+        mut candidates: Candidates,
+    ) -> Result<Self> {
+        for (variant, config) in std::mem::take(&mut candidates.order) {
+            match Self::with_variant(device, problem, variant, config) {
+                Err(error) if candidates.passes_over(&error) => candidates.pass(error),
+                answer => return answer,
+            }
+        }
+        Err(candidates.none(device, problem))
     }
 
     /// A variant of one's own, or one of [`variant::all`], with one of its configurations.

@@ -48,6 +48,16 @@ pub enum Error {
         /// Those there are.
         known: String,
     },
+    /// No policy has this name.
+    #[error("there is no policy `{name}`{}; they are {known}", near(.close))]
+    UnknownPolicy {
+        /// The name asked for.
+        name: String,
+        /// The nearest name there is.
+        close: Option<String>,
+        /// Those there are.
+        known: String,
+    },
     /// The variant exists, but not with this configuration.
     #[error("{variant} has no configuration `{config}`; it has: {known}")]
     UnknownConfig {
@@ -169,8 +179,8 @@ pub enum Error {
     /// This machine has no usable GPU, or not the one asked for.
     #[error("no GPU: {0}")]
     NoGpu(String),
-    /// A shared library could not be opened.
-    #[error("{library} could not be opened: {why}")]
+    /// A shared library is missing, too old, or lacks a function.
+    #[error("{library} could not be used: {why}")]
     Library {
         /// The library, by its common name.
         library: &'static str,

@@ -17,7 +17,8 @@ use crate::{
     missing_docs,
     non_camel_case_types,
     non_upper_case_globals,
-    clippy::all
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
 )]
 pub(crate) mod ffi {
     include!(concat!(env!("OUT_DIR"), "/convforge.rs"));

@@ -7,7 +7,7 @@
 //! | [`Problem`] | shapes, layout, storage, math, epilogue, and the text that names them |
 //! | [`Device`], [`Buffer`], [`Stream`] | the CPU or a GPU, behind one set of types |
 //! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
-//! | [`Pick`] | how the variant is chosen |
+//! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`variant`] | what every kernel and baseline offers, and the list of all of them |
 //! | [`check`] | comparing an output with the oracle |
 //! | [`measure`] | timing |
@@ -28,6 +28,7 @@ pub mod gpu;
 mod kernels;
 pub mod measure;
 pub mod net;
+pub mod policy;
 mod problem;
 mod reference;
 mod select;

@@ -1,19 +1,32 @@
 //! Which variant does a problem: named by the caller, or chosen by a rule.
+//!
+//! A rule makes a list of candidates, best first. Most of what can go wrong with one is known only
+//! when it is planned: a library that is missing on this machine, or that has no plan for the
+//! problem. Such a candidate is passed over, with its reason kept, and the next one serves.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{
     Device, Error, Problem, Result,
-    variant::{self, Query, Variant},
+    policy::Policy,
+    variant::{self, Kind, Query, Variant},
 };
 
 /// How the variant for a problem is found.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Pick {
-    /// By estimated time among those that can do the problem; where none has an estimate, the
-    /// first that can, in the order of [`variant::all`], the CPU's fast one before its plain one.
+    /// The least estimated time among all that can do the problem, libraries included where they
+    /// can be opened. Where none has an estimate, the first that can, in the order of
+    /// [`variant::all`], the CPU's fast one before its plain one.
+    ///
+    /// It may be cuDNN, whose plans are searched when the convolution is made: that takes seconds,
+    /// unless `CONVFORGE_CUDNN_PLANS` names a file that keeps them.
     #[default]
     Rule,
+    /// The same among handwritten kernels only.
+    Kernels,
+    /// By a [`Policy`], a list of which variant does which layer.
+    Policy(String),
     /// This variant, with this configuration or its first one.
     Named {
         /// Name of the variant.
@@ -23,63 +36,187 @@ pub enum Pick {
     },
 }
 
+/// A variant and the index of its configuration.
+type Choice = (Arc<dyn Variant>, usize);
+
+/// What a pick comes to for one problem.
+pub(crate) struct Candidates {
+    /// Best first.
+    pub order: Vec<Choice>,
+    /// Why the others were not considered, one clause each.
+    pub refused: Vec<String>,
+    /// Whether the next one may serve where one fails.
+    pub lenient: bool,
+}
+
 impl Pick {
-    /// The variant and the index of its configuration.
+    /// The picks that choose by themselves.
+    pub fn automatic() -> Vec<Pick> {
+        let policies = Policy::names().map(|name| Pick::Policy(name.to_owned()));
+        [Pick::Rule, Pick::Kernels]
+            .into_iter()
+            .chain(policies)
+            .collect()
+    }
+
+    /// How it chooses, in words.
     ///
     /// # Errors
-    /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], or [`Error::NoVariant`] with every
-    /// variant's reason.
-    pub fn choose(&self, device: &Device, problem: &Problem) -> Result<(Arc<dyn Variant>, usize)> {
-        match self {
-            Pick::Named { variant, config } => {
-                let variant = variant::find(variant)?;
-                let index = match config {
-                    Some(config) => variant.info().config(config)?,
-                    None => 0,
-                };
-                Ok((variant, index))
+    /// [`Error::UnknownPolicy`].
+    pub fn explain(&self) -> Result<String> {
+        Ok(match self {
+            Pick::Rule => "the least estimated time of all variants of the device, cuBLAS and \
+                           cuDNN included where they can be opened"
+                .to_owned(),
+            Pick::Kernels => "the least estimated time of the handwritten kernels".to_owned(),
+            Pick::Policy(name) => {
+                let policy = Policy::find(name)?;
+                format!("{policy}, because {}", policy.about)
             }
-            Pick::Rule => by_rule(device, problem),
+            Pick::Named { .. } => "this variant and no other".to_owned(),
+        })
+    }
+
+    /// The variant and the index of its configuration. Nothing is planned: where a library that can
+    /// be opened turns out to have no plan for the problem, [`Conv::new`](crate::Conv::new) goes on
+    /// to the next best.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`], or
+    /// [`Error::NoVariant`] with every variant's reason.
+    pub fn choose(&self, device: &Device, problem: &Problem) -> Result<Choice> {
+        let mut candidates = self.candidates(device, problem)?;
+        let order = std::mem::take(&mut candidates.order);
+        for (variant, config) in order {
+            match variant.open() {
+                Err(error) if candidates.passes_over(&error) => candidates.pass(error),
+                _ => return Ok((variant, config)),
+            }
+        }
+        Err(candidates.none(device, problem))
+    }
+
+    pub(crate) fn candidates(&self, device: &Device, problem: &Problem) -> Result<Candidates> {
+        match self {
+            Pick::Rule => Ok(by_rank(device, problem, |_| true)),
+            Pick::Kernels => Ok(by_rank(device, problem, |kind| kind == Kind::Kernel)),
+            Pick::Policy(name) => Ok(by_policy(device, problem, &Policy::find(name)?)),
+            Pick::Named { variant, config } => Ok(Candidates {
+                order: vec![find(variant, config.as_deref())?],
+                refused: Vec::new(),
+                lenient: false,
+            }),
         }
     }
 }
 
-fn by_rule(device: &Device, problem: &Problem) -> Result<(Arc<dyn Variant>, usize)> {
+impl Candidates {
+    /// Whether this failure is a reason to go on to the next one.
+    pub fn passes_over(&self, error: &Error) -> bool {
+        self.lenient && matches!(error, Error::Library { .. } | Error::Unsupported { .. })
+    }
+
+    /// Keeps the reason of a candidate that failed.
+    pub fn pass(&mut self, error: Error) {
+        self.refused.push(error.to_string());
+    }
+
+    /// That none is left, with everyone's reason.
+    pub fn none(self, device: &Device, problem: &Problem) -> Error {
+        Error::NoVariant {
+            device: device.to_string(),
+            problem: Box::new(problem.clone()),
+            why: self.refused.join("; "),
+        }
+    }
+}
+
+fn find(variant: &str, config: Option<&str>) -> Result<Choice> {
+    let variant = variant::find(variant)?;
+    let index = match config {
+        Some(config) => variant.info().config(config)?,
+        None => 0,
+    };
+    Ok((variant, index))
+}
+
+/// Those of some kinds that can do the problem, the least estimated time first.
+fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> Candidates {
     let limits = device.limits();
     let query = Query {
         problem,
         config: 0,
         limits: &limits,
     };
-    let mut reasons = Vec::new();
-    let mut best: Option<(f64, &Arc<dyn Variant>)> = None;
+    let mut refused = Vec::new();
+    let mut timed = Vec::new();
     for variant in variant::all() {
+        if !kinds(variant.info().kind) {
+            continue;
+        }
         match variant::supports(&**variant, device, &query) {
-            Err(why) => reasons.push(format!("{} {why}", variant.info().name)),
+            Err(why) => refused.push(format!("{} {why}", variant.info().name)),
             Ok(()) => {
                 let time = variant.rank(&query).unwrap_or(f64::INFINITY);
-                if best.is_none_or(|(least, _)| time < least) {
-                    best = Some((time, variant));
-                }
+                timed.push((time, (variant.clone(), 0)));
             }
         }
     }
-    best.map(|(_, variant)| (variant.clone(), 0))
-        .ok_or_else(|| Error::NoVariant {
-            device: device.to_string(),
-            problem: Box::new(problem.clone()),
-            why: reasons.join("; "),
-        })
+    if refused.is_empty() && timed.is_empty() {
+        refused.push("this build has no such variant".to_owned());
+    }
+    // Equals stay in the order of the list.
+    timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    Candidates {
+        order: timed.into_iter().map(|(_, choice)| choice).collect(),
+        refused,
+        lenient: true,
+    }
+}
+
+/// Those of the lines that fit, in their order, as far as they can do the problem.
+fn by_policy(device: &Device, problem: &Problem, policy: &Policy) -> Candidates {
+    let limits = device.limits();
+    let mut candidates = Candidates {
+        order: Vec::new(),
+        refused: Vec::new(),
+        lenient: true,
+    };
+    for rule in policy.fitting(problem) {
+        let (variant, config) = match find(&rule.variant, rule.config.as_deref()) {
+            Ok(choice) => choice,
+            // A build without CUDA has no kernels.
+            Err(error) => {
+                candidates.refused.push(error.to_string());
+                continue;
+            }
+        };
+        let query = Query {
+            problem,
+            config,
+            limits: &limits,
+        };
+        match variant::supports(&*variant, device, &query) {
+            Ok(()) => candidates.order.push((variant, config)),
+            Err(why) => {
+                let name = variant.info().spelled(config);
+                candidates.refused.push(format!("{name} {why}"));
+            }
+        }
+    }
+    candidates
 }
 
 impl FromStr for Pick {
     type Err = Error;
 
-    /// `rule`, `direct_naive` or `fused_shared:tile=24`. Whether the variant exists is seen when it
-    /// is chosen.
+    /// `rule`, `kernels`, `policy:per-layer`, `direct_naive` or `fused_shared:tile=24`. Whether the
+    /// variant or policy exists is seen when it is chosen.
     fn from_str(text: &str) -> Result<Self> {
         Ok(match text.split_once(':') {
             _ if text == "rule" => Pick::Rule,
+            _ if text == "kernels" => Pick::Kernels,
+            Some(("policy", name)) => Pick::Policy(name.to_owned()),
             Some((variant, config)) => Pick::Named {
                 variant: variant.to_owned(),
                 config: Some(config.to_owned()),
@@ -96,6 +233,8 @@ impl fmt::Display for Pick {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Pick::Rule => f.write_str("rule"),
+            Pick::Kernels => f.write_str("kernels"),
+            Pick::Policy(name) => write!(f, "policy:{name}"),
             Pick::Named {
                 variant,
                 config: None,
@@ -107,3 +246,6 @@ impl fmt::Display for Pick {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

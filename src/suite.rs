@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Layout, Math, Problem, Result, Storage, variant::closest};
 
 /// The files, in reading order.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("quick", include_str!("suites/quick.txt")),
     ("report-86", include_str!("suites/report-86.txt")),
     ("report-70", include_str!("suites/report-70.txt")),
@@ -17,6 +17,7 @@ const FILES: [(&str, &str); 10] = [
     ("batch1", include_str!("suites/batch1.txt")),
     ("grouped", include_str!("suites/grouped.txt")),
     ("depthwise", include_str!("suites/depthwise.txt")),
+    ("huge", include_str!("suites/huge.txt")),
 ];
 
 /// One problem of a suite, or one that was asked for by itself.

@@ -116,6 +116,14 @@ pub trait Variant: Send + Sync {
         None
     }
 
+    /// Opens the library that it is made of, if that has not been done.
+    ///
+    /// # Errors
+    /// [`Error::Library`] where it is missing or too old.
+    fn open(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Settles everything that depends on shapes. Called only for what it supports.
     ///
     /// # Errors
@@ -191,7 +199,13 @@ pub trait Plan: Send + Sync {
 
 /// What a plan prepared for fixed addresses.
 #[derive(Default)]
-pub struct Bound(pub(crate) Option<Box<dyn Any + Send + Sync>>);
+pub struct Bound(
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(dead_code, reason = "kernels alone bind")
+    )]
+    pub(crate) Option<Box<dyn Any + Send + Sync>>,
+);
 
 /// Plain addresses for one launch, and what goes with them.
 pub struct Args<'a> {

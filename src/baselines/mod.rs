@@ -12,6 +12,15 @@ mod cublas;
 #[cfg(all(feature = "cudnn", not(no_toolkit)))]
 mod cudnn;
 
+/// The version of cuDNN, if it is one that can be used.
+///
+/// # Errors
+/// [`Error::Library`](crate::Error::Library) where there is none or an old one.
+#[cfg(all(feature = "cudnn", not(no_toolkit)))]
+pub(crate) fn cudnn_version() -> crate::Result<String> {
+    Ok(cudnn::Version::found()?.to_string())
+}
+
 /// Every baseline of this build, in reading order.
 pub(crate) fn all() -> Vec<Arc<dyn Variant>> {
     vec![

@@ -7,7 +7,7 @@ use std::sync::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ceilings, How, Options, Stage, Timing, time};
+use super::{How, Options, Stage, Timing, time};
 use crate::{
     Conv, Device, Error, Problem,
     check::{self, Data, Outcome},
@@ -90,7 +90,7 @@ pub struct Row {
     pub cold: bool,
     /// Times of the single kernels; empty where there is one.
     pub stages: Vec<Stage>,
-    /// The least time that this device allows, where its ceilings are known.
+    /// The least time that the ceilings measured in this run allow.
     pub floor_us: Option<f64>,
     /// Operations of the problem over the median, in 10^12 per second.
     pub tflops: Option<f64>,
@@ -129,7 +129,9 @@ impl Row {
             how: None,
             cold: device.is_gpu() && !options.warm,
             stages: Vec::new(),
-            floor_us: Ceilings::of(device).map(|ceilings| ceilings.floor_us(&layer.problem)),
+            floor_us: options
+                .ceilings
+                .map(|ceilings| ceilings.floor_us(&layer.problem)),
             tflops: None,
             gbs: None,
             workspace_bytes: None,
@@ -254,11 +256,20 @@ fn checked(
     }
 }
 
-/// Every kind of data; but where the CPU's oracle would take minutes over a large problem, whole
-/// numbers, which show a wrong element, and normal ones, which show a coarse sum.
+/// On a GPU, larger problems are checked on two kinds of data only: making the other two on the host
+/// would take longer than all the timing.
+const GPU_FLOPS: f64 = 2e9;
+
+/// Every kind of data; but for large problems whole numbers, which show a wrong element, and normal
+/// ones, which show a coarse sum. `convforge check` has all kinds for every size.
 fn thoroughness(device: &Device, problem: &Problem) -> check::Options {
     let default = check::Options::default();
-    if device.is_gpu() || problem.flops() <= CPU_FLOPS {
+    let most = if device.is_gpu() {
+        GPU_FLOPS
+    } else {
+        CPU_FLOPS
+    };
+    if problem.flops() <= most {
         return default;
     }
     check::Options {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, process::Command};
 
 use serde::{Deserialize, Serialize};
 
+use super::Ceilings;
 use crate::Device;
 
 /// Where and when a report was made.
@@ -33,6 +34,9 @@ pub struct Environment {
     pub date: String,
     /// What was asked for, without paths.
     pub options: Vec<String>,
+    /// What the device did at best in this run, where that was measured.
+    #[serde(default)]
+    pub ceilings: Option<Ceilings>,
 }
 
 impl Environment {
@@ -53,6 +57,7 @@ impl Environment {
             threads: rayon::current_num_threads(),
             date: date(),
             options,
+            ceilings: None,
         }
     }
 
@@ -104,17 +109,14 @@ pub fn libraries() -> Vec<Library> {
                 .map_err(|missing| missing.why.to_string()),
         });
     }
-    #[cfg(feature = "cudnn")]
-    {
-        // SAFETY: the function takes no argument.
-        let cudnn = unsafe { cudnn_sys::cudnnGetVersion() };
-        libraries.push(Library {
-            name: "cuDNN",
-            version: cudnn
-                .map(|v| dotted(v as u64))
-                .map_err(|missing| missing.why.to_string()),
-        });
-    }
+    #[cfg(all(feature = "cudnn", not(no_toolkit)))]
+    libraries.push(Library {
+        name: "cuDNN",
+        version: crate::baselines::cudnn_version().map_err(|error| match error {
+            crate::Error::Library { why, .. } => why,
+            error => error.to_string(),
+        }),
+    });
     libraries
 }
 

@@ -1,12 +1,12 @@
 //! One convolution being timed: its operands in rotating sets, its graph, its samples.
 
-use std::{ffi::c_void, time::Instant};
+use std::ffi::c_void;
 
 use super::{How, LEAST_SAMPLES, Options, Stage, Timing};
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{
-    Buffer, Conv, Device, Error, Problem, RawOperands, Result, Stream, Workspace,
+    Buffer, Conv, Device, Error, Mark, Problem, RawOperands, Result, Stream, Workspace,
     check::{Data, Recipe, Tensor},
 };
 
@@ -116,40 +116,6 @@ impl Tensors {
     }
 }
 
-/// A point in a stream's order, and its time once the stream is past it.
-enum Mark {
-    Cpu(Instant),
-    #[cfg(feature = "cuda")]
-    Gpu(gpu::Event),
-}
-
-impl Mark {
-    fn now(stream: &Stream) -> Result<Self> {
-        match stream {
-            Stream::Cpu(_) => Ok(Mark::Cpu(Instant::now())),
-            #[cfg(feature = "cuda")]
-            Stream::Gpu(stream) => {
-                let event = gpu::Event::new(stream.gpu())?;
-                stream.record(&event)?;
-                Ok(Mark::Gpu(event))
-            }
-        }
-    }
-
-    fn us_since(&self, earlier: &Mark) -> Result<f64> {
-        match (self, earlier) {
-            (Mark::Cpu(now), Mark::Cpu(then)) => Ok((*now - *then).as_secs_f64() * 1e6),
-            #[cfg(feature = "cuda")]
-            (Mark::Gpu(now), Mark::Gpu(then)) => {
-                now.synchronize()?;
-                now.elapsed_us(then)
-            }
-            #[cfg(feature = "cuda")]
-            _ => unreachable!("both marks are of one stream"),
-        }
-    }
-}
-
 /// What one sample runs.
 enum Work {
     #[cfg(feature = "cuda")]
@@ -192,11 +158,11 @@ impl<'a> Lane<'a> {
             let arena = Arena::new(conv.device(), problem, bytes, tensors.sets, None)?;
             for (set, operands) in operands.iter_mut().enumerate() {
                 operands.packed = arena.at(set);
-                let from = Mark::now(stream)?;
+                let from = stream.mark()?;
                 // SAFETY: the filter and the arena are of this device and of the right sizes; the
                 // lane keeps the arena, its caller the filter.
                 unsafe { conv.pack_raw(operands.w, arena.at(set), stream)? };
-                pack_us = Some(Mark::now(stream)?.us_since(&from)?);
+                pack_us = Some(stream.mark()?.us_since(&from)?);
             }
             packed = Some(arena);
         }
@@ -214,9 +180,9 @@ impl<'a> Lane<'a> {
         lane.launch(workspace, stream)?;
         stream.synchronize()?;
         lane.launches = if conv.device().is_gpu() { 3 } else { 1 };
-        let from = Mark::now(stream)?;
+        let from = stream.mark()?;
         lane.launch(workspace, stream)?;
-        let each = Mark::now(stream)?.us_since(&from)? / lane.launches as f64;
+        let each = stream.mark()?.us_since(&from)? / lane.launches as f64;
         lane.launches = launches(each, tensors.sets);
         lane.capture(workspace, stream)?;
         Ok(lane)
@@ -268,14 +234,14 @@ impl<'a> Lane<'a> {
 
     /// Enqueues one sample.
     pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
-        let from = Mark::now(stream)?;
+        let from = stream.mark()?;
         match (stream, &self.work) {
             #[cfg(feature = "cuda")]
             // SAFETY: as in `capture`.
             (Stream::Gpu(stream), Work::Graph(graph)) => unsafe { graph.launch(stream)? },
             _ => self.launch(workspace, stream)?,
         }
-        self.pending = Some((from, Mark::now(stream)?));
+        self.pending = Some((from, stream.mark()?));
         Ok(())
     }
 
@@ -314,11 +280,11 @@ impl<'a> Lane<'a> {
         let mut runs: Vec<Vec<f64>> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         for operands in self.operands.iter().cycle().take(STAGE_RUNS) {
-            let mut marks = vec![Mark::now(stream)];
+            let mut marks = vec![stream.mark()];
             names.clear();
             let mut stage = |name: &std::ffi::CStr| {
                 names.push(name.to_string_lossy().into_owned());
-                marks.push(Mark::now(stream));
+                marks.push(stream.mark());
             };
             // SAFETY: as in `launch`.
             unsafe {

@@ -9,6 +9,9 @@
 //!
 //! On the CPU the same rounds are timed by the host's clock, with fewer samples and one set.
 
+#[cfg(feature = "cuda")]
+mod ceilings;
+mod chart;
 mod compare;
 mod environment;
 mod floor;
@@ -23,11 +26,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use chart::chart;
 pub use compare::{Contender, Row, Status, compare};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
 pub use report::{ClockLog, Format, Report};
-pub use table::{bytes, duration, table};
+pub use table::{bytes, duration, markdown, table};
 
 use crate::{Conv, Device, Error, Problem, Result, Workspace};
 use lane::{Lane, Tensors};
@@ -43,6 +47,8 @@ pub struct Options {
     pub warm: bool,
     /// Seed of the data.
     pub seed: u64,
+    /// What floors are reckoned from; without them there are none.
+    pub ceilings: Option<Ceilings>,
 }
 
 /// Samples of a variant however slow it is.
@@ -57,6 +63,7 @@ impl Options {
             budget: Duration::from_secs(seconds),
             warm: false,
             seed: 1,
+            ceilings: None,
         }
     }
 }

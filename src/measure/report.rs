@@ -95,6 +95,25 @@ impl Report {
         self.rows.iter().filter(|row| row.status == status).count()
     }
 
+    /// The rows of each problem, in the order of the report.
+    pub fn problems(&self) -> Vec<(Layer, Vec<Row>)> {
+        let mut problems: Vec<(Layer, Vec<Row>)> = Vec::new();
+        for row in &self.rows {
+            match problems.iter_mut().find(|(layer, _)| row.is_of(layer)) {
+                Some((_, rows)) => rows.push(row.clone()),
+                None => {
+                    let layer = Layer {
+                        suite: row.suite.clone(),
+                        layer: row.layer.clone(),
+                        problem: row.problem.clone(),
+                    };
+                    problems.push((layer, vec![row.clone()]));
+                }
+            }
+        }
+        problems
+    }
+
     /// Drops the rows of a problem.
     pub fn forget(&mut self, layer: &Layer) {
         self.rows.retain(|row| !row.is_of(layer));

@@ -11,70 +11,30 @@ const STYLE: TableStyle =
 /// The rows of one problem as a table, best first, and below it why some have no time; `color`
 /// marks the fastest and the failed.
 pub fn table(rows: &[Row], color: bool) -> String {
-    let mut rows: Vec<&Row> = rows.iter().collect();
-    rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
-    let medians = || rows.iter().filter_map(|row| row.median_us);
-    let (best, slowest) = (
-        medians().fold(f64::INFINITY, f64::min),
-        medians().fold(0.0, f64::max),
-    );
-    let against_cudnn = rows.iter().any(|row| row.speedup_vs_cudnn.is_some());
-    let last = if against_cudnn {
-        "vs cuDNN"
-    } else {
-        "vs slowest"
-    };
-
+    let Lines {
+        header,
+        lines,
+        best,
+    } = Lines::of(rows);
     let mut table = Table::new();
     table.load_style(STYLE);
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header([
-        "variant",
-        "status",
-        "time",
-        "spread",
-        "TFLOP/s",
-        "GB/s",
-        "x floor",
-        "workspace",
-        last,
-    ]);
+    table.set_header(header);
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for row in &rows {
-        let mut cells = vec![row.name(), row.status.word().to_owned()];
-        let number = |value: Option<f64>| value.map_or("-".to_owned(), significant);
-        let times = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
-        let speedup = match against_cudnn {
-            true => row.speedup_vs_cudnn,
-            false => row.median_us.map(|median| slowest / median),
-        };
-        cells.extend([
-            row.median_us.map_or("-".to_owned(), duration),
-            row.median_us
-                .map_or("-".to_owned(), |median| spread(row, median)),
-            number(row.tflops),
-            number(row.gbs),
-            times(
-                row.floor_us
-                    .zip(row.median_us)
-                    .map(|(floor, median)| median / floor),
-            ),
-            row.workspace_bytes.map_or("-".to_owned(), bytes),
-            times(speedup),
-        ]);
+    for (row, cells) in &lines {
         let paint = match row.status {
             Status::Failed => Some(Color::Red),
             Status::Unsupported | Status::Skipped => Some(Color::DarkGrey),
             Status::Passed => (row.median_us == Some(best)).then_some(Color::Green),
         };
-        table.add_row(cells.into_iter().map(|text| match paint.filter(|_| color) {
+        table.add_row(cells.iter().map(|text| match paint.filter(|_| color) {
             Some(paint) => Cell::new(text).fg(paint),
             None => Cell::new(text),
         }));
     }
-    let reasons = rows.iter().filter_map(|row| {
+    let reasons = lines.iter().filter_map(|(row, _)| {
         let reason = row.reason.as_ref()?.replace('\n', "\n    ");
         Some(format!(
             "\n  {} {}: {reason}",
@@ -85,7 +45,105 @@ pub fn table(rows: &[Row], color: bool) -> String {
     table.to_string() + &reasons.collect::<String>()
 }
 
-fn rank(row: &Row) -> f64 {
+/// The rows of one problem as a table of Markdown, best first, and below it why some have no time.
+pub fn markdown(rows: &[Row]) -> String {
+    let Lines { header, lines, .. } = Lines::of(rows);
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let ruler = (0..header.len()).map(|i| if i < 2 { "---" } else { "---:" }.to_owned());
+    let mut text = line(&header.map(str::to_owned));
+    text += &line(&ruler.collect::<Vec<_>>());
+    for (_, cells) in &lines {
+        text += &line(cells);
+    }
+    let mut reasons = lines
+        .iter()
+        .filter(|(row, _)| row.reason.is_some())
+        .peekable();
+    if reasons.peek().is_some() {
+        text.push('\n');
+    }
+    for (row, _) in reasons {
+        let reason = row.reason.as_deref().unwrap_or_default();
+        let words: Vec<&str> = reason.split_whitespace().collect();
+        text += &format!(
+            "- `{}` {}: {}\n",
+            row.name(),
+            row.status.word(),
+            words.join(" ")
+        );
+    }
+    text
+}
+
+const COLUMNS: usize = 9;
+
+/// What a table shows of the rows of one problem.
+struct Lines<'a> {
+    header: [&'static str; COLUMNS],
+    /// Best first.
+    lines: Vec<(&'a Row, [String; COLUMNS])>,
+    /// The least median.
+    best: f64,
+}
+
+impl<'a> Lines<'a> {
+    fn of(rows: &'a [Row]) -> Self {
+        let mut rows: Vec<&Row> = rows.iter().collect();
+        rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+        let medians = || rows.iter().filter_map(|row| row.median_us);
+        let (best, slowest) = (
+            medians().fold(f64::INFINITY, f64::min),
+            medians().fold(0.0, f64::max),
+        );
+        let against_cudnn = rows.iter().any(|row| row.speedup_vs_cudnn.is_some());
+        let last = if against_cudnn {
+            "vs cuDNN"
+        } else {
+            "vs slowest"
+        };
+        let cells = |row: &'a Row| {
+            let number = |value: Option<f64>| value.map_or("-".to_owned(), significant);
+            let times = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
+            let median = row.median_us;
+            let speedup = match against_cudnn {
+                true => row.speedup_vs_cudnn,
+                false => median.map(|median| slowest / median),
+            };
+            let cells = [
+                row.name(),
+                row.status.word().to_owned(),
+                median.map_or("-".to_owned(), duration),
+                median.map_or("-".to_owned(), |median| spread(row, median)),
+                number(row.tflops),
+                number(row.gbs),
+                times(row.floor_us.zip(median).map(|(floor, us)| us / floor)),
+                row.workspace_bytes.map_or("-".to_owned(), bytes),
+                times(speedup),
+            ];
+            (row, cells)
+        };
+        let lines = rows.iter().map(|row| cells(row)).collect();
+        let header = [
+            "variant",
+            "status",
+            "time",
+            "spread",
+            "TFLOP/s",
+            "GB/s",
+            "x floor",
+            "workspace",
+            last,
+        ];
+        Lines {
+            header,
+            lines,
+            best,
+        }
+    }
+}
+
+/// What rows are ordered by: time, then those that failed, then those that were not tried.
+pub(super) fn rank(row: &Row) -> f64 {
     row.median_us.unwrap_or(match row.status {
         Status::Passed | Status::Failed => f64::MAX,
         Status::Unsupported | Status::Skipped => f64::INFINITY,
@@ -121,7 +179,7 @@ pub fn bytes(bytes: usize) -> String {
 }
 
 /// Three significant digits, as far as they are behind the point.
-fn significant(value: f64) -> String {
+pub(super) fn significant(value: f64) -> String {
     let digits = match value.abs() {
         v if v < 0.01 => 4,
         v if v < 1.0 => 3,

@@ -11,6 +11,7 @@
 #include "device/element.cuh"
 #include "device/epilogue.cuh"
 #include "device/index.cuh"
+#include "device/rank.cuh"
 
 #include <cuda_runtime.h>
 
@@ -87,6 +88,16 @@ __global__ void __launch_bounds__(Tile *Tile, 3)
     }
 }
 
+// Loads bound it, at one or two per product: 0.75 to 1.04 TFLOP/s measured over four layers. Sums
+// that pooling windows share are computed again.
+double rank(const cf_call *call) {
+    const cf_problem &p = call->problem;
+    const cf_epilogue &e = p.epilogue;
+    const double taps = e.pool_h ? double(e.pool_h) * e.pool_w : 1;
+    const double sums = double(p.n) * p.k * e.out_h * e.out_w * taps;
+    return cf::LaunchUs + 2 * sums * cf::reduction(p) / 0.95e6;
+}
+
 int32_t launch(const cf_call *call) {
     const cf_problem &p = call->problem;
     const cf_epilogue &e = p.epilogue;
@@ -120,6 +131,6 @@ extern "C" const cf_row direct_naive = {
     nullptr, // packed_bytes
     nullptr, // pack
     nullptr, // bind
-    nullptr, // rank: others go first
+    rank,
     launch,
 };

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `product` | which form of matrix product serves a problem, and where its matrices lie |
 //! | `handle` | cuBLAS's own calls |
+//! | `rank` | the estimate of its time |
 //!
 //! As strong as cuBLAS's GEMM lets it be: 1x1 convolutions without stride and fully connected
 //! layers multiply the input as it lies; sums that nothing is done to are stored by the product
@@ -38,6 +39,7 @@ use crate::{
 
 mod handle;
 mod product;
+mod rank;
 #[cfg(test)]
 mod tests;
 
@@ -100,6 +102,15 @@ impl Variant for CublasGemm {
 
     fn supports(&self, query: &Query) -> Result<(), String> {
         settle(query).map(drop)
+    }
+
+    fn rank(&self, query: &Query) -> Option<f64> {
+        let (product, _) = settle(query).ok()?;
+        Some(rank::microseconds(query.problem, &product))
+    }
+
+    fn open(&self) -> Result<()> {
+        handle::open()
     }
 
     fn plan(&self, device: &Device, query: &Query) -> Result<Box<dyn Plan>> {

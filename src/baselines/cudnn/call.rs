@@ -2,7 +2,9 @@
 
 use std::{
     ffi::{CStr, c_void},
-    fmt, ptr,
+    fmt,
+    path::Path,
+    ptr,
 };
 
 use cudnn_sys::{cudnnHandle_t, cudnnStatus_t, loader::Missing};
@@ -56,7 +58,7 @@ fn missing(missing: Missing) -> Error {
 
 /// The version of the library that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version(usize);
+pub(in crate::baselines) struct Version(usize);
 
 impl Version {
     /// The graph API as it is used here, and its handles that serve several threads.
@@ -66,19 +68,20 @@ impl Version {
     ///
     /// # Errors
     /// [`Error::Library`] where there is none or an old one.
-    pub(super) fn found() -> Result<Self> {
+    pub(in crate::baselines) fn found() -> Result<Self> {
         // SAFETY: the function takes no argument.
-        Version(unsafe { cudnn_sys::cudnnGetVersion() }.map_err(missing)?).new_enough()
+        let version = Version(unsafe { cudnn_sys::cudnnGetVersion() }.map_err(missing)?);
+        version.new_enough(cudnn_sys::LIBRARY.path().map_err(missing)?)
     }
 
-    fn new_enough(self) -> Result<Self> {
+    fn new_enough(self, path: &Path) -> Result<Self> {
         if self >= Self::LEAST {
             return Ok(self);
         }
         let why = format!(
-            "{} was found and {} or newer is needed; this program was built for {}.{}.{}, which \
-             `python3 scripts/toolkit.py --need cudnn` installs",
-            self,
+            "{} is version {self}, which is too old: {} or newer is needed; this program was built \
+             for {}.{}.{}, which `python3 scripts/toolkit.py --need cudnn` installs",
+            path.display(),
             Self::LEAST,
             cudnn_sys::CUDNN_MAJOR,
             cudnn_sys::CUDNN_MINOR,
@@ -163,10 +166,12 @@ mod tests {
     #[test]
     fn an_old_library_is_an_error_that_says_so() {
         assert_eq!(Version(91_900).to_string(), "9.19.0");
-        assert_eq!(Version(90_102).new_enough().unwrap().to_string(), "9.1.2");
-        let text = Version(8_907).new_enough().unwrap_err().to_string();
+        let path = Path::new("libcudnn.so.9");
+        let found = Version(90_102).new_enough(path).unwrap();
+        assert_eq!(found.to_string(), "9.1.2");
+        let text = Version(8_907).new_enough(path).unwrap_err().to_string();
         assert!(
-            text.contains("8.9.7 was found and 9.0.0 or newer is needed"),
+            text.contains("libcudnn.so.9 is version 8.9.7, which is too old: 9.0.0 or newer"),
             "{text}"
         );
     }

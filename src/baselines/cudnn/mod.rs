@@ -12,6 +12,7 @@
 //! | `plan` | one of all these behind the project's [`Plan`] |
 //! | `search` | finding, building and checking them |
 //! | `race` | timing them |
+//! | `rank` | the estimate of its time |
 //! | `tally` | what became of them, counted |
 //! | `stored` | a file that keeps the winners |
 //! | `call`, `descriptor` | safe wrappers: one call, a handle, a descriptor of the graph API |
@@ -34,6 +35,7 @@ mod graph;
 mod legacy;
 mod plan;
 mod race;
+mod rank;
 mod rules;
 mod search;
 mod stored;
@@ -41,8 +43,9 @@ mod tally;
 
 use std::{env, path::PathBuf, ptr::null_mut, str::FromStr, sync::Arc, time::Duration};
 
+pub(super) use self::call::Version;
 use self::{
-    call::{Handle, Version},
+    call::Handle,
     plan::{Candidate, Settled},
     search::Search,
     stored::{Entry, File},
@@ -137,6 +140,14 @@ impl Variant for Cudnn {
 
     fn supports(&self, query: &Query) -> Result<(), String> {
         rules::refuses(query.problem).map_or(Ok(()), Err)
+    }
+
+    fn rank(&self, query: &Query) -> Option<f64> {
+        Some(rank::microseconds(query.problem))
+    }
+
+    fn open(&self) -> Result<()> {
+        Version::found().map(drop)
     }
 
     fn plan(&self, device: &Device, query: &Query) -> Result<Box<dyn Plan>> {

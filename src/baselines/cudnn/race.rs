@@ -36,14 +36,14 @@ pub(super) struct Runner {
 }
 
 impl Search<'_> {
-    /// Runs each twice on constant data and takes the second time; those far behind the best are let
-    /// go.
+    /// Runs each twice on constant data and takes the second time; puts them in order.
     pub(super) fn first_round(
         &self,
         candidates: Vec<Candidate>,
-        deadline: Instant,
         tally: &mut Tally,
     ) -> Result<Vec<Runner>> {
+        // A budget of its own: however long building took, plans are timed.
+        let deadline = Instant::now() + self.options.budget;
         let stream = self.device.stream()?;
         let Stream::Gpu(queue) = &stream else {
             return Ok(Vec::new());
@@ -108,8 +108,7 @@ impl Search<'_> {
             }
         }
         runners.sort_by(|a, b| a.us.total_cmp(&b.us));
-        let best = runners.first().map_or(0.0, |runner| runner.us);
-        runners.retain(|runner| runner.us.is_finite() && runner.us <= best * NEAR + NEAR_US);
+        runners.retain(|runner| runner.us.is_finite());
         Ok(runners)
     }
 
@@ -120,17 +119,19 @@ impl Search<'_> {
         runners: Vec<Runner>,
         tally: &mut Tally,
     ) -> Result<Vec<Runner>> {
-        if runners.is_empty() {
+        let Some(best) = runners.first().map(|runner| runner.us) else {
             return Ok(runners);
-        }
+        };
         let options = measure::Options {
             samples: SAMPLES,
             budget: self.options.budget,
             warm: false,
             seed: SEED,
+            ceilings: None,
         };
         let mut left = runners;
-        let rest = left.split_off(left.len().min(FINALISTS));
+        let near = left.partition_point(|runner| runner.us <= best * NEAR + NEAR_US);
+        let rest = left.split_off(near.min(FINALISTS));
         let (convs, candidates): (Vec<Conv>, Vec<Arc<Candidate>>) = left
             .into_iter()
             .map(|runner| (runner.conv, runner.candidate))

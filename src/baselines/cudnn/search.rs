@@ -1,7 +1,7 @@
 //! Every plan that cuDNN has for a problem: found, built, timed, and the best one checked.
 //!
 //! Timing happens twice. All plans run once after warming up, which tells the slow ones apart; the
-//! rest are measured by [`crate::measure::time`], as every variant is: cold, in graphs, in turns. The
+//! fastest are measured by [`crate::measure::time`], as every variant is: cold, in graphs, in turns. The
 //! fastest must then pass the project's own check on two kinds of data, or the next one has its
 //! place.
 
@@ -100,7 +100,7 @@ impl Search<'_> {
         let deadline = Instant::now() + self.options.budget;
         let proposals = self.proposals(&mut tally);
         let candidates = self.build(proposals, deadline, &mut tally)?;
-        let runners = self.first_round(candidates, deadline, &mut tally)?;
+        let runners = self.first_round(candidates, &mut tally)?;
         let runners = self.last_round(runners, &mut tally)?;
         for runner in runners {
             match self.check(&runner) {

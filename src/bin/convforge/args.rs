@@ -10,7 +10,7 @@ use convforge::{
     variant::{self, Kind, Variant},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, shape::ShapeArgs};
 
 /// `cpu`, `gpu` or `gpu:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub struct ProblemArgs {
     /// Replace the number of images of every problem
     #[arg(long, value_name = "IMAGES")]
     batch: Option<usize>,
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 fn suite(name: &str) -> Result<Suite, Error> {
@@ -87,12 +89,16 @@ fn suite(name: &str) -> Result<Suite, Error> {
 impl ProblemArgs {
     /// Whether neither a problem nor a suite was named.
     pub fn is_empty(&self) -> bool {
-        self.problem.is_empty() && self.suite.is_empty()
+        self.problem.is_empty() && self.suite.is_empty() && self.shape.is_empty()
     }
 
     /// The problems that were named.
     pub fn layers(&self) -> Result<Vec<Layer>, Failure> {
         let mut layers: Vec<Layer> = self.problem.iter().cloned().map(Layer::alone).collect();
+        if let Some(problem) = self.shape.problem()? {
+            eprintln!("The problem of these sizes is {problem}.");
+            layers.push(Layer::alone(problem));
+        }
         layers.extend(self.suite.iter().flat_map(|suite| suite.layers.clone()));
         self.adapt(&layers)
     }
@@ -150,11 +156,10 @@ impl VariantArgs {
                         .transpose()?;
                     (variant, config)
                 }
-                Pick::Rule => {
-                    return Err(Failure::Usage(
-                        "`rule` is no variant; `convforge list --problem P` shows what it picks"
-                            .to_owned(),
-                    ));
+                Pick::Rule | Pick::Kernels | Pick::Policy(_) => {
+                    return Err(Failure::Usage(format!(
+                        "`{pick}` is no variant; `convforge list --problem P` shows what it picks"
+                    )));
                 }
             });
         }

@@ -10,12 +10,15 @@ use std::{
 
 use convforge::{
     Device,
-    measure::{self, ClockLog, Clocks, Contender, Environment, Format, Options, Report, Status},
+    measure::{
+        self, Ceilings, ClockLog, Clocks, Contender, Environment, Format, Options, Report, Status,
+    },
     suite::{self, Layer, Suite},
 };
 
 use crate::{
     args::{Configs, DeviceArgs, ProblemArgs, VariantArgs},
+    charts,
     failure::Failure,
     terminal::{self, Progress},
 };
@@ -57,6 +60,9 @@ pub struct Args {
     /// Write the results into FILE, after each problem, and tables to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Draw a chart of each problem into the folder DIR
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
     /// Go on with the problems that FILE does not have yet
     #[arg(long, requires = "out", conflicts_with = "csv")]
     resume: bool,
@@ -77,6 +83,7 @@ impl Args {
             budget: self.seconds.unwrap_or(default.budget),
             warm: self.warm,
             seed: self.seed,
+            ceilings: None,
         }
     }
 
@@ -104,8 +111,12 @@ impl Args {
             _ => return Ok(Report::new(environment)),
         };
         match environment.differs_from(&earlier.environment) {
+            // The floors of one file are reckoned from the same ceilings.
             None => Ok(Report {
-                environment,
+                environment: Environment {
+                    ceilings: earlier.environment.ceilings,
+                    ..environment
+                },
                 notes: Vec::new(),
                 ..earlier
             }),
@@ -122,7 +133,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     terminal::catch_interrupts();
     let (device, no_gpu) = args.device.open()?;
     let contenders = args.variants.contenders(&device, Configs::First)?;
-    let options = args.options(&device);
+    let mut options = args.options(&device);
     let mut report = args.report(&device)?;
     let mut layers = args.layers()?;
     if !device.is_gpu() {
@@ -132,11 +143,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         report.notes.insert(0, terminal::no_gpu(&why));
     }
 
+    if let Some(folder) = &args.svg {
+        charts::make(folder)?;
+    }
     if let Some(path) = &args.out {
         // A place that cannot be written to should show now.
         report.write(path, args.format())?;
     }
     let mut progress = Progress::new(layers.len());
+    find_ceilings(&device, &mut report, &mut progress);
+    options.ceilings = report.environment.ceilings;
     for note in &report.notes {
         terminal::remark(note, args.prints_tables())?;
     }
@@ -165,6 +181,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         if let Some(path) = &args.out {
             report.write(path, args.format())?;
         }
+        if let Some(folder) = &args.svg {
+            charts::write(folder, layer, &report.rows[first..], &report.environment)?;
+        }
         if args.prints_tables() {
             let table = measure::table(&report.rows[first..], terminal::color());
             progress.print(&format!("\n{}\n{table}", layer.title()))?;
@@ -183,6 +202,19 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         false if report.count(Status::Failed) > 0 => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+/// Measures what floors are reckoned from, unless the results to be continued have it. Without, the
+/// times are as good; they only stand by themselves.
+fn find_ceilings(device: &Device, report: &mut Report, progress: &mut Progress) {
+    if !device.is_gpu() || report.environment.ceilings.is_some() {
+        return;
+    }
+    progress.say("measuring the ceilings");
+    match Ceilings::measure(device) {
+        Ok(ceilings) => report.environment.ceilings = Some(ceilings),
+        Err(error) => report.notes.push(format!("There are no floors: {error}")),
+    }
 }
 
 fn print_end(report: &Report, device: &Device, file: Option<&Path>) -> io::Result<()> {
@@ -231,14 +263,16 @@ fn measure_layer(
     }
 }
 
-/// The command line as it was given, but for the name of the file: it would differ between
-/// machines and says nothing about the numbers.
+/// The command line as it was given, but for names of files: they would differ between machines and
+/// say nothing about the numbers.
 fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut skip = false;
     for arg in args {
-        let is_path = std::mem::replace(&mut skip, arg == "--out");
-        if !(is_path || arg == "--out" || arg.starts_with("--out=")) {
+        let names_path = ["--out", "--svg"].contains(&arg.as_str());
+        let is_path = std::mem::replace(&mut skip, names_path);
+        let has_path = ["--out=", "--svg="].iter().any(|o| arg.starts_with(o));
+        if !(is_path || names_path || has_path) {
             kept.push(arg);
         }
     }
@@ -252,7 +286,7 @@ mod tests {
     #[test]
     fn paths_stay_out_of_the_results() {
         let args = [
-            "compare", "--out", "a/b.json", "--warm", "--out=c", "--suite", "vgg16",
+            "compare", "--out", "a/b.json", "--warm", "--out=c", "--svg", "d", "--suite", "vgg16",
         ];
         let kept = without_paths(args.into_iter().map(str::to_owned));
         assert_eq!(kept, ["compare", "--warm", "--suite", "vgg16"]);

@@ -7,7 +7,7 @@ use std::{
 
 use convforge::{
     Device, Limits,
-    measure::{self, bytes},
+    measure::{self, Ceilings, bytes},
 };
 use serde_json::json;
 
@@ -15,6 +15,9 @@ use crate::{failure::Failure, terminal};
 
 #[derive(clap::Args)]
 pub struct Args {
+    /// Measure what each GPU does at best: memory, arithmetic
+    #[arg(long)]
+    ceilings: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -30,7 +33,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     };
     if args.json {
-        return print_json(&gpus, no_gpu);
+        return print_json(args, &gpus, no_gpu);
     }
 
     let mut out = io::stdout().lock();
@@ -47,6 +50,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             gpu.name(),
             describe(&gpu.limits())
         )?;
+        if args.ceilings {
+            print_ceilings(&mut out, gpu)?;
+        }
     }
     if let Some(why) = no_gpu {
         writeln!(out, "gpu    none: {}", why.trim_start_matches("no GPU: "))?;
@@ -58,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     for library in measure::libraries() {
         match library.version {
             Ok(version) => writeln!(out, "{} {version}", library.name)?,
-            Err(why) => writeln!(out, "{} not found: {why}", library.name)?,
+            Err(why) => writeln!(out, "{} cannot be used: {why}", library.name)?,
         }
     }
     for (feature, built) in [
@@ -70,6 +76,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_ceilings(out: &mut impl Write, gpu: &Device) -> io::Result<()> {
+    match Ceilings::measure(gpu) {
+        Ok(ceilings) => ceilings
+            .lines()
+            .into_iter()
+            .try_for_each(|[what, rate, by]| writeln!(out, "       {what:7} {rate:>12}  {by}")),
+        Err(why) => writeln!(out, "       not measured: {why}"),
+    }
 }
 
 fn describe(limits: &Limits) -> String {
@@ -86,14 +102,22 @@ fn describe(limits: &Limits) -> String {
     )
 }
 
-fn print_json(gpus: &[Device], no_gpu: Option<String>) -> Result<ExitCode, Failure> {
+fn print_json(args: &Args, gpus: &[Device], no_gpu: Option<String>) -> Result<ExitCode, Failure> {
     let cpu = json!({
         "device": "cpu",
         "name": measure::cpu_name(),
         "limits": Device::Cpu.limits(),
     });
     let gpus = gpus.iter().enumerate().map(|(ordinal, gpu)| {
-        json!({"device": format!("gpu:{ordinal}"), "name": gpu.name(), "limits": gpu.limits()})
+        let device = format!("gpu:{ordinal}");
+        let mut object = json!({"device": device, "name": gpu.name(), "limits": gpu.limits()});
+        if args.ceilings {
+            object["ceilings"] = match Ceilings::measure(gpu) {
+                Ok(ceilings) => json!(ceilings),
+                Err(why) => json!({"error": why.to_string()}),
+            };
+        }
+        object
     });
     let libraries = measure::libraries().into_iter().map(|library| {
         let (version, error) = match library.version {

@@ -42,6 +42,7 @@ impl From<convforge::Error> for Failure {
             | E::InvalidProblem(_)
             | E::UnknownVariant { .. }
             | E::UnknownConfig { .. }
+            | E::UnknownPolicy { .. }
             | E::UnknownSuite { .. } => Failure::Usage(error.to_string()),
             error => Failure::Error(error.into()),
         }

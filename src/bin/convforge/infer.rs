@@ -43,7 +43,8 @@ pub struct Args {
     /// Only the first COUNT images
     #[arg(long)]
     count: Option<usize>,
-    /// The variant of both convolutions, `rule`, or one configuration as in fused_shared:tile=24
+    /// The variant of both convolutions, or one configuration as in fused_shared:tile=24; `rule`,
+    /// `kernels` or a policy as in policy:per-layer choose one for each
     #[arg(long, default_value = "rule")]
     variant: Pick,
     /// How the convolutions multiply: fp32, tf32, f16, bf16 or f16acc

@@ -3,11 +3,12 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
+    sync::Arc,
 };
 
-use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
-    Device, Pick, Problem, check,
+    Device, Error, Pick, Problem, check,
     measure::duration,
     variant::{self, Info, Kind, Query, Variant},
 };
@@ -17,7 +18,7 @@ use crate::{args::DeviceArgs, failure::Failure, terminal};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Say for this problem which variants support it and which one is picked
+    /// Say for this problem which variants support it and which one each pick chooses
     #[arg(long, value_name = "PROBLEM")]
     problem: Option<Problem>,
     #[command(flatten)]
@@ -30,6 +31,9 @@ pub struct Args {
 /// A line under the header, nothing else.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// Columns of text where no terminal says how wide it is.
+const WIDTH: u16 = 100;
 
 /// A variant in the list.
 #[derive(Serialize)]
@@ -49,16 +53,13 @@ struct Answer {
     reason: Option<String>,
     /// Its own estimate of its time.
     rank_us: Option<f64>,
-    /// Whether the rule picks it.
-    picked: bool,
+    /// The picks that choose it.
+    picked_by: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, _) = args.device.open()?;
-    let picked = args
-        .problem
-        .as_ref()
-        .and_then(|problem| Pick::Rule.choose(&device, problem).ok());
+    let picks = args.problem.as_ref().map(|problem| picks(&device, problem));
     let limits = check::nominal_limits();
     let entries: Vec<Entry> = variant::all()
         .iter()
@@ -66,10 +67,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             info: variant.info(),
             coverage: check::coverage(&**variant, &limits),
             answer: args.problem.as_ref().map(|problem| {
-                let picked = picked
-                    .as_ref()
-                    .map(|(picked, _)| picked.info().name.as_str());
-                ask(&**variant, &device, problem, picked)
+                ask(
+                    &**variant,
+                    &device,
+                    problem,
+                    picks.as_deref().unwrap_or_default(),
+                )
             }),
         })
         .collect();
@@ -81,9 +84,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut table = Table::new();
     table.load_style(STYLE);
     table.set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        table.set_width(WIDTH);
+    }
     if let Some(problem) = &args.problem {
         writeln!(io::stdout().lock(), "{problem} on {device}")?;
-        table.set_header(["variant", "can do it", "estimate", "picked"]);
+        table.set_header(["variant", "can do it", "estimate", "picked by"]);
         for Entry { info, answer, .. } in &entries {
             let Some(answer) = answer else { continue };
             table.add_row([
@@ -93,7 +99,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                     .as_ref()
                     .map_or("yes".to_owned(), |why| format!("no: {why}")),
                 answer.rank_us.map_or("-".to_owned(), duration),
-                if answer.picked { "by the rule" } else { "" }.to_owned(),
+                answer.picked_by.join("\n"),
             ]);
         }
     } else {
@@ -111,16 +117,53 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 kind(info.kind).to_owned(),
                 info.idea.clone(),
                 info.source.clone(),
-                info.configs.join("\n"),
+                info.configs.join(", "),
                 format!("{:.0} %", coverage * 100.0),
             ]);
         }
     }
-    writeln!(io::stdout().lock(), "{table}")?;
+    // Names are for copying: the other columns are wrapped.
+    if let Some(names) = table.column_mut(0) {
+        names.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "{table}")?;
+    match &picks {
+        Some(picks) => {
+            for (pick, choice) in picks {
+                match choice {
+                    Ok((variant, config)) => {
+                        writeln!(out, "{pick} picks {}", variant.info().spelled(*config))?;
+                    }
+                    Err(why) => writeln!(out, "{pick} picks none: {why}")?,
+                }
+            }
+        }
+        None => {
+            writeln!(out, "\nPicks that choose by themselves:")?;
+            for pick in Pick::automatic() {
+                writeln!(out, "{pick}: {}", pick.explain()?)?;
+            }
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(variant: &dyn Variant, device: &Device, problem: &Problem, picked: Option<&str>) -> Answer {
+/// What a pick chose, and with which configuration; or why nothing.
+type Picked = (Pick, Result<(Arc<dyn Variant>, usize), Error>);
+
+/// What every pick that chooses by itself comes to.
+fn picks(device: &Device, problem: &Problem) -> Vec<Picked> {
+    let picks = Pick::automatic().into_iter();
+    picks
+        .map(|pick| {
+            let choice = pick.choose(device, problem);
+            (pick, choice)
+        })
+        .collect()
+}
+
+fn ask(variant: &dyn Variant, device: &Device, problem: &Problem, picks: &[Picked]) -> Answer {
     let limits = device.limits();
     let query = Query {
         problem,
@@ -136,7 +179,15 @@ fn ask(variant: &dyn Variant, device: &Device, problem: &Problem, picked: Option
             None
         },
         reason: answer.err(),
-        picked: picked == Some(&variant.info().name),
+        picked_by: picks
+            .iter()
+            .filter(|(_, choice)| {
+                choice
+                    .as_ref()
+                    .is_ok_and(|(chosen, _)| chosen.info().name == variant.info().name)
+            })
+            .map(|(pick, _)| pick.to_string())
+            .collect(),
     }
 }
 

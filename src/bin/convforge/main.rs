@@ -1,12 +1,15 @@
 //! The command `convforge`: one file per subcommand.
 
 mod args;
+mod charts;
 mod check;
 mod compare;
 mod devices;
 mod failure;
 mod infer;
 mod list;
+mod report;
+mod shape;
 mod terminal;
 
 use std::process::ExitCode;
@@ -36,6 +39,8 @@ enum Command {
     Check(check::Args),
     /// Check variants, then time them side by side.
     Compare(compare::Args),
+    /// Show results of `compare` again, as tables, Markdown, CSV or charts.
+    Report(report::Args),
     /// Classify images with the small network of the accuracy study.
     Infer(infer::Args),
 }
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Infer(args) => infer::run(&args),
     };
     answer.unwrap_or_else(|failure| failure.report())

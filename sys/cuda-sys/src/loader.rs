@@ -39,7 +39,7 @@ pub struct Names {
 #[derive(Debug)]
 pub struct Library {
     names: Names,
-    opened: OnceLock<Result<libloading::Library, Missing>>,
+    opened: OnceLock<Result<(libloading::Library, PathBuf), Missing>>,
 }
 
 /// A function of a [`Library`], looked up at first use.
@@ -83,6 +83,18 @@ impl Library {
     /// # Errors
     /// [`Missing`], with every place tried and what was wrong there.
     pub fn open(&self) -> Result<&libloading::Library, Missing> {
+        Ok(&self.opened()?.0)
+    }
+
+    /// Opens the library, and tells as what: its file, or the bare name that the loader knew.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn path(&self) -> Result<&Path, Missing> {
+        Ok(&self.opened()?.1)
+    }
+
+    fn opened(&self) -> Result<&(libloading::Library, PathBuf), Missing> {
         self.opened
             .get_or_init(|| open(&self.names))
             .as_ref()
@@ -110,7 +122,7 @@ impl Symbol {
         if !known.is_null() {
             return Ok(known);
         }
-        let library = self.library.open()?;
+        let (library, path) = self.library.opened()?;
         // SAFETY: the type is a plain pointer; what it points at is for the caller to know.
         let found = unsafe { library.get::<*mut c_void>(self.name.to_bytes_with_nul()) };
         match found.map(|symbol| *symbol) {
@@ -123,7 +135,7 @@ impl Symbol {
                 symbol: Some(self.name),
                 why: format!(
                     "{} has no function `{}`; it is probably too old",
-                    self.library.names.soname,
+                    path.display(),
                     self.name.to_string_lossy()
                 )
                 .into(),
@@ -132,10 +144,10 @@ impl Symbol {
     }
 }
 
-fn open(names: &Names) -> Result<libloading::Library, Missing> {
+fn open(names: &Names) -> Result<(libloading::Library, PathBuf), Missing> {
     let mut failures = Vec::new();
     let mut attempt = |path: &Path| match dlopen(path) {
-        Ok(library) => Some(library),
+        Ok(library) => Some((library, path.to_owned())),
         Err(why) => {
             failures.push(why);
             None

@@ -1,0 +1,25 @@
+// Estimates of a variant's time, for the selection. Only the order of variants matters, so the
+// constants are one chip's (H200), fitted to measurements there.
+#pragma once
+
+#include "convforge.h"
+
+namespace cf {
+
+constexpr double LaunchUs = 5;
+constexpr double BytesPerUs = 3.5e6; // what passes over memory reach
+
+inline double pixels(const cf_problem &p) { return double(p.n) * p.p * p.q; }
+inline double reduction(const cf_problem &p) { return double(p.c / p.groups) * p.r * p.s; }
+inline double padded(double v, int tile) { return double((int64_t(v) + tile - 1) / tile) * tile; }
+
+// Operations of a tiled matrix product, the idle rows and columns of its tiles included.
+inline double tiled_flops(const cf_problem &p, int tile) {
+    return 2 * padded(pixels(p), tile) * padded(p.k / p.groups, tile) * padded(reduction(p), tile) *
+           p.groups;
+}
+
+// A pass that reads f32 sums which a kernel wrote before it, and writes y.
+inline double finish_us(const cf_problem &p) { return pixels(p) * p.k * (4 + 4 + 4) / BytesPerUs; }
+
+} // namespace cf

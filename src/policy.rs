@@ -1,0 +1,262 @@
+//! Choices by measurement, one variant per kind of layer: text files compiled into the program, one
+//! `condition variant` per line, `#` for remarks.
+//!
+//! A condition is `else`, which always fits, or a size of the problem (`n c h w k r s groups`)
+//! against a number, as in `k<=4`, `r=7`, `c>=64`. The first line wins whose condition fits and whose
+//! variant can do the problem.
+
+use std::fmt;
+
+use crate::{Error, Problem, Result, variant::closest};
+
+/// The files, in reading order.
+const FILES: [(&str, &str); 1] = [("per-layer", include_str!("policies/per-layer.txt"))];
+
+/// A named list of which variant does which layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Its name: `policy:per-layer` is the one called `per-layer`.
+    pub name: &'static str,
+    /// What it is, from the remarks at the head of its file.
+    pub about: String,
+    /// Its lines, first come first served.
+    pub rules: Vec<Rule>,
+}
+
+/// One line of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Nothing where it always fits.
+    condition: Option<Condition>,
+    /// The variant that does such layers.
+    pub variant: String,
+    /// One of its configurations, or nothing for its first.
+    pub config: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Condition {
+    size: &'static str,
+    sign: Sign,
+    number: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    AtMost,
+    AtLeast,
+    Equal,
+}
+
+/// A size that conditions may name: its letter, what it is called, and where it stands.
+type Size = (&'static str, &'static str, fn(&Problem) -> usize);
+
+const SIZES: [Size; 8] = [
+    ("n", "images", |p| p.n),
+    ("c", "input channels", |p| p.c),
+    ("h", "input rows", |p| p.h),
+    ("w", "input columns", |p| p.w),
+    ("k", "output channels", |p| p.k),
+    ("r", "filter rows", |p| p.r),
+    ("s", "filter columns", |p| p.s),
+    ("groups", "groups", |p| p.groups),
+];
+
+const SIGNS: [(&str, Sign); 3] = [
+    ("<=", Sign::AtMost),
+    (">=", Sign::AtLeast),
+    ("=", Sign::Equal),
+];
+
+impl Policy {
+    /// Every policy's name.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FILES.iter().map(|(name, _)| *name)
+    }
+
+    /// The policy of this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPolicy`] with the nearest name there is.
+    pub fn find(name: &str) -> Result<Self> {
+        let found = FILES.iter().find(|(known, _)| *known == name);
+        let (name, text) = found.ok_or_else(|| Error::UnknownPolicy {
+            name: name.to_owned(),
+            close: closest(name, Policy::names()),
+            known: Policy::names().collect::<Vec<_>>().join(", "),
+        })?;
+        Policy::read(name, text)
+    }
+
+    fn read(name: &'static str, text: &str) -> Result<Self> {
+        let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let about: Vec<_> = lines().filter_map(|line| line.strip_prefix("# ")).collect();
+        let rules = lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(rule)
+            .collect::<Result<_>>()?;
+        Ok(Policy {
+            name,
+            about: about.join(" "),
+            rules,
+        })
+    }
+
+    /// The lines whose condition fits, in order.
+    pub fn fitting(&self, problem: &Problem) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|rule| rule.fits(problem))
+    }
+}
+
+impl Rule {
+    /// Whether the condition fits.
+    pub fn fits(&self, problem: &Problem) -> bool {
+        let Some(condition) = &self.condition else {
+            return true;
+        };
+        let size = SIZES.iter().find(|(letter, ..)| *letter == condition.size);
+        size.is_some_and(|(_, _, of)| {
+            let size = of(problem);
+            match condition.sign {
+                Sign::AtMost => size <= condition.number,
+                Sign::AtLeast => size >= condition.number,
+                Sign::Equal => size == condition.number,
+            }
+        })
+    }
+}
+
+/// Reads one line.
+fn rule(line: &str) -> Result<Rule> {
+    let error = |why: &str| Error::Parse {
+        text: line.to_owned(),
+        why: format!("{why}; a line of a policy reads `k<=4 direct_naive` or `else fused_shared`"),
+    };
+    let (condition, variant) = line
+        .split_once(char::is_whitespace)
+        .ok_or_else(|| error("it has one word"))?;
+    let condition = match condition {
+        "else" => None,
+        text => {
+            let (sign_text, sign) = SIGNS
+                .into_iter()
+                .find(|(sign, _)| text.contains(sign))
+                .ok_or_else(|| error("its condition has none of <= >= ="))?;
+            let (size, number) = text.split_once(sign_text).unwrap_or((text, ""));
+            let (size, ..) = SIZES
+                .into_iter()
+                .find(|(letter, ..)| *letter == size)
+                .ok_or_else(|| error("its condition names no size"))?;
+            Some(Condition {
+                size,
+                sign,
+                number: number
+                    .parse()
+                    .map_err(|_| error("its condition has no number"))?,
+            })
+        }
+    };
+    let (variant, config) = match variant.trim().split_once(':') {
+        Some((variant, config)) => (variant, Some(config.to_owned())),
+        None => (variant.trim(), None),
+    };
+    Ok(Rule {
+        condition,
+        variant: variant.to_owned(),
+        config,
+    })
+}
+
+impl fmt::Display for Rule {
+    /// In words: `direct_naive for at most 4 output channels`.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.variant)?;
+        if let Some(config) = &self.config {
+            write!(f, ":{config}")?;
+        }
+        let Some(condition) = &self.condition else {
+            return f.write_str(" otherwise");
+        };
+        let sign = match condition.sign {
+            Sign::AtMost => "at most",
+            Sign::AtLeast => "at least",
+            Sign::Equal => "exactly",
+        };
+        let size = SIZES.iter().find(|(letter, ..)| *letter == condition.size);
+        let words = size.map_or(condition.size, |(_, words, _)| words);
+        write!(f, " for {sign} {} {words}", condition.number)
+    }
+}
+
+impl fmt::Display for Policy {
+    /// Its lines in words.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (i, rule) in self.rules.iter().enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            write!(f, "{comma}{rule}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_names_what_there_is_and_ends() {
+        for name in Policy::names() {
+            let policy = Policy::find(name).unwrap();
+            assert!(!policy.about.is_empty(), "{name} does not say why");
+            assert_eq!(policy.rules.last().unwrap().condition, None, "{name}");
+            #[cfg(feature = "cuda")]
+            for rule in &policy.rules {
+                let variant = crate::variant::find(&rule.variant).unwrap();
+                if let Some(config) = &rule.config {
+                    variant.info().config(config).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_line_that_fits_comes_first() {
+        let policy = Policy::find("per-layer").unwrap();
+        let first = |text: &str| {
+            let rule = policy.fitting(&text.parse().unwrap()).next().unwrap();
+            rule.variant.clone()
+        };
+        assert_eq!(first("ic1ih86oc4oh80kh7"), "direct_naive");
+        assert_eq!(first("ic4ih40oc16oh34kh7"), "fused_shared");
+        assert_eq!(
+            policy.to_string(),
+            "direct_naive for at most 4 output channels, fused_shared otherwise"
+        );
+    }
+
+    #[test]
+    fn lines_that_say_nothing_are_errors() {
+        assert!(rule("c>=64 fused_shared:tile=24").is_ok());
+        let exact = rule("r=7 direct_naive").unwrap();
+        assert!(exact.fits(&"ic1ih86oc4oh80kh7".parse().unwrap()));
+        assert!(!exact.fits(&"ic1ih86oc4kh5".parse().unwrap()));
+        for (line, why) in [
+            ("direct_naive", "one word"),
+            ("k<4 direct_naive", "<= >= ="),
+            ("m<=4 direct_naive", "names no size"),
+            ("k<=four direct_naive", "no number"),
+        ] {
+            let text = rule(line).unwrap_err().to_string();
+            assert!(text.contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_policy_names_the_nearest() {
+        let text = Policy::find("perlayer").unwrap_err().to_string();
+        assert!(
+            text.contains("no policy `perlayer`; did you mean `per-layer`?"),
+            "{text}"
+        );
+    }
+}

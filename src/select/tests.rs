@@ -1,0 +1,150 @@
+use super::*;
+use crate::{
+    Conv,
+    variant::{Info, Plan},
+};
+
+/// A variant of the CPU that its library keeps from being planned.
+struct Missing(Info);
+
+fn missing() -> Arc<dyn Variant> {
+    let info = Info {
+        name: "missing".to_owned(),
+        ..variant::find("cpu_direct").unwrap().info().clone()
+    };
+    Arc::new(Missing(info))
+}
+
+impl Variant for Missing {
+    fn info(&self) -> &Info {
+        &self.0
+    }
+
+    fn supports(&self, _: &Query) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn plan(&self, _: &Device, _: &Query) -> Result<Box<dyn Plan>> {
+        Err(Error::Library {
+            library: "libfake",
+            why: "looked for libfake.so".to_owned(),
+        })
+    }
+}
+
+fn problem() -> Problem {
+    "mb1ic3ih8oc4kh3".parse().unwrap()
+}
+
+fn first_of(order: Vec<Choice>, lenient: bool) -> Result<Conv> {
+    let candidates = Candidates {
+        order,
+        refused: vec!["other needs a GPU".to_owned()],
+        lenient,
+    };
+    Conv::first_of(&Device::Cpu, &problem(), candidates)
+}
+
+#[test]
+fn the_next_best_serves_where_a_library_is_missing() {
+    let plain = (variant::find("cpu_direct").unwrap(), 0);
+    let conv = first_of(vec![(missing(), 0), plain.clone()], true).unwrap();
+    assert_eq!(conv.name(), "cpu_direct");
+
+    let none = first_of(vec![(missing(), 0)], true).err().unwrap();
+    let text = none.to_string();
+    assert!(matches!(none, Error::NoVariant { .. }), "{text}");
+    for part in ["other needs a GPU", "libfake", "looked for libfake.so"] {
+        assert!(text.contains(part), "{text}");
+    }
+
+    // What was named is meant.
+    let named = first_of(vec![(missing(), 0), plain], false);
+    assert!(matches!(named, Err(Error::Library { .. })));
+}
+
+#[test]
+fn picks_are_spelled_as_they_are_read() {
+    for text in ["rule", "kernels", "policy:per-layer", "a", "a:tile=24"] {
+        assert_eq!(text.parse::<Pick>().unwrap().to_string(), text);
+    }
+    for pick in Pick::automatic() {
+        assert!(!pick.explain().unwrap().is_empty());
+    }
+    let unknown = Pick::Policy("per-leyer".to_owned());
+    for error in [
+        unknown.explain().err(),
+        unknown.choose(&Device::Cpu, &problem()).err(),
+    ] {
+        assert!(matches!(error, Some(Error::UnknownPolicy { .. })));
+    }
+}
+
+#[test]
+fn on_the_cpu_kernels_have_a_reason() {
+    let (rule, _) = Pick::Rule.choose(&Device::Cpu, &problem()).unwrap();
+    assert_eq!(rule.info().name, "cpu_gemm");
+    for pick in Pick::automatic().into_iter().skip(1) {
+        let error = pick.choose(&Device::Cpu, &problem()).err().unwrap();
+        assert!(matches!(error, Error::NoVariant { .. }), "{error}");
+    }
+}
+
+/// Layers that were measured on an H200: microseconds of each variant.
+#[cfg(feature = "cudnn")]
+#[test]
+fn estimates_are_near_what_was_measured() {
+    const NAMES: [&str; 5] = [
+        "direct_naive",
+        "im2col_gemm_shared",
+        "fused_shared",
+        "cublas_gemm",
+        "cudnn",
+    ];
+    const MEASURED: [(&str, [f64; 5]); 4] = [
+        (
+            "mb1000ic1ih86oc4oh80kh7",
+            [2407.0, 6026.0, 3024.0, 4171.0, 863.0],
+        ),
+        (
+            "mb1000ic4ih40oc16oh34kh7",
+            [8700.0, 4000.0, 1600.0, f64::NAN, f64::NAN],
+        ),
+        (
+            "mb32ic64ih56oc64oh56kh3ph1+f16+nhwc",
+            [8095.0, 2006.0, 1461.0, 784.0, 25.0],
+        ),
+        (
+            "mb32ic64ih56oc64oh56kh3ph1+math=tf32",
+            [9800.0, 1982.0, 1546.0, 706.0, 74.0],
+        ),
+    ];
+    let limits = crate::check::nominal_limits();
+    for (text, measured) in MEASURED {
+        let problem: Problem = text.parse().unwrap();
+        let query = Query {
+            problem: &problem,
+            config: 0,
+            limits: &limits,
+        };
+        let estimates = NAMES.map(|name| {
+            let variant = variant::find(name).unwrap();
+            variant.supports(&query).unwrap();
+            variant.rank(&query).unwrap()
+        });
+        for (name, (estimate, measured)) in NAMES.iter().zip(estimates.iter().zip(measured)) {
+            let ratio = estimate / measured;
+            assert!(
+                measured.is_nan() || (0.5..2.0).contains(&ratio),
+                "{name} on {text}: {estimate:.0} us, measured {measured:.0}"
+            );
+        }
+        // The order among those that are further apart than that.
+        for (i, a) in measured.iter().enumerate() {
+            for (j, b) in measured.iter().enumerate() {
+                let wrong = a * 1.2 < *b && estimates[i] > estimates[j];
+                assert!(!wrong, "{} before {} on {text}", NAMES[j], NAMES[i]);
+            }
+        }
+    }
+}

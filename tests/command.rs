@@ -1,0 +1,231 @@
+//! What the command answers to bad input: an exit status that is not 0, a line `error: ...` that
+//! names the thing, and never a panic.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Runs the command and asserts that it fails with every part in its error.
+#[track_caller]
+fn fails(args: &[&str], parts: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command.args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let shown = args.join(" ");
+    // A process that a signal ended has no code.
+    assert!(
+        matches!(output.status.code(), Some(1 | 2)),
+        "{shown}: {}\n{text}",
+        output.status
+    );
+    assert!(!text.contains("panicked"), "{shown}:\n{text}");
+    let error = text.find("error: ").map(|start| &text[start..]);
+    let error = error.unwrap_or_else(|| panic!("{shown}: no error in:\n{text}"));
+    for part in parts {
+        assert!(error.contains(part), "{shown}: no `{part}` in:\n{text}");
+    }
+}
+
+#[test]
+fn problems_that_are_none() {
+    for (problem, part) in [
+        ("mb1ic0ih8oc4kh3", "input channels (ic) is 0"),
+        ("mb1ic3ih0oc4kh3", "input height (ih) is 0"),
+        ("mb1ic3ih8oc4kh0", "filter height (kh) is 0"),
+        ("mb1ic3ih8oc4kh3sh0", "stride (sh) is 0"),
+        ("g0mb1ic3ih8oc4kh3", "groups (g) is 0"),
+        ("mb1ic-3ih8oc4kh3", "`-3ih8oc4kh3`"),
+        ("g2mb1ic3ih8oc4kh3", "cannot be cut into 2 groups"),
+        ("g4mb1ic8ih8oc6kh3", "cannot be cut into 4 groups"),
+        ("mb1ic3ih4oc4kh7ph1", "larger than the padded image of 6x6"),
+        ("mb1ic3ih8oc4kh99999999999999999999", "is too large"),
+        ("mb1ic3ih8oc4kh3000000000", "3000000000; the limit is"),
+        (
+            "mb2000000000ic2000000000ih2000000000oc1kh1",
+            "more than 70368744177664 elements",
+        ),
+        ("mb1ic3ih8oc4kh3+align=3", "alignment of 3 bytes"),
+        (
+            "mb1ic3ih8oc4kh3+bf16+math=tf32",
+            "bf16 storage with tf32 math",
+        ),
+        ("mb1ic3ih8oc4kh3+gelu", "`gelu` is no word"),
+        ("mb1ic3ih8kh3", "`oc` is missing"),
+        ("", "is missing"),
+    ] {
+        fails(&["check", "--device", "cpu", "--problem", problem], &[part]);
+        fails(&["list", "--device", "cpu", "--problem", problem], &[part]);
+    }
+}
+
+#[test]
+fn sizes_by_flags_that_make_no_problem() {
+    for (flags, part) in [
+        ("--c 3 --h 8 --k 4", "--r <R>"),
+        ("--k 4", "--c <C>"),
+        ("--c 0 --h 8 --k 4 --r 3", "input channels (ic) is 0"),
+        ("--c -3 --h 8 --k 4 --r 3", "`-3` is no number"),
+        ("--c 3 --h 8 --k 4 --r 3 --stride 0x1", "stride (sh) is 0"),
+        ("--c 3 --h 8 --k 4 --r 3 --pad -1", "`-1` is no number"),
+        ("--c 3 --h 8 --k 4 --r 9", "larger than the padded image"),
+        ("--c 3 --h 8 --k 4 --r 3 --groups 2", "cut into 2 groups"),
+        (
+            "--c 3 --h 8 --k 4 --r 3 --n 18446744073709551615",
+            "elements",
+        ),
+        (
+            "--c 3 --h 8 --k 4 --r 3 --pad 18446744073709551615",
+            "padding above",
+        ),
+        (
+            "--c 3 --h 8 --k 4 --r 2 --dilation 18446744073709551615",
+            "dilation",
+        ),
+    ] {
+        let mut args = vec!["check", "--device", "cpu"];
+        args.extend(flags.split_whitespace());
+        fails(&args, &[part]);
+    }
+}
+
+#[test]
+fn names_that_nothing_has() {
+    let cpu = ["check", "--device", "cpu", "--problem", "mb1ic3ih8oc4kh3"];
+    let check = |more: &[&str], parts: &[&str]| fails(&[&cpu, more].concat(), parts);
+    check(
+        &["--variant", "cpu_gem"],
+        &["no variant `cpu_gem`", "did you mean `cpu_gemm`"],
+    );
+    check(
+        &["--variant", "cpu_gemm:tile=3"],
+        &["cpu_gemm has no configuration `tile=3`"],
+    );
+    check(&["--variant", "rule"], &["`rule` is no variant"]);
+    check(
+        &["--suite", "resnet5"],
+        &["no suite `resnet5`", "did you mean `resnet50`"],
+    );
+    check(&["--shard", "3/2"], &["'3/2'", "i-th of n"]);
+    fails(
+        &[
+            "infer",
+            "--device",
+            "cpu",
+            "--count",
+            "1",
+            "--variant",
+            "policy:per-leyer",
+        ],
+        &["no policy `per-leyer`", "did you mean `per-layer`"],
+    );
+    fails(
+        &[
+            "infer",
+            "--device",
+            "cpu",
+            "--count",
+            "1",
+            "--variant",
+            "kernels",
+        ],
+        &["no variant on the CPU"],
+    );
+}
+
+#[test]
+fn devices_that_are_not_there() {
+    for command in ["check", "compare", "infer", "list"] {
+        fails(&[command, "--device", "gpu:99"], &["GPU"]);
+        fails(&[command, "--device", "tpu"], &["'tpu'", "`gpu:1`"]);
+    }
+}
+
+#[test]
+fn a_variant_that_cannot_do_it() {
+    // One row is not supported, so nothing was shown.
+    let problem = "mb1ic3ih8oc4kh3+math=f16acc";
+    let args = ["infer", "--device", "cpu", "--count", "1"];
+    let more = ["--variant", "cpu_gemm", "--math", "f16acc"];
+    fails(&[&args[..], &more].concat(), &["cpu_gemm cannot do", "f16"]);
+    let list = Command::new(env!("CARGO_BIN_EXE_convforge"))
+        .args(["list", "--device", "cpu", "--problem", problem])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&list.stdout);
+    assert!(text.contains("rule picks cpu_direct"), "{text}");
+}
+
+/// A file with a header of big-endian numbers, as IDX has it, and some bytes behind it.
+fn idx(folder: &Path, name: &str, header: &[u32], bytes: usize) -> PathBuf {
+    let path = folder.join(name);
+    let mut content: Vec<u8> = header.iter().flat_map(|n| n.to_be_bytes()).collect();
+    content.resize(content.len() + bytes, 7);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn files_that_are_broken() {
+    const IMAGES: u32 = 0x803;
+    const LABELS: u32 = 0x801;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let images = idx(folder, "images", &[IMAGES, 3, 28, 28], 3 * 28 * 28);
+    let labels = idx(folder, "labels", &[LABELS, 3], 3);
+    let infer = |images: &Path, labels: &Path, more: &[&str], parts: &[&str]| {
+        let (images, labels) = (images.to_str().unwrap(), labels.to_str().unwrap());
+        let args = [
+            "infer", "--device", "cpu", "--images", images, "--labels", labels,
+        ];
+        fails(&[&args[..], more].concat(), parts);
+    };
+
+    let truncated = idx(folder, "truncated", &[IMAGES, 3, 28, 28], 100);
+    infer(&truncated, &labels, &[], &["truncated: "]);
+    let header = idx(folder, "header", &[IMAGES], 0);
+    infer(&header, &labels, &[], &["header: "]);
+    let huge = idx(folder, "huge", &[IMAGES, u32::MAX, u32::MAX, u32::MAX], 9);
+    infer(&huge, &labels, &[], &["huge: "]);
+    let empty = idx(folder, "empty", &[], 0);
+    infer(&empty, &labels, &[], &["empty: "]);
+    infer(&labels, &labels, &[], &["labels: ", "images"]);
+    infer(&images, &images, &[], &["images: ", "labels"]);
+    infer(&folder.join("absent"), &labels, &[], &["absent: "]);
+    infer(folder, &labels, &[], &["error: "]);
+    let two = idx(folder, "two", &[LABELS, 2], 2);
+    infer(
+        &images,
+        &two,
+        &[],
+        &["two: 2 labels, but there are 3 images"],
+    );
+    let many = ["--count", "4"];
+    infer(&images, &labels, &many, &["--count 4", "only 3 images"]);
+    infer(&images, &labels, &["--count", "0"], &["at least 1"]);
+
+    let weights = folder.join("weights");
+    for (content, part) in [
+        (Vec::new(), "weights: "),
+        (b"not weights at all".to_vec(), "weights: "),
+        (vec![0; 1000], "weights: "),
+    ] {
+        fs::write(&weights, content).unwrap();
+        let path = weights.to_str().unwrap();
+        infer(&images, &labels, &["--weights", path], &[part]);
+    }
+    let path = images.to_str().unwrap();
+    infer(&images, &labels, &["--expect", path], &["images: "]);
+    infer(&images, &labels, &["--variant", "cpu_gem"], &["`cpu_gem`"]);
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_said_before_the_work() {
+    let place = "no/such/folder/out.json";
+    let quick = ["compare", "--device", "cpu", "--out", place];
+    fails(
+        &[&quick[..], &["--problem", "mb1ic3ih8oc4kh3"]].concat(),
+        &[place],
+    );
+}
