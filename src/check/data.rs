@@ -79,6 +79,9 @@ pub struct Recipe {
     sign: f32,
 }
 
+/// Exponent of the least normal f16, without its sign.
+const F16_LEAST: u32 = 14;
+
 /// Largest magnitude of a bias or residual in integer data.
 const ADDED: u64 = 3;
 
@@ -110,7 +113,14 @@ impl Recipe {
         } else {
             f64::INFINITY
         };
-        let exponents = (1..=10).rev().find(|e| 4f64.powi(*e) <= room).unwrap_or(1);
+        // Operands that are f16 stay normal, whatever is divided off below: tensor cores align a
+        // product by its operands' exponents, so a subnormal one loses bits that no bound counts.
+        let f16 = narrow || problem.math == Math::F16;
+        let widest = if f16 { 5 } else { 10 };
+        let exponents = (1..=widest)
+            .rev()
+            .find(|e| 4f64.powi(*e) <= room)
+            .unwrap_or(1);
 
         // What |sum| is about, to bring it down to a few units; exact, as it is a power of two.
         let typical = match data {
@@ -143,7 +153,11 @@ impl Recipe {
             row: k as usize,
             block: block as usize,
             exponents: exponents as u64,
-            down: down.min(if narrow { 6 } else { 12 }),
+            down: down.min(if f16 {
+                F16_LEAST - exponents as u32
+            } else {
+                12
+            }),
             sign: problem.epilogue.scale.signum(),
         }
     }
