@@ -17,6 +17,8 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 NOTHING = "no results committed yet"
 # Suites whose layers the README shows one by one; of the others it shows means.
 HEADLINES = ["report-86", "report-70"]
+# The kinds of element that the README sums up.
+SUMMARY_KINDS = ("f32 NCHW", "f16 NHWC")
 ORDER = ["report-86", "report-70", "report-vgg", "report-gemv", "vgg16", "resnet50", "batch1"]
 BASELINES = {"cublas", "cudnn", "cpu"}
 
@@ -153,7 +155,7 @@ def headline(lines):
     if not lines:
         return NOTHING.capitalize() + "."
     shown = [line for line in lines if line.suite in HEADLINES and line.kind == "f32 NCHW"]
-    rest = [line for line in lines if line not in shown]
+    rest = [line for line in lines if line not in shown and line.kind in SUMMARY_KINDS]
     parts = []
     if shown:
         header = ["suite", "layer", "problem", "best handwritten", "time", *COLUMNS]
@@ -162,30 +164,35 @@ def headline(lines):
             for line in shown
         ]
         parts.append(table(header, rows, 4))
-    groups = {}
-    for line in rest:
-        groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
-    if groups:
-        header = ["suite", "elements", "layers", "x floor", "vs cuBLAS", "vs cuDNN"]
-        rows = [
-            [
-                suite,
-                kind,
-                str(len(group)),
-                times(mean(line.over_floor() for line in group)),
-                times(mean(line.speedup(line.cublas) for line in group)),
-                times(mean(line.speedup(line.cudnn) for line in group)),
-            ]
-            for (suite, kind, _), group in groups.items()
-        ]
+    if rest:
         parts.append("Best handwritten variant per layer, geometric means:")
-        parts.append(table(header, rows, 2))
+        parts.append(summary(rest))
     parts.append(
-        "Medians; vs is how many times faster than that library at its best. Every layer is in\n"
-        "[docs/results.md](docs/results.md), the reports in benches/results. Measured on:"
+        "Medians; vs is how many times faster than that library at its best. Every layer, type and\n"
+        "layout is in [docs/results.md](docs/results.md), the reports in benches/results. Measured on:"
     )
     parts.append("\n".join(f"- {text}" for text in places(lines)))
     return "\n\n".join(parts)
+
+
+def summary(lines):
+    """Geometric means per suite and kind of element."""
+    groups = {}
+    for line in lines:
+        groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
+    header = ["suite", "elements", "layers", "x floor", "vs cuBLAS", "vs cuDNN"]
+    rows = [
+        [
+            suite,
+            kind,
+            str(len(group)),
+            times(mean(line.over_floor() for line in group)),
+            times(mean(line.speedup(line.cublas) for line in group)),
+            times(mean(line.speedup(line.cudnn) for line in group)),
+        ]
+        for (suite, kind, _), group in groups.items()
+    ]
+    return table(header, rows, 2)
 
 
 def document(lines):
@@ -197,6 +204,8 @@ def document(lines):
         "the same run. vs cuDNN\nis how many times faster than cuDNN's best plan the best "
         "handwritten variant is; floor is what\nthe bandwidth or the arithmetic measured in the "
         "same run allow at least.",
+        "## Summary\n\nBest handwritten variant per layer, geometric means:",
+        summary(lines),
     ]
     groups = {}
     for line in lines:

@@ -1,0 +1,175 @@
+//! Two devices, and memory that runs out, on any machine: the library on a CUDA driver made of a
+//! page of C (`driver.c`), which launches nothing. Everything here ends before a launch.
+
+use std::{env, fs, process::Command, process::ExitCode};
+
+use convforge::{
+    Conv, Device, Error, Operands, Pick, Problem,
+    gpu::{DeviceBuffer, Gpu},
+};
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (
+        folder.path().join("driver.c"),
+        folder.path().join("libcuda.so.1"),
+    );
+    fs::write(&source, include_str!("driver.c")).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([&library, &source])
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    // SAFETY: no other thread runs yet.
+    unsafe { env::set_var("CONVFORGE_CUDA_LIB", &library) };
+
+    let case = |name: &str, test: fn()| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    let trials = vec![
+        case("two_gpus_are_two_devices", two_gpus_are_two_devices),
+        case("buffers_of_another_device", buffers_of_another_device),
+        case(
+            "streams_and_workspaces",
+            streams_and_workspaces_of_another_device,
+        ),
+        case("an_ordinal_too_many", an_ordinal_too_many),
+        case("memory_runs_out", memory_runs_out),
+        case("data_comes_back", data_comes_back),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn devices() -> [Device; 3] {
+    [
+        Device::gpu(0).unwrap(),
+        Device::gpu(1).unwrap(),
+        Device::Cpu,
+    ]
+}
+
+fn problem() -> Problem {
+    "mb2ic3ih8oc4oh6kh3".parse().unwrap()
+}
+
+fn conv(device: &Device) -> Conv {
+    Conv::new(device, &problem(), &"direct_naive".parse::<Pick>().unwrap()).unwrap()
+}
+
+fn two_gpus_are_two_devices() {
+    let [a, b, cpu] = devices();
+    assert_ne!(a, b);
+    assert_ne!(a, cpu);
+    assert_eq!(a, Device::gpu(0).unwrap());
+    assert_eq!(b.to_string(), "GPU 1 (Fake B)");
+    assert_eq!(a.limits().arch, 90);
+}
+
+/// Every operand in turn is on the wrong device, be that the other GPU or the CPU.
+fn buffers_of_another_device() {
+    let problem = problem();
+    let [right, other_gpu, cpu] = devices();
+    let conv = conv(&right);
+    let stream = right.stream().unwrap();
+    let mut workspace = conv.workspace(&stream).unwrap();
+    for wrong in [other_gpu, cpu] {
+        for misplaced in 0..3 {
+            let on = |operand| if operand == misplaced { &wrong } else { &right };
+            let x = on(0).alloc::<f32>(problem.x_len()).unwrap();
+            let w = on(1).alloc::<f32>(problem.w_len()).unwrap();
+            let mut y = on(2).alloc::<f32>(problem.y_len()).unwrap();
+            let error = conv
+                .run(&x, &w, &mut y, &mut workspace, &stream)
+                .unwrap_err();
+            assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+            let text = error.to_string();
+            let name = ["input", "filter", "output"][misplaced];
+            for part in [name, &wrong.to_string(), "GPU 0 (Fake A)"] {
+                assert!(text.contains(part), "`{part}` is not in: {text}");
+            }
+            let operands = Operands::new(&x, &w, &mut y);
+            assert!(conv.bind(operands).is_err());
+        }
+        let w = wrong.alloc::<f32>(problem.w_len()).unwrap();
+        assert!(matches!(
+            conv.pack(&w, &stream),
+            Err(Error::WrongDevice { .. })
+        ));
+    }
+}
+
+fn streams_and_workspaces_of_another_device() {
+    let problem = problem();
+    let [right, other_gpu, cpu] = devices();
+    let conv = conv(&right);
+    let x = right.alloc::<f32>(problem.x_len()).unwrap();
+    let w = right.alloc::<f32>(problem.w_len()).unwrap();
+    let mut y = right.alloc::<f32>(problem.y_len()).unwrap();
+    let stream = right.stream().unwrap();
+    for wrong in [other_gpu, cpu] {
+        let strange = wrong.stream().unwrap();
+        assert!(matches!(
+            conv.workspace(&strange),
+            Err(Error::WrongDevice { .. })
+        ));
+        let mut workspace = conv.workspace(&stream).unwrap();
+        let error = conv
+            .run(&x, &w, &mut y, &mut workspace, &strange)
+            .unwrap_err();
+        assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+        let mut workspace = convforge::Workspace::new(&strange).unwrap();
+        let error = conv
+            .run(&x, &w, &mut y, &mut workspace, &stream)
+            .unwrap_err();
+        assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+    }
+    // Another stream of the same device.
+    let mut workspace = conv.workspace(&right.stream().unwrap()).unwrap();
+    let error = conv
+        .run(&x, &w, &mut y, &mut workspace, &stream)
+        .unwrap_err();
+    assert!(matches!(error, Error::WrongStream), "{error}");
+}
+
+fn an_ordinal_too_many() {
+    let error = Device::gpu(2).unwrap_err().to_string();
+    assert_eq!(error, "no GPU: GPU 2 was asked for, but there are 0 to 1");
+}
+
+/// On a GPU that no other case takes memory of.
+fn memory_runs_out() {
+    let gpu = Gpu::new(1).unwrap();
+    let most = 1usize << 30;
+    let error = DeviceBuffer::<f32>::alloc(&gpu, most).unwrap_err();
+    let Error::OutOfMemory {
+        asked,
+        free,
+        total,
+        device,
+    } = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!((asked, total), (4 * most, most));
+    assert!(free <= total && device.contains("Fake B"));
+    let error = DeviceBuffer::<f32>::alloc(&gpu, usize::MAX).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    // What was given back can be had again.
+    for _ in 0..5 {
+        DeviceBuffer::<u8>::alloc(&gpu, most / 2).unwrap();
+    }
+}
+
+fn data_comes_back() {
+    let [a, ..] = devices();
+    let stream = a.stream().unwrap();
+    let data: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+    let mut buffer = a.upload(&data).unwrap();
+    assert_eq!(buffer.to_vec(&stream).unwrap(), data);
+    assert!(buffer.copy_from(&data[1..], &stream).is_err());
+}
