@@ -1,9 +1,10 @@
 //! A problem with its chosen variant. Everything is settled in [`Conv::new`]; [`Conv::run`] checks
 //! its operands and enqueues.
 
+mod workspace;
+
 use std::{
     any::Any,
-    collections::HashMap,
     ffi::{CStr, c_void},
     ptr::{null, null_mut},
     sync::Arc,
@@ -14,6 +15,8 @@ use crate::{
     select::Candidates,
     variant::{self, Args, Bound, Bytes, Plan, Query, Variant},
 };
+
+pub use workspace::Workspace;
 
 /// A convolution ready to run, any number of times, from any number of threads.
 ///
@@ -125,139 +128,6 @@ impl RawOperands {
 pub struct Packed {
     bytes: Buffer<u8>,
     made_for: String,
-}
-
-/// Scratch memory and library handles of one stream. It serves any number of convolutions, one
-/// after the other, in the stream's order.
-pub struct Workspace {
-    device: Device,
-    stream: usize,
-    memory: Memory,
-    limit: usize,
-    handles: HashMap<String, Box<dyn Any + Send>>,
-}
-
-/// The bytes of a workspace: its own, or an address that the caller vouched for.
-enum Memory {
-    Owned(Buffer<u8>),
-    Borrowed { address: usize, bytes: usize },
-}
-
-impl Memory {
-    fn len(&self) -> usize {
-        match self {
-            Memory::Owned(buffer) => buffer.len(),
-            Memory::Borrowed { bytes, .. } => *bytes,
-        }
-    }
-
-    fn as_mut_ptr(&mut self) -> *mut c_void {
-        match self {
-            Memory::Owned(buffer) => buffer.as_mut_ptr(),
-            Memory::Borrowed { address, .. } => *address as *mut c_void,
-        }
-    }
-}
-
-impl Workspace {
-    /// What a workspace's address must be a multiple of, in bytes.
-    pub const ALIGN: usize = 128;
-
-    /// An empty workspace for convolutions on `stream`; [`reserve`](Self::reserve) fills it.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn new(stream: &Stream) -> Result<Self> {
-        let device = stream.device();
-        Ok(Workspace {
-            memory: Memory::Owned(device.alloc(0)?),
-            device,
-            stream: stream.id(),
-            limit: usize::MAX,
-            handles: HashMap::new(),
-        })
-    }
-
-    /// A workspace in memory of the caller's: another allocator's, or a part of something larger.
-    /// It never grows; [`reserve`](Self::reserve) makes the library handles.
-    ///
-    /// # Errors
-    /// [`Error::WorkspaceMisaligned`] where the address is no multiple of [`ALIGN`](Self::ALIGN).
-    ///
-    /// # Safety
-    /// The address is of `stream`'s device, and until the workspace is dropped and the stream is
-    /// past its work, nothing else uses these bytes.
-    pub unsafe fn from_raw(stream: &Stream, address: *mut c_void, bytes: usize) -> Result<Self> {
-        let address = address as usize;
-        if !address.is_multiple_of(Self::ALIGN) {
-            return Err(Error::WorkspaceMisaligned {
-                address,
-                align: Self::ALIGN,
-            });
-        }
-        Ok(Workspace {
-            device: stream.device(),
-            stream: stream.id(),
-            memory: Memory::Borrowed { address, bytes },
-            limit: bytes,
-            handles: HashMap::new(),
-        })
-    }
-
-    /// Never takes more than `bytes`, where a variant can do with less than it would like.
-    pub fn limit(mut self, bytes: usize) -> Self {
-        self.limit = match self.memory {
-            Memory::Owned(_) => bytes,
-            Memory::Borrowed { bytes: held, .. } => bytes.min(held),
-        };
-        self
-    }
-
-    /// Takes the memory and makes the handles that `conv` needs. Where what it would like does not
-    /// fit on the device, it gets the least it works with.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::WorkspaceTooSmall`] where the limit is under the least,
-    /// [`Error::WrongDevice`], [`Error::WrongStream`], or what a library answers.
-    pub fn reserve(&mut self, conv: &Conv, stream: &Stream) -> Result<()> {
-        conv.device.expect("the workspace", &self.device)?;
-        self.check_stream(stream)?;
-        let Bytes { least, preferred } = conv.plan.workspace();
-        let wanted = preferred.min(self.limit);
-        if wanted < least {
-            return Err(conv.too_small(wanted));
-        }
-        // Borrowed memory is its own limit, so it never comes in here.
-        if self.memory.len() < wanted {
-            stream.synchronize()?;
-            let held = self.memory.len();
-            self.memory = Memory::Owned(self.device.alloc(0)?);
-            self.memory = Memory::Owned(match self.device.alloc(wanted) {
-                Err(Error::OutOfMemory { .. }) => self.device.alloc(least.max(held))?,
-                other => other?,
-            });
-        }
-        let name = &conv.variant.info().name;
-        if !self.handles.contains_key(name) {
-            self.handles
-                .insert(name.clone(), conv.plan.handles(stream)?);
-        }
-        Ok(())
-    }
-
-    /// Bytes of memory held.
-    pub fn bytes(&self) -> usize {
-        self.memory.len()
-    }
-
-    fn check_stream(&self, stream: &Stream) -> Result<()> {
-        self.device.expect("the stream", &stream.device())?;
-        if self.stream == stream.id() {
-            Ok(())
-        } else {
-            Err(Error::WrongStream)
-        }
-    }
 }
 
 impl Conv {
