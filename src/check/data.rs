@@ -113,8 +113,9 @@ impl Recipe {
         } else {
             f64::INFINITY
         };
-        // Operands that are f16 stay normal, whatever is divided off below: tensor cores align a
-        // product by its operands' exponents, so a subnormal one loses bits that no bound counts.
+        // Operands that are f16 stay normal, whatever is divided off below: tensor cores seem to
+        // align a product by its operands' exponents, and the bounds do not count the bits that a
+        // subnormal one would lose (docs/checking.md).
         let f16 = narrow || problem.math == Math::F16;
         let widest = if f16 { 5 } else { 10 };
         let exponents = (1..=widest)
