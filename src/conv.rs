@@ -41,6 +41,8 @@ pub struct Conv {
     variant: Arc<dyn Variant>,
     config: usize,
     plan: Box<dyn Plan>,
+    /// What a packed filter must have been made for.
+    key: Arc<str>,
 }
 
 /// The tensors of one call. Build it with [`Operands::new`] and add what the problem asks for.
@@ -127,7 +129,7 @@ impl RawOperands {
 #[derive(Debug)]
 pub struct Packed {
     bytes: Buffer<u8>,
-    made_for: String,
+    made_for: Arc<str>,
 }
 
 impl Conv {
@@ -179,7 +181,9 @@ impl Conv {
             why,
         })?;
         let plan = variant.plan(device, &query)?;
+        let key = format!("{} of {problem}", variant.info().spelled(config)).into();
         Ok(Conv {
+            key,
             device: device.clone(),
             problem: problem.clone(),
             variant,
@@ -249,7 +253,7 @@ impl Conv {
         unsafe { self.pack_raw(w.as_ptr(), bytes.as_mut_ptr(), stream)? };
         Ok(Some(Packed {
             bytes,
-            made_for: self.key(),
+            made_for: self.key.clone(),
         }))
     }
 
@@ -422,12 +426,11 @@ impl Conv {
             self.check_len("the bias", bias.len(), problem.bias_len())?;
         }
         if let Some(packed) = packed
-            && packed.made_for != self.key()
+            && packed.made_for != self.key
         {
             return Err(self.operand_error(format!(
                 "was given a filter packed for {}, not for {}",
-                packed.made_for,
-                self.key()
+                packed.made_for, self.key
             )));
         }
         let pointer = |b: Option<*const c_void>| b.unwrap_or(null());
@@ -534,11 +537,6 @@ impl Conv {
             need: self.plan.workspace().least,
             have,
         }
-    }
-
-    /// What a packed filter must have been made for.
-    fn key(&self) -> String {
-        format!("{} of {}", self.name(), self.problem)
     }
 }
 

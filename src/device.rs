@@ -227,11 +227,11 @@ impl Stream {
     }
 
     /// What tells this stream from others for as long as it lives.
-    pub(crate) fn id(&self) -> usize {
+    pub(crate) fn id(&self) -> u64 {
         match self {
-            Stream::Cpu(id) => Arc::as_ptr(id) as usize,
+            Stream::Cpu(id) => Arc::as_ptr(id) as u64,
             #[cfg(feature = "cuda")]
-            Stream::Gpu(stream) => stream.raw() as usize,
+            Stream::Gpu(stream) => stream.id(),
         }
     }
 }
@@ -335,8 +335,7 @@ impl<T: Pod> Buffer<T> {
     /// Replaces the elements by those of `data`, once `stream`'s work is done.
     ///
     /// # Errors
-    /// What the driver answers. A slice of another length is a [`Error::Gpu`]-free mistake of the
-    /// caller and answered by [`Error::Check`].
+    /// [`Error::Check`] for a slice of another length, or what the driver answers.
     pub fn copy_from(&mut self, data: &[T], stream: &Stream) -> Result<()> {
         stream.synchronize()?;
         if data.len() != self.len() {

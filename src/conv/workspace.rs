@@ -9,7 +9,7 @@ use crate::{Buffer, Device, Error, Result, Stream, variant::Bytes};
 /// after the other, in the stream's order.
 pub struct Workspace {
     pub(super) device: Device,
-    stream: usize,
+    stream: u64,
     pub(super) memory: Memory,
     limit: usize,
     pub(super) handles: HashMap<String, Box<dyn Any + Send>>,

@@ -7,7 +7,10 @@ use super::{
     layers::{Linear, from_bytes, relu_maxpool},
     weights::Weights,
 };
-use crate::{Buffer, Conv, Device, Error, Math, Pick, Problem, Result, Shape, Stream, Workspace};
+use crate::{
+    Buffer, Conv, Device, Error, Math, Operands, Packed, Pick, Problem, Result, Shape, Stream,
+    Workspace,
+};
 
 /// Side of the images that the network takes.
 pub const SIDE: usize = 86;
@@ -138,6 +141,10 @@ impl Network {
         let device = &self.device;
         Ok(Layers {
             n,
+            packed: [
+                convs[0].pack(&self.filters[0], &self.stream)?,
+                convs[1].pack(&self.filters[1], &self.stream)?,
+            ],
             pixels: device.alloc(first.x_len())?,
             x: [device.alloc(first.x_len())?, device.alloc(second.x_len())?],
             y: [device.alloc(first.y_len())?, device.alloc(second.y_len())?],
@@ -152,6 +159,7 @@ impl Network {
         let Layers {
             n,
             convs,
+            packed,
             pixels: bytes,
             x,
             y,
@@ -160,17 +168,13 @@ impl Network {
             logits,
         } = layers;
         let (n, stream) = (*n, &self.stream);
-        let packed = [
-            convs[0].pack(&self.filters[0], stream)?,
-            convs[1].pack(&self.filters[1], stream)?,
-        ];
         let start = Instant::now();
         bytes.copy_from(pixels, stream)?;
         from_bytes(bytes, &mut x[0], stream)?;
         let mut marks = Vec::with_capacity(6);
         for i in 0..2 {
             marks.push(stream.mark()?);
-            let mut operands = crate::Operands::new(&x[i], &self.filters[i], &mut y[i]);
+            let mut operands = Operands::new(&x[i], &self.filters[i], &mut y[i]);
             if let Some(packed) = &packed[i] {
                 operands = operands.packed(packed);
             }
@@ -200,6 +204,7 @@ impl Network {
 struct Layers {
     n: usize,
     convs: [Conv; 2],
+    packed: [Option<Packed>; 2],
     pixels: Buffer<u8>,
     x: [Buffer<f32>; 2],
     y: [Buffer<f32>; 2],

@@ -62,7 +62,7 @@ pub(in crate::baselines) struct Version(usize);
 
 impl Version {
     /// The graph API as it is used here, and its handles that serve several threads.
-    const LEAST: Version = Version(90_000);
+    pub(in crate::baselines) const LEAST: Version = Version(90_000);
 
     /// Opens cuDNN and asks.
     ///

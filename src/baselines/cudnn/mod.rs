@@ -257,9 +257,7 @@ mod tests {
             workspace_cap: 1 << 20,
             ..Options::default()
         };
-        let Ok(version) = Version::found() else {
-            return;
-        };
+        let version = Version::LEAST;
         let key = |options| Cudnn::new(options).key(&query, &Device::Cpu, version);
         assert!(key(Options::default()).starts_with(&problem.to_string()));
         assert_ne!(key(Options::default()), key(capped));
