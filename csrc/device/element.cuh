@@ -123,4 +123,53 @@ int32_t for_storage_and_math(const cf_problem &p, Body body) {
     return 1; // cudaErrorInvalidValue: Rust never builds such a problem
 }
 
+// A stored element as an operand of a sum, where math is known at run time: for kernels that round
+// once, while staging, and have many configurations to compile. Sum is Sum<CF_MATH_FP32> or
+// Sum<CF_MATH_F16_ACC>.
+template <class Sum, class T>
+__device__ __forceinline__ typename Sum::Operand operand(T v, int32_t math) {
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<typename Sum::Operand, float>) {
+        switch (math) {
+        case CF_MATH_TF32:
+            return cf::Sum<CF_MATH_TF32>::operand(v);
+        case CF_MATH_F16:
+            return cf::Sum<CF_MATH_F16>::operand(v);
+        case CF_MATH_BF16:
+            return cf::Sum<CF_MATH_BF16>::operand(v);
+        default:
+            return v;
+        }
+    } else {
+        return Sum::operand(widen(v)); // 16-bit elements are exact in every math they may have
+    }
+}
+
+// Calls body(storage, sum), both as compile-time constants; sum is CF_MATH_FP32 or CF_MATH_F16_ACC,
+// for kernels that use operand() above.
+template <class Body>
+int32_t for_storage_and_sum(const cf_problem &p, Body body) {
+    const bool f16_acc = p.math == CF_MATH_F16_ACC;
+    constexpr Constant<CF_MATH_FP32> fp32;
+    constexpr Constant<CF_MATH_F16_ACC> f16;
+    switch (p.storage) {
+    case CF_STORE_F32:
+        return f16_acc ? body(Constant<CF_STORE_F32>{}, f16) : body(Constant<CF_STORE_F32>{}, fp32);
+    case CF_STORE_F16:
+        return f16_acc ? body(Constant<CF_STORE_F16>{}, f16) : body(Constant<CF_STORE_F16>{}, fp32);
+    default:
+        return body(Constant<CF_STORE_BF16>{}, fp32);
+    }
+}
+
+// Calls body with value number `index` as a compile-time constant: the configurations of a row.
+template <int First, int... Rest, class Body>
+int32_t for_value(int index, Body body) {
+    if (index == 0)
+        return body(Constant<First>{});
+    if constexpr (sizeof...(Rest) > 0)
+        return for_value<Rest...>(index - 1, body);
+    else
+        return 1; // cudaErrorInvalidValue: Rust never asks for a configuration that is not listed
+}
+
 } // namespace cf

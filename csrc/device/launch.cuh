@@ -23,6 +23,8 @@ __attribute__((format(printf, 3, 4))) inline int32_t no(char *why, uint64_t byte
     return 0;
 }
 
+constexpr int MaxGrid = 65535; // blocks in y and in z; x takes INT32_MAX
+
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Blocks of `threads` for kernels that walk `items` with a grid stride.

@@ -10,14 +10,11 @@
 // NCHW the product comes out channel by channel over all images of the chunk, hence the permute; in
 // NHWC it is in y's order, and the pass only narrows and applies the epilogue.
 #include "device/element.cuh"
-#include "device/index.cuh"
-#include "device/launch.cuh"
-#include "device/rank.cuh"
+#include "device/im2col.cuh"
 
 namespace {
 
 constexpr int Tile = 16;
-constexpr int MaxGrid = 65535;
 
 // product[pixel, k] = sum over i of unrolled[i, pixel] * filter[k, i], one thread per element.
 // Threads run along the dimension that is contiguous in the product.
@@ -67,79 +64,29 @@ __global__ void __launch_bounds__(Tile *Tile)
     }
 }
 
-uint64_t unrolled_bytes(const cf_problem &p) {
-    const uint64_t element = p.storage == CF_STORE_F32 ? 4 : 2;
-    // A multiple of 128, so that the product behind it is aligned.
-    return (uint64_t(p.p) * p.q * p.c * p.r * p.s * element + 127) / 128 * 128;
-}
-
-uint64_t bytes_per_image(const cf_problem &p) {
-    return unrolled_bytes(p) + uint64_t(p.p) * p.q * p.k * sizeof(float);
-}
-
 int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const cf_problem &p = call->problem;
-    const int64_t tiles = cf::ceil_div(p.k / p.groups, Tile);
-    if (p.groups > MaxGrid)
-        return cf::no(why, bytes, "has one layer of blocks per group, at most %d; this has %d",
-                      MaxGrid, p.groups);
-    if (tiles > MaxGrid)
-        return cf::no(why, bytes, "has %lld tiles of 16 output channels; the grid takes %d",
-                      (long long)tiles, MaxGrid);
-    return 1;
+    return cf::im2col_supports(call, Tile, why, bytes);
 }
 
-cf_bytes workspace(const cf_call *call) {
-    return cf::chunked_workspace(call->problem, bytes_per_image(call->problem));
-}
-
-// The product without index arithmetic runs at 5.9 TFLOP/s, counted in whole tiles; unrolling takes
-// 12 ps per element of the matrix, in f16 as in f32, so its divisions bound it and not memory. Both
-// fitted to four measured layers, and within 5 % of them.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const double unrolled = cf::pixels(p) * cf::reduction(p) * p.groups;
-    return 3 * cf::LaunchUs + unrolled * 1.2e-5 + cf::tiled_flops(p, Tile) / 5.9e6 +
-           cf::finish_us(p);
-}
+// Fitted to four measured layers, and within 5 % of them.
+double rank(const cf_call *call) { return cf::im2col_us(call->problem, Tile, 5.9e6); }
 
 int32_t launch(const cf_call *call) {
     const cf_problem &p = call->problem;
-    const int channels = p.k / p.groups, reduction = p.c / p.groups * p.r * p.s;
-    return cf::for_chunks(call, bytes_per_image(p), [&](int64_t first, int64_t count) -> int32_t {
-        char *base = static_cast<char *>(call->workspace);
-        auto *product = reinterpret_cast<float *>(base + count * unrolled_bytes(p));
-        if (const int32_t error = cf_unroll(call, first, count, p.storage, base))
-            return error;
-        cf::stage(call, "unroll");
-
-        const int64_t pixels = count * p.p * p.q;
-        const dim3 grid(unsigned(cf::ceil_div(pixels, Tile)),
-                        unsigned(cf::ceil_div(channels, Tile)), unsigned(p.groups));
-        const int32_t error = cf::for_storage_and_math(p, [&](auto storage, auto math) -> int32_t {
+    return cf::im2col_gemm(call, [&](const cf::Product &m) {
+        return cf::for_storage_and_math(p, [&](auto storage, auto math) -> int32_t {
             using T = typename cf::StorageType<decltype(storage)::value>::type;
             const auto run = [&](auto kernel) {
-                kernel<<<grid, dim3(Tile, Tile), 0, cf::stream(call)>>>(
-                    reinterpret_cast<const T *>(base), static_cast<const T *>(call->w), product,
-                    pixels, channels, reduction, p.groups);
+                kernel<<<cf::im2col_grid(m, Tile, Tile), dim3(Tile, Tile), 0, cf::stream(call)>>>(
+                    static_cast<const T *>(m.unrolled), static_cast<const T *>(call->w), m.product,
+                    m.pixels, m.channels, m.reduction, m.groups);
             };
-            if (p.layout == CF_NCHW)
+            if (m.nchw)
                 run(gemm<T, decltype(math)::value, true>);
             else
                 run(gemm<T, decltype(math)::value, false>);
             return cudaGetLastError();
         });
-        if (error)
-            return error;
-        cf::stage(call, "gemm");
-
-        const int64_t plane = int64_t(p.p) * p.q;
-        const cf_strides strides = p.layout == CF_NCHW
-                                       ? cf_strides{plane, pixels, p.q, 1}
-                                       : cf_strides{plane * p.k, 1, int64_t(p.q) * p.k, p.k};
-        const int32_t finished = cf_finish(call, first, count, product, strides);
-        cf::stage(call, "permute");
-        return finished;
     });
 }
 
@@ -154,7 +101,7 @@ extern "C" const cf_row im2col_gemm_shared = {
     INT32_MAX,
     nullptr, // configs
     supports,
-    workspace,
+    cf::im2col_workspace,
     nullptr, // packed_bytes
     nullptr, // pack
     nullptr, // bind
