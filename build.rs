@@ -139,6 +139,14 @@ mod kernels {
         PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default())
     }
 
+    /// Where objects are kept: beside the folders that Cargo makes for each set of features, which
+    /// change nothing here and would compile everything again.
+    fn objects() -> PathBuf {
+        let out = out_dir();
+        let build = out.ancestors().nth(2).unwrap_or(&out);
+        build.join("convforge-objects")
+    }
+
     pub fn bind() -> Result<(), String> {
         let libclang = found("LIBCLANG")?;
         if !libclang.is_empty() {
@@ -198,7 +206,9 @@ mod kernels {
             .includes(env::split_paths(&include))
             .flag("-std=c++17")
             .flag("-lineinfo")
-            .flag("-Xptxas=-v,-warn-lmem-usage");
+            .flag("-Xptxas=-v,-warn-lmem-usage")
+            // Hundreds of instantiations for three architectures: a quarter of the size.
+            .flag("-Xfatbin=-compress-all");
         let compiler = build
             .try_get_compiler()
             .map_err(|why| format!("nvcc: {why}"))?;
@@ -240,9 +250,11 @@ mod kernels {
 
     fn compile_one(mut nvcc: Command, source: &Path, archs: &[&str]) -> Result<PathBuf, String> {
         let stem = source.to_string_lossy().replace(['/', '.'], "_");
-        let object = out_dir().join(&stem).with_extension("o");
-        let depfile = out_dir().join(&stem).with_extension("d");
-        let report = out_dir().join(&stem).with_extension("ptxas");
+        let folder = objects();
+        fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        let object = folder.join(&stem).with_extension("o");
+        let depfile = folder.join(&stem).with_extension("d");
+        let report = folder.join(&stem).with_extension("ptxas");
         nvcc.arg("-c")
             .arg(source)
             .arg("-o")
@@ -258,7 +270,7 @@ mod kernels {
             .map(|w| w.to_string_lossy())
             .collect::<Vec<_>>()
             .join(" ");
-        let stamp = out_dir().join(&stem).with_extension("cmd");
+        let stamp = folder.join(&stem).with_extension("cmd");
         if fs::read_to_string(&stamp).is_ok_and(|old| old == command) && is_fresh(&object, &depfile)
         {
             return Ok(object);

@@ -168,6 +168,15 @@ typedef struct cf_strides {
  * NCHW: [group][c r s][image p q], NHWC: [image p q][group][r s c]; zeros where the filter hangs
  * over the edge. Operands are rounded to `storage`. */
 int32_t cf_unroll(const cf_call *call, int64_t first, int64_t count, int32_t storage, void *out);
+#ifdef __cplusplus /* Rust has no use for these */
+/* cf_unroll with rows padded by zeros to a multiple of `pad` elements: NCHW: [group][c r s][image p
+ * q, padded], NHWC: [image p q][group][r s c, padded]. */
+int32_t cf_unroll_padded(const cf_call *call, int64_t first, int64_t count, int32_t storage,
+                         int32_t pad, void *out);
+/* The matrix of cf_unroll in x's own storage, written from the other side: each input element goes
+ * to every place that reads it. */
+int32_t cf_unroll_scatter(const cf_call *call, int64_t first, int64_t count, void *out);
+#endif
 /* Epilogue, pooling and narrowing: reads f32 sums of images first .. first+count, whose strides are
  * given, and writes them to call->y. */
 int32_t cf_finish(const cf_call *call, int64_t first, int64_t count, const float *sums,

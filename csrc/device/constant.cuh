@@ -2,9 +2,15 @@
 // warp in one step when all its lanes want the same word.
 //
 // A __constant__ symbol is one per device, so launches on different streams have to take turns:
-// each waits for the event that the one before recorded, copies its filter, runs, and records. In a
-// stream capture the same becomes nodes of the graph. The copy is on the caller's stream and inside
-// every measured time.
+// each waits for the event that the one before recorded, copies its filter, runs, and records. The
+// copy is on the caller's stream and inside every measured time.
+//
+// In a stream capture the same becomes nodes of the graph: the first turn waits for what runs
+// before the graph, and each records, for what runs after it. Turns of one capture are ordered
+// among themselves by edges of the graph, on whatever branches of it they are.
+//
+// A graph's launch does not come by here, so one thing is left to the caller: a graph with such a
+// row may not be launched by one thread while another enqueues or launches the same row.
 #pragma once
 
 #include "device/launch.cuh"
@@ -16,9 +22,37 @@ namespace cf {
 constexpr int ConstantBytes = 64 << 10;
 
 class Turns {
+    struct Device {
+        cudaEvent_t done = nullptr;   // the turn before, wherever it ran
+        cudaEvent_t inside = nullptr; // the turn before, in the capture with this id
+        unsigned long long capture = 0;
+    };
     static constexpr int MaxDevices = 64;
     std::mutex mutex;
-    cudaEvent_t done[MaxDevices] = {};
+    Device devices[MaxDevices];
+
+    static cudaError_t make(cudaEvent_t &event) {
+        return event ? cudaSuccess : cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    }
+
+    static cudaError_t wait(const Device &d, cudaStream_t stream, bool captured,
+                            unsigned long long capture) {
+        if (captured && d.capture == capture)
+            return cudaStreamWaitEvent(stream, d.inside, cudaEventWaitDefault);
+        return cudaStreamWaitEvent(stream, d.done,
+                                   captured ? cudaEventWaitExternal : cudaEventWaitDefault);
+    }
+
+    static cudaError_t record(Device &d, cudaStream_t stream, bool captured,
+                              unsigned long long capture) {
+        if (!captured)
+            return cudaEventRecord(d.done, stream);
+        if (const cudaError_t error =
+                cudaEventRecordWithFlags(d.done, stream, cudaEventRecordExternal))
+            return error;
+        d.capture = capture;
+        return cudaEventRecord(d.inside, stream);
+    }
 
   public:
     // Copies `bytes` at device address `from` into `symbol`, then calls body(), which enqueues the
@@ -28,25 +62,26 @@ class Turns {
                  Body body) {
         const cudaStream_t stream = cf::stream(call);
         int device = 0;
-        cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
         void *to = nullptr;
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        unsigned long long capture = 0;
         if (const cudaError_t error = cudaGetDevice(&device))
             return error;
         if (device >= MaxDevices)
             return cudaErrorInvalidDevice;
         if (const cudaError_t error = cudaGetSymbolAddress(&to, symbol))
             return error;
-        if (const cudaError_t error = cudaStreamIsCapturing(stream, &capture))
+        if (const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &capture))
             return error;
-        const bool captured = capture == cudaStreamCaptureStatusActive;
+        const bool captured = status == cudaStreamCaptureStatusActive;
 
         const std::lock_guard<std::mutex> lock(mutex);
-        cudaEvent_t &event = done[device];
-        if (!event)
-            if (const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming))
-                return error;
-        if (const cudaError_t error = cudaStreamWaitEvent(
-                stream, event, captured ? cudaEventWaitExternal : cudaEventWaitDefault))
+        Device &d = devices[device];
+        if (const cudaError_t error = make(d.done))
+            return error;
+        if (const cudaError_t error = make(d.inside))
+            return error;
+        if (const cudaError_t error = wait(d, stream, captured, capture))
             return error;
         if (const cudaError_t error =
                 cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream))
@@ -54,8 +89,7 @@ class Turns {
         stage(call, "filter");
         const int32_t answer = body();
         // Recorded after an error as well: the copy is on its way.
-        const cudaError_t error = cudaEventRecordWithFlags(
-            event, stream, captured ? cudaEventRecordExternal : cudaEventRecordDefault);
+        const cudaError_t error = record(d, stream, captured, capture);
         return answer ? answer : error;
     }
 };

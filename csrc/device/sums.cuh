@@ -41,21 +41,28 @@ Out<T> out(const cf_call *call, float *sums, int64_t first) {
 }
 
 inline uint64_t sums_per_image(const cf_problem &p) {
-    return p.epilogue.pool_h ? uint64_t(p.p) * p.q * p.k * sizeof(float) : 0;
+    return uint64_t(p.p) * p.q * p.k * sizeof(float);
 }
 
-// Workspace of a row that needs none but for pooling.
+// Whether the shared pass has to follow. A row that fuses less of the epilogue says so itself.
+inline bool pooled(const cf_problem &p) { return p.epilogue.pool_h > 0; }
+
+// Workspace of a row that needs none but for these sums.
+inline cf_bytes sums_workspace(const cf_call *call, bool follow) {
+    if (!follow)
+        return {0, 0};
+    return chunked_workspace(call->problem, sums_per_image(call->problem));
+}
 inline cf_bytes sums_workspace(const cf_call *call) {
-    const uint64_t bytes = sums_per_image(call->problem);
-    return bytes ? chunked_workspace(call->problem, bytes) : cf_bytes{0, 0};
+    return sums_workspace(call, pooled(call->problem));
 }
 
-// Calls body(first, count, sums), which enqueues the kernel for these images: once, or chunk by
-// chunk with the pooling pass after it.
+// Calls body(first, count, sums), which enqueues the kernel for these images: once, with sums ==
+// null, or chunk by chunk with the shared pass after it.
 template <class Body>
-int32_t with_sums(const cf_call *call, const char *stage_name, Body body) {
+int32_t with_sums(const cf_call *call, const char *stage_name, Body body, bool follow) {
     const cf_problem &p = call->problem;
-    if (p.epilogue.pool_h == 0)
+    if (!follow)
         return body(int64_t(0), p.n, static_cast<float *>(nullptr));
     return for_chunks(call, sums_per_image(p), [&](int64_t first, int64_t count) -> int32_t {
         auto *sums = static_cast<float *>(call->workspace);
@@ -66,6 +73,10 @@ int32_t with_sums(const cf_call *call, const char *stage_name, Body body) {
         stage(call, "finish");
         return error;
     });
+}
+template <class Body>
+int32_t with_sums(const cf_call *call, const char *stage_name, Body body) {
+    return with_sums(call, stage_name, body, pooled(call->problem));
 }
 
 } // namespace cf

@@ -6,24 +6,43 @@
 // writing and reading them through memory. The price is index arithmetic, one division chain per
 // gathered element, which soon costs more than the 16 products that reuse it.
 //
+// The side of the tile is a configuration, 4 to 32 in steps of 2. A wider tile reuses each gathered
+// element more often, but its rows beyond the last output channel are computed for nothing: report
+// E found 16 best for 12 output channels and 24 for 24. Blocks whose threads are no multiple of 32
+// leave the rest of their last warp idle.
+//
 // Pixels of all images form one dimension, so tiles waste nothing at the edge of an image. The
 // epilogue is applied in registers; only pooling, which needs neighbours of other threads, goes
 // through f32 sums in the workspace and the shared pass.
+#include "device/fused.cuh"
 #include "device/rank.cuh"
 #include "device/sums.cuh"
 #include "device/tap.cuh"
 
 namespace {
 
-constexpr int Tile = 16;
+const char *const configs[] = {"tile=16", "tile=4",  "tile=6",  "tile=8",  "tile=10", "tile=12",
+                               "tile=14", "tile=18", "tile=20", "tile=22", "tile=24", "tile=26",
+                               "tile=28", "tile=30", "tile=32", nullptr};
+
+// Calls body with the tile of a configuration as a compile-time constant.
+template <class Body>
+int32_t for_tile(const cf_call *call, Body body) {
+    return cf::for_value<16, 4, 6, 8, 10, 12, 14, 18, 20, 22, 24, 26, 28, 30, 32>(call->config,
+                                                                                  body);
+}
+
+int tile_of(const cf_call *call) {
+    return for_tile(call, [](auto tile) -> int32_t { return decltype(tile)::value; });
+}
 
 // Threads run along the dimension that is contiguous in the output: pixels in NCHW, channels in
-// NHWC. `sums` replaces y where pooling follows. Images first .. first + pixels/(p*q).
-template <class T, int Math, bool Nchw>
+// NHWC. Images out.first .. out.first + pixels/(p*q).
+template <class T, int SumMath, int Tile>
 __global__ void __launch_bounds__(Tile *Tile)
     fused(const cf_problem p, const T *__restrict__ x, const T *__restrict__ filter,
           const cf::Out<T> out, int64_t pixels) {
-    using Sum = cf::Sum<Math>;
+    using Sum = cf::Sum<SumMath>;
     __shared__ typename Sum::Operand xs[Tile][Tile + 1]; // [reduction][pixel]
     __shared__ typename Sum::Operand fs[Tile][Tile + 1]; // [channel][reduction]
     const int tx = threadIdx.x, ty = threadIdx.y, group = blockIdx.z;
@@ -31,74 +50,67 @@ __global__ void __launch_bounds__(Tile *Tile)
     const int64_t pixel0 = int64_t(blockIdx.x) * Tile;
     const int channel0 = blockIdx.y * Tile;
 
-    // The pixel that this thread gathers for: its column in NCHW, its row in NHWC, where neighbours
-    // run along the input channels.
-    const int64_t mine = pixel0 + (Nchw ? tx : ty);
-    cf::Pixel at = cf::pixel(p, mine);
+    // This thread's place in the output tile. It gathers for the same pixel, and which product of
+    // the step is its other index: in NHWC neighbours then read along the input channels.
+    const bool nchw = p.layout == CF_NCHW;
+    const int mine = nchw ? tx : ty, other = nchw ? ty : tx;
+    const int64_t pixel = pixel0 + mine;
+    cf::Pixel at = cf::pixel(p, pixel);
     at.n += out.first;
-    const int lane = Nchw ? ty : tx; // which of the 16 products
 
     Sum sum;
     for (int i0 = 0; i0 < reduction; i0 += Tile) {
-        const int i = i0 + lane;
-        const float v = mine < pixels && i < reduction
-                            ? cf::widen(cf::gather(p, x, at, cf::tap(p, inputs, i), group * inputs))
-                            : 0.0f;
-        xs[lane][Nchw ? tx : ty] = Sum::operand(v);
-        fs[ty][tx] = Sum::operand(
-            channel0 + ty < channels && i0 + tx < reduction
-                ? cf::widen(
-                      filter[(int64_t(group) * channels + channel0 + ty) * reduction + i0 + tx])
-                : 0.0f);
+        const int i = i0 + other;
+        const T v = pixel < pixels && i < reduction
+                        ? cf::gather(p, x, at, cf::tap(p, inputs, i), group * inputs)
+                        : T(0.0f);
+        const T f = channel0 + ty < channels && i0 + tx < reduction
+                        ? filter[(int64_t(group) * channels + channel0 + ty) * reduction + i0 + tx]
+                        : T(0.0f);
+        xs[other][mine] = cf::operand<Sum>(v, p.math);
+        fs[ty][tx] = cf::operand<Sum>(f, p.math);
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < Tile; ++j)
-            sum.add(xs[j][Nchw ? tx : ty], fs[Nchw ? ty : tx][j]);
+            sum.add(xs[j][mine], fs[other][j]);
         __syncthreads();
     }
 
-    const int channel = channel0 + (Nchw ? ty : tx);
-    if (mine < pixels && channel < channels)
+    const int channel = channel0 + other;
+    if (pixel < pixels && channel < channels)
         out.store(p, at.n, group * channels + channel, at.p, at.q, sum.get());
 }
 
 int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const cf_problem &p = call->problem;
-    const int64_t pixel_tiles = cf::ceil_div(p.n * p.p * p.q, Tile);
-    const int64_t channel_tiles = cf::ceil_div(p.k / p.groups, Tile);
-    if (p.groups > cf::MaxGrid || channel_tiles > cf::MaxGrid || pixel_tiles > INT32_MAX)
-        return cf::no(why, bytes,
-                      "needs a grid of %lld x %lld x %d blocks; the limit is %d x %d x %d",
-                      (long long)pixel_tiles, (long long)channel_tiles, p.groups, INT32_MAX,
-                      cf::MaxGrid, cf::MaxGrid);
-    return 1;
+    const int tile = tile_of(call);
+    return cf::fits_fused_grid(call, tile, tile, why, bytes);
 }
 
 int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums) {
     const cf_problem &p = call->problem;
     const int64_t pixels = count * p.p * p.q;
-    const dim3 grid(unsigned(cf::ceil_div(pixels, Tile)),
-                    unsigned(cf::ceil_div(p.k / p.groups, Tile)), unsigned(p.groups));
-    return cf::for_storage_and_math(p, [&](auto storage, auto math) -> int32_t {
-        using T = typename cf::StorageType<decltype(storage)::value>::type;
-        const auto run = [&](auto kernel) {
-            kernel<<<grid, dim3(Tile, Tile), 0, cf::stream(call)>>>(
-                p, static_cast<const T *>(call->x), static_cast<const T *>(call->w),
-                cf::out<T>(call, sums, first), pixels);
-        };
-        if (p.layout == CF_NCHW)
-            run(fused<T, decltype(math)::value, true>);
-        else
-            run(fused<T, decltype(math)::value, false>);
-        return cudaGetLastError();
+    return for_tile(call, [&](auto tile) {
+        constexpr int Tile = decltype(tile)::value;
+        return cf::for_storage_and_sum(p, [&](auto storage, auto sum) -> int32_t {
+            using T = typename cf::StorageType<decltype(storage)::value>::type;
+            fused<T, decltype(sum)::value, Tile>
+                <<<cf::fused_grid(p, pixels, Tile, Tile), dim3(Tile, Tile), 0, cf::stream(call)>>>(
+                    p, static_cast<const T *>(call->x), static_cast<const T *>(call->w),
+                    cf::out<T>(call, sums, first), pixels);
+            return cudaGetLastError();
+        });
     });
 }
 
-// 4.3 to 5.1 TFLOP/s measured over four layers, counted in whole tiles: 4 output channels take as
-// long as 16.
+// Tile 16: 4.3 to 5.1 TFLOP/s measured over four layers, counted in whole tiles, so 4 output
+// channels take as long as 16. The other tiles are not fitted: half of that time is taken to be
+// gathering, which is shared by `tile` products, and idle threads of a last warp to cost as much
+// as busy ones.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
-    return cf::LaunchUs + cf::tiled_flops(p, Tile) / 4.6e6 +
+    const int tile = tile_of(call), threads = tile * tile;
+    const double flops_per_us = 4.6e6 * 2 / (1 + 16.0 / tile) * threads / cf::padded(threads, 32);
+    return cf::LaunchUs + cf::tiled_flops(p, tile) / flops_per_us +
            (p.epilogue.pool_h ? cf::finish_us(p) : 0);
 }
 
@@ -113,11 +125,11 @@ int32_t launch(const cf_call *call) {
 extern "C" const cf_row fused_shared = {
     "fused_shared",
     "fused",
-    "unrolling fused into the 16x16 shared-memory matrix product (implicit GEMM), no workspace",
+    "unrolling fused into the shared-memory matrix product (implicit GEMM), no workspace",
     "reports A, B, C, E",
     80,
     INT32_MAX,
-    nullptr, // configs
+    configs,
     supports,
     cf::sums_workspace,
     nullptr, // packed_bytes

@@ -44,6 +44,9 @@ pub struct Args {
     variants: VariantArgs,
     #[command(flatten)]
     device: DeviceArgs,
+    /// Who compares with the f64 oracle
+    #[arg(long, value_enum, default_value_t = Judge::Auto)]
+    judge: Judge,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -66,6 +69,32 @@ impl FromStr for Shard {
         match parts {
             Some((index, count)) if (1..=count).contains(&index) => Ok(Shard { index, count }),
             _ => Err("a shard is the i-th of n, from 1/n to n/n".to_owned()),
+        }
+    }
+}
+
+/// Where the oracle runs.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Judge {
+    /// The CPU for small problems, the GPU for large ones
+    Auto,
+    /// The CPU, however long it takes
+    Cpu,
+    /// The GPU, whose oracle the tests prove against the CPU's: many variants are judged sooner
+    Gpu,
+}
+
+impl Judge {
+    fn options(self) -> check::Options {
+        let default = check::Options::default();
+        let cpu_flops = match self {
+            Judge::Auto => default.cpu_flops,
+            Judge::Cpu => f64::INFINITY,
+            Judge::Gpu => 0.0,
+        };
+        check::Options {
+            cpu_flops,
+            ..default
         }
     }
 }
@@ -117,7 +146,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let contenders = args.variants.contenders(&device, Configs::All)?;
     let problems = args.problems()?;
-    let options = check::Options::default();
+    let options = args.judge.options();
 
     let mut counts = Counts::default();
     let mut cases = Vec::new();

@@ -1,0 +1,180 @@
+// fused_half2: implicit GEMM in f16, two sums per instruction.
+//
+// __hfma2 multiplies and adds two f16 values at once, so a sum kept in f16 needs half the
+// instructions of one in fp32, half the shared memory and half the registers. The two lanes of a
+// pair are two neighbouring output pixels: each sum stays a plain f16 sum in the order of the
+// filter, and both lanes take the same weight.
+//
+// A block computes 64 pixels x 32 output channels in steps of 16 products, gathered into shared
+// memory as in fused_shared; a thread holds 4 pixels x 2 channels as 4 pairs. Loads from shared
+// memory are 8 bytes of pixels and 4 of weights per 4 multiply-adds.
+//
+// Report C saw 40.1 + 228 ms, with an accuracy of 0.8713. The products are not the bottleneck: the
+// index arithmetic of the gather is, and it is the same as for fp32. What f16 costs is accuracy:
+// from 2048 on a sum can no longer count by ones.
+#include "device/fused.cuh"
+#include "device/rank.cuh"
+#include "device/sums.cuh"
+#include "device/tap.cuh"
+
+namespace {
+
+constexpr int Side = 16; // threads across and down
+constexpr int Threads = Side * Side;
+constexpr int PixelsEach = 4, ChannelsEach = 2; // of a thread
+constexpr int Pixels = Side * PixelsEach;
+constexpr int Channels = Side * ChannelsEach;
+constexpr int Depth = 16; // products of a step
+// Rows begin in different banks, and each thread's share stays aligned for one load.
+constexpr int PixelPitch = Pixels + PixelsEach;
+constexpr int ChannelPitch = Channels + ChannelsEach;
+static_assert(Depth == Side, "threads along the reduction cover a step");
+static_assert(PixelsEach == 4 && ChannelsEach == 2, "two pairs of pixels, one pair of weights");
+
+struct alignas(8) FourPixels {
+    __half2 pair[2];
+};
+
+__device__ __forceinline__ __half half_of(__half v) { return v; }
+__device__ __forceinline__ __half half_of(float v) { return __float2half_rn(v); }
+
+// Nchw: a thread gathers for one pixel, neighbours for neighbouring pixels; else for one product,
+// neighbours for neighbouring channels. Images out.first .. out.first + pixels/(p*q).
+template <class T, bool Nchw>
+__global__ void __launch_bounds__(Threads)
+    fused_half2_kernel(const cf_problem p, const T *__restrict__ x, const T *__restrict__ filter,
+                       const cf::Out<T> out, int64_t pixels) {
+    __shared__ __align__(8) __half xs[Depth][PixelPitch];
+    __shared__ __align__(8) __half fs[Depth][ChannelPitch];
+    const int tx = threadIdx.x % Side, ty = threadIdx.x / Side, group = blockIdx.z;
+    const int channels = p.k / p.groups, inputs = p.c / p.groups, reduction = inputs * p.r * p.s;
+    const int64_t pixel0 = int64_t(blockIdx.x) * Pixels;
+    const int channel0 = blockIdx.y * Channels;
+
+    constexpr int Gathers = Depth * Pixels / Threads;
+    constexpr int Own = Nchw ? 1 : Gathers; // pixels that this thread gathers for
+    const int first_pixel = Nchw ? threadIdx.x % Pixels : ty;
+    const int first_product = Nchw ? threadIdx.x / Pixels : tx;
+    cf::Pixel at[Own];
+#pragma unroll
+    for (int j = 0; j < Own; ++j) {
+        at[j] = cf::pixel(p, pixel0 + first_pixel + j * Side);
+        at[j].n += out.first;
+    }
+
+    // Its place in the output tile: neighbours are neighbours in the output.
+    const int across = Nchw ? tx : ty, down = Nchw ? ty : tx;
+    __half2 sums[2][ChannelsEach];
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+        for (int k = 0; k < ChannelsEach; ++k)
+            sums[j][k] = __half2half2(__ushort_as_half(0));
+
+    for (int i0 = 0; i0 < reduction; i0 += Depth) {
+#pragma unroll
+        for (int j = 0; j < Gathers; ++j) {
+            const int product = first_product + (Nchw ? j * (Threads / Pixels) : 0);
+            const int lane = first_pixel + (Nchw ? 0 : j * Side);
+            const int i = i0 + product;
+            const T v =
+                pixel0 + lane < pixels && i < reduction
+                    ? cf::gather(p, x, at[Nchw ? 0 : j], cf::tap(p, inputs, i), group * inputs)
+                    : T(0.0f);
+            xs[product][lane] = half_of(v);
+        }
+#pragma unroll
+        for (int j = 0; j < ChannelsEach; ++j) {
+            const int channel = channel0 + ty + j * Side, i = i0 + tx;
+            const T v = channel < channels && i < reduction
+                            ? filter[(int64_t(group) * channels + channel) * reduction + i]
+                            : T(0.0f);
+            fs[tx][ty + j * Side] = half_of(v);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < Depth; ++i) {
+            const auto a = *reinterpret_cast<const FourPixels *>(&xs[i][across * PixelsEach]);
+            const auto b = *reinterpret_cast<const __half2 *>(&fs[i][down * ChannelsEach]);
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                sums[j][0] = __hfma2(a.pair[j], __low2half2(b), sums[j][0]);
+                sums[j][1] = __hfma2(a.pair[j], __high2half2(b), sums[j][1]);
+            }
+        }
+        __syncthreads();
+    }
+
+#pragma unroll
+    for (int j = 0; j < PixelsEach; ++j) {
+        const int64_t pixel = pixel0 + across * PixelsEach + j;
+        if (pixel >= pixels)
+            continue;
+        cf::Pixel to = cf::pixel(p, pixel);
+        to.n += out.first;
+#pragma unroll
+        for (int k = 0; k < ChannelsEach; ++k) {
+            const int channel = channel0 + down * ChannelsEach + k;
+            const __half2 pair = sums[j / 2][k];
+            const __half sum = j % 2 ? __high2half(pair) : __low2half(pair);
+            if (channel < channels)
+                out.store(p, to.n, group * channels + channel, to.p, to.q, __half2float(sum));
+        }
+    }
+}
+
+int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
+    if (call->problem.math != CF_MATH_F16_ACC)
+        return cf::no(why, bytes, "sums in f16, two sums per instruction: math f16acc only");
+    return cf::fits_fused_grid(call, Pixels, Channels, why, bytes);
+}
+
+int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums) {
+    const cf_problem &p = call->problem;
+    const int64_t pixels = count * p.p * p.q;
+    const auto run = [&](auto element) -> int32_t {
+        using T = decltype(element);
+        const auto kernel =
+            p.layout == CF_NCHW ? fused_half2_kernel<T, true> : fused_half2_kernel<T, false>;
+        kernel<<<cf::fused_grid(p, pixels, Pixels, Channels), Threads, 0, cf::stream(call)>>>(
+            p, static_cast<const T *>(call->x), static_cast<const T *>(call->w),
+            cf::out<T>(call, sums, first), pixels);
+        return cudaGetLastError();
+    };
+    return p.storage == CF_STORE_F16 ? run(__half()) : run(float());
+}
+
+// Not fitted. A gathered element serves 32 channels instead of fused_shared's 16, and the gather is
+// taken to be most of the time, at 12 TFLOP/s counted in whole tiles.
+double rank(const cf_call *call) {
+    const cf_problem &p = call->problem;
+    const double products = cf::padded(cf::pixels(p), Pixels) *
+                            cf::padded(p.k / p.groups, Channels) *
+                            cf::padded(cf::reduction(p), Depth) * p.groups;
+    return cf::LaunchUs + 2 * products / 12e6 + (p.epilogue.pool_h ? cf::finish_us(p) : 0);
+}
+
+int32_t launch(const cf_call *call) {
+    return cf::with_sums(call, "fused", [&](int64_t first, int64_t count, float *sums) {
+        return multiply(call, first, count, sums);
+    });
+}
+
+} // namespace
+
+extern "C" const cf_row fused_half2 = {
+    "fused_half2",
+    "fused",
+    "implicit GEMM with f16 sums, two output pixels per __hfma2",
+    "report C",
+    80,
+    INT32_MAX,
+    nullptr, // configs
+    supports,
+    cf::sums_workspace,
+    nullptr, // packed_bytes
+    nullptr, // pack
+    nullptr, // bind
+    rank,
+    launch,
+};
