@@ -33,7 +33,7 @@ fn main() -> Result<(), convforge::Error> {
             .iter()
             .filter(|variant| (variant.info().kind == Kind::Cpu) != device.is_gpu())
             .filter(|variant| fits(&format!("{} {}", layer.title(), variant.info().name)))
-            .map(|variant| Contender {
+            .map(|variant| Contender::Variant {
                 variant: variant.clone(),
                 config: 0,
             })

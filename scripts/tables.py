@@ -41,7 +41,9 @@ class Line:
         timed = [r for r in rows if r["status"] == "passed" and r["median_us"] is not None]
         self.floor = first["floor_us"]
         self.failed = sorted(name(r) for r in rows if r["status"] == "failed")
-        self.best = fastest(r for r in timed if family(r) not in BASELINES)
+        # What a pick chose is there by itself, too.
+        variants = [r for r in timed if not r.get("chose")]
+        self.best = fastest(r for r in variants if family(r) not in BASELINES)
         self.cublas = fastest(r for r in timed if family(r) == "cublas")
         self.cudnn = fastest(r for r in timed if family(r) == "cudnn")
 

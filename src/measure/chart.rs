@@ -147,7 +147,7 @@ impl Scale {
         let ends = |row: &&Row| [row.floor_us, row.median_us, row.p10_us, row.p90_us];
         let times = || timed.iter().flat_map(ends).flatten().filter(|us| *us > 0.0);
         let (least, most) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
-        let letters = timed.iter().map(|row| row.name().chars().count()).max()?;
+        let letters = timed.iter().map(|row| row.label().chars().count()).max()?;
         let logarithmic = most > LOGARITHMIC * least;
         Some(Scale {
             left: MARGIN + ((letters as f64 * LETTER) as i32).min(WIDTH * 2 / 5) + 10,
@@ -241,7 +241,8 @@ impl Canvas<'_> {
         let Some(median) = row.median_us else {
             return Ok(());
         };
-        let color = match row.variant.split('_').next() {
+        let variant = row.chose.as_ref().unwrap_or(&row.variant);
+        let color = match variant.split(['_', ':']).next() {
             Some("cudnn") => CUDNN,
             Some("cublas" | "cpu") => OTHERS,
             _ => OURS,
@@ -256,7 +257,7 @@ impl Canvas<'_> {
                 self.line((x, y - 4), (x, y + 4), INK)?;
             }
         }
-        self.text(&row.name(), (scale.left - 8, y), HPos::Right, SIZE, &INK)?;
+        self.text(&row.label(), (scale.left - 8, y), HPos::Right, SIZE, &INK)?;
         let mut numbers = vec![duration(median)];
         numbers.extend(row.floor_us.map(|us| format!("{:.2} x floor", median / us)));
         let speedup = row.speedup_vs_cudnn.filter(|_| color != CUDNN);
@@ -288,7 +289,7 @@ mod tests {
 
     fn rows() -> Vec<Row> {
         let all = variant::all().iter();
-        let contenders = all.map(|v| Contender {
+        let contenders = all.map(|v| Contender::Variant {
             variant: v.clone(),
             config: 0,
         });

@@ -132,7 +132,7 @@ impl Report {
         for note in &self.notes {
             text += &format!("# {}\n", note.replace('\n', "\n# "));
         }
-        text += "suite,layer,problem,math,variant,config,status,reason,median_us,p10_us,p90_us,\
+        text += "suite,layer,problem,math,variant,config,chose,status,reason,median_us,p10_us,p90_us,\
                  samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,plan,\
                  cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
         for row in &self.rows {
@@ -165,6 +165,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         row.math.clone(),
         row.variant.clone(),
         or_empty(row.config.as_ref()),
+        or_empty(row.chose.as_ref()),
         row.status.word().to_owned(),
         or_empty(row.reason.as_ref()),
         or_empty(row.median_us),
@@ -209,7 +210,7 @@ mod tests {
     fn rows(layer: &Layer, stopped: bool) -> Vec<Row> {
         let contenders: Vec<Contender> = variant::all()
             .iter()
-            .map(|v| Contender {
+            .map(|v| Contender::Variant {
                 variant: v.clone(),
                 config: 0,
             })

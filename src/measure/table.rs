@@ -110,7 +110,7 @@ impl<'a> Lines<'a> {
                 false => median.map(|median| slowest / median),
             };
             let cells = [
-                row.name(),
+                row.label(),
                 row.status.word().to_owned(),
                 median.map_or("-".to_owned(), duration),
                 median.map_or("-".to_owned(), |median| spread(row, median)),
