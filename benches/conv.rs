@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use convforge::{
     Device,
-    measure::{self, Ceilings, Contender, Options, Status},
+    measure::{self, Ceilings, Contender, Options, Status, View},
     suite::Suite,
     variant::{self, Kind},
 };
@@ -43,8 +43,10 @@ fn main() -> Result<(), convforge::Error> {
         }
         let never = AtomicBool::new(false);
         let rows = measure::compare(&device, &layer, &contenders, &options, &never, &mut |_| {});
-        println!("\n{}\n{}", layer.title(), measure::table(&rows, false));
         failed |= rows.iter().any(|row| row.status == Status::Failed);
+        for part in View::Compare.parts(&layer, &rows) {
+            println!("\n{}\n{}", part.title, part.table(false));
+        }
     }
     std::process::exit(failed.into())
 }

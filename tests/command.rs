@@ -172,8 +172,20 @@ fn a_pick_is_compared_and_says_what_it_chose() {
 }
 
 #[test]
+fn a_sweep_says_what_can_be_swept() {
+    let cpu = ["sweep", "--device", "cpu"];
+    let sweep = |more: &[&str], parts: &[&str]| fails(&[&cpu, more].concat(), parts);
+    let nothing = "more than one configuration to sweep";
+    sweep(&[], &["no variant on the CPU has", nothing]);
+    sweep(&["cpu_gemm"], &["`cpu_gemm` does not have", nothing]);
+    sweep(&["cpu_gem"], &["did you mean `cpu_gemm`"]);
+    sweep(&["rule"], &["`rule` is no variant"]);
+    sweep(&["cpu_gemm:tile=4"], &["name `cpu_gemm` alone"]);
+}
+
+#[test]
 fn devices_that_are_not_there() {
-    for command in ["check", "compare", "infer", "list"] {
+    for command in ["check", "compare", "infer", "list", "sweep"] {
         fails(&[command, "--device", "gpu:99"], &["GPU"]);
         fails(&[command, "--device", "tpu"], &["'tpu'", "`gpu:1`"]);
     }

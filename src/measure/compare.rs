@@ -38,6 +38,22 @@ impl Contender {
         }
     }
 
+    /// The name without a configuration.
+    pub fn variant(&self) -> String {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().name.clone(),
+            Contender::Pick(pick) => pick.to_string(),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> Option<String> {
+        match self {
+            Contender::Variant { variant, config } => variant.info().configs.get(*config).cloned(),
+            Contender::Pick(_) => None,
+        }
+    }
+
     /// The convolution that it stands for.
     fn conv(&self, device: &Device, problem: &Problem) -> crate::Result<Conv> {
         match self {
@@ -132,21 +148,19 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(layer: &Layer, contender: &Contender, device: &Device, options: &Options) -> Self {
-        let (variant, config) = match contender {
-            Contender::Variant { variant, config } => {
-                let info = variant.info();
-                (info.name.clone(), info.configs.get(*config).cloned())
-            }
-            Contender::Pick(pick) => (pick.to_string(), None),
-        };
+    pub(super) fn new(
+        layer: &Layer,
+        contender: &Contender,
+        device: &Device,
+        options: &Options,
+    ) -> Self {
         Row {
             suite: layer.suite.clone(),
             layer: layer.layer.clone(),
             problem: layer.problem.clone(),
             math: layer.problem.math.to_string(),
-            variant,
-            config,
+            variant: contender.variant(),
+            config: contender.config(),
             chose: None,
             status: Status::Passed,
             reason: None,

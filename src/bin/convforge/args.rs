@@ -136,6 +136,9 @@ pub struct VariantArgs {
     configs: Option<Configs>,
 }
 
+/// A variant and the index of its configuration.
+pub type Configured = (Arc<dyn Variant>, usize);
+
 impl VariantArgs {
     /// What was named, or all variants of the device's kind.
     pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
@@ -167,12 +170,8 @@ impl VariantArgs {
         Ok(contenders)
     }
 
-    /// The same, but variants only, each with the index of its configuration.
-    pub fn variants(
-        &self,
-        device: &Device,
-        default: Configs,
-    ) -> Result<Vec<(Arc<dyn Variant>, usize)>, Failure> {
+    /// The same, but variants only.
+    pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
         let contenders = self.contenders(device, default)?.into_iter();
         contenders
             .map(|contender| match contender {
