@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use convforge::{
     Device,
-    measure::{self, Ceilings, Contender, Options, Status},
+    measure::{self, Ceilings, Contender, Options, Status, View},
     suite::Suite,
     variant::{self, Kind},
 };
@@ -33,7 +33,7 @@ fn main() -> Result<(), convforge::Error> {
             .iter()
             .filter(|variant| (variant.info().kind == Kind::Cpu) != device.is_gpu())
             .filter(|variant| fits(&format!("{} {}", layer.title(), variant.info().name)))
-            .map(|variant| Contender {
+            .map(|variant| Contender::Variant {
                 variant: variant.clone(),
                 config: 0,
             })
@@ -43,8 +43,10 @@ fn main() -> Result<(), convforge::Error> {
         }
         let never = AtomicBool::new(false);
         let rows = measure::compare(&device, &layer, &contenders, &options, &never, &mut |_| {});
-        println!("\n{}\n{}", layer.title(), measure::table(&rows, false));
         failed |= rows.iter().any(|row| row.status == Status::Failed);
+        for part in View::Compare.parts(&layer, &rows) {
+            println!("\n{}\n{}", part.title, part.table(false));
+        }
     }
     std::process::exit(failed.into())
 }

@@ -11,11 +11,14 @@ usage: gpu.sh [options] COMMAND
   check [N]          check every variant on N generated problems (2000)
   test               run the packed test binary
   compare SUITE...   check and time suites; words change them, as in vgg16+f16+nhwc+math=f16acc
+  sweep [SUITE...]   check and time every configuration of the variants that have several, on suites
+                     as compare takes them (report-86 and report-70 with 1000 images)
   infer DIR [V...]   classify the images in DIR with the variants V (rule)
   sanitize           compute-sanitizer's memcheck, initcheck and racecheck over a sample
   all [DIR]          all of these: every suite, and infer if there is DIR or a packed folder data
 
-  --out DIR          where results go (results): steps.tsv, log.txt, compare.json
+  --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
+                     sweep.json
   --device D         gpu, gpu:1 or cpu (gpu)
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
   --shard N          generated problems per step of `check` (250)
@@ -45,7 +48,7 @@ main() {
     [[ -z $minutes ]] || is_number "$minutes" || die "--minutes takes a number, not '$minutes'"
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     case ${1-} in
-        check | test | compare | infer | sanitize | all) ;;
+        check | test | compare | sweep | infer | sanitize | all) ;;
         '' | help) usage && exit 2 ;;
         *) die "there is no command '$1'" ;;
     esac
@@ -60,7 +63,8 @@ main() {
     case $command in
         check) check "${1-2000}" ;;
         test) packed_tests ;;
-        compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && compare "$@" ;;
+        compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && measure compare "$@" ;;
+        sweep) sweep "$@" ;;
         infer) [[ $# -gt 0 ]] || die "infer needs a folder" && infer "$@" ;;
         sanitize) sanitize ;;
         all) everything "${1-$here/data}" ;;
@@ -148,8 +152,10 @@ packed_tests() {
     fi
 }
 
-compare() {
-    local name
+# measure SUBCOMMAND SUITE...: a step for each suite, all into one file; words change the suite.
+measure() {
+    local subcommand=$1 name
+    shift
     for name in "$@"; do
         local options=(--suite "${name%%+*}") words word
         IFS=+ read -ra words <<<"${name#"${name%%+*}"}"
@@ -162,9 +168,17 @@ compare() {
                 *) die "'$word' is no storage, layout or math" ;;
             esac
         done
-        step "compare-$name" "$convforge" compare --device "$device" "${options[@]}" \
-            --out "$out/compare.json" --resume
+        step "$subcommand-$name" "$convforge" "$subcommand" --device "$device" "${options[@]}" \
+            --out "$out/$subcommand.json" --resume
     done
+}
+
+sweep() {
+    if [[ $# -gt 0 ]]; then
+        measure sweep "$@"
+    else
+        step sweep "$convforge" sweep --device "$device" --out "$out/sweep.json" --resume
+    fi
 }
 
 infer() {
@@ -188,7 +202,8 @@ everything() {
     check 2000
     packed_tests
     # shellcheck disable=SC2086 # a list of words
-    compare $SUITES
+    measure compare $SUITES
+    sweep
     [[ -d $data ]] && infer "$data"
     sanitize
 }

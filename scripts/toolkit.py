@@ -13,7 +13,8 @@ delete the folder. NVIDIA's licences apply to what it holds; they lie in its fol
 There are three sets: `toolkit` (nvcc, headers, cuBLAS), `cudnn` (cuDNN and the NVRTC that it
 opens) and `libclang` (libclang for bindgen, clang-format). The rule without --need: all three; but
 where a toolkit of your own is found (CUDA_HOME, CUDA_PATH, nvcc on PATH, /usr/local/cuda), that
-one is used as it is and only `libclang` is installed.
+one is used as it is and only `libclang` is installed. A fourth, `disassembly` (cuobjdump, nvdisasm),
+is installed only when it is named, as scripts/sass.py does.
 """
 
 import argparse
@@ -46,7 +47,12 @@ PINS = {
     ],
     "cudnn": ["nvidia-cudnn-cu13==9.19.0.56", "nvidia-cuda-nvrtc==13.0.88"],
     "libclang": ["libclang==18.1.1", "clang-format==18.1.8"],
+    # The oldest that PyPI has are newer than the compiler, whose code they know.
+    "disassembly": ["nvidia-cuda-cuobjdump==13.2.51", "nvidia-cuda-nvdisasm==13.2.51"],
 }
+
+# What nothing but a script of its own asks for.
+EXTRA = ["disassembly"]
 
 # Where a wheel's files go; the first prefix that fits wins, what fits none stays in the wheel.
 # All libraries lie in one folder because they look for each other beside themselves ($ORIGIN).
@@ -63,6 +69,7 @@ PROOFS = {
     "toolkit": ["bin/nvcc", "include/cuda.h", "lib/libcudart_static.a", "lib/libcublas.so.13"],
     "cudnn": ["include/cudnn_graph.h", "lib/libcudnn.so.9", "lib/libnvrtc.so.13"],
     "libclang": ["bin/clang-format", "lib/libclang.so"],
+    "disassembly": ["bin/cuobjdump", "bin/nvdisasm"],
 }
 
 
@@ -148,7 +155,7 @@ def wanted_sets(parser, need):
     if own and cache_folder() not in Path(own).parents:
         tell(f"Using your own CUDA toolkit ({own}); `--need toolkit,cudnn` installs another.")
         return ["libclang"]
-    return list(PINS)
+    return [name for name in PINS if name not in EXTRA]
 
 
 # Installing ------------------------------------------------------------------------------------

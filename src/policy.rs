@@ -2,8 +2,9 @@
 //! `condition variant` per line, `#` for remarks.
 //!
 //! A condition is `else`, which always fits, or a size of the problem (`n c h w k r s groups`)
-//! against a number, as in `k<=4`, `r=7`, `c>=64`. The first line wins whose condition fits and whose
-//! variant can do the problem.
+//! against a number, as in `k<=4`, `r=7`, `c>=64`. A variant may have its configuration, as in
+//! `fused_shared:tile=24`. The first line wins whose condition fits and whose variant can do the
+//! problem.
 
 use std::fmt;
 
@@ -236,7 +237,13 @@ mod tests {
 
     #[test]
     fn lines_that_say_nothing_are_errors() {
-        assert!(rule("c>=64 fused_shared:tile=24").is_ok());
+        let configured = rule("c>=64 fused_shared:tile=24").unwrap();
+        assert_eq!(configured.variant, "fused_shared");
+        assert_eq!(configured.config.as_deref(), Some("tile=24"));
+        assert_eq!(
+            configured.to_string(),
+            "fused_shared:tile=24 for at least 64 input channels"
+        );
         let exact = rule("r=7 direct_naive").unwrap();
         assert!(exact.fits(&"ic1ih86oc4oh80kh7".parse().unwrap()));
         assert!(!exact.fits(&"ic1ih86oc4kh5".parse().unwrap()));

@@ -1,4 +1,4 @@
-//! What the command answers to bad input: an exit status that is not 0, a line `error: ...` that
+//! What the command answers. To bad input: an exit status that is not 0, a line `error: ...` that
 //! names the thing, and never a panic.
 
 use std::{
@@ -26,6 +26,16 @@ fn fails(args: &[&str], parts: &[&str]) {
     for part in parts {
         assert!(error.contains(part), "{shown}: no `{part}` in:\n{text}");
     }
+}
+
+/// Runs the command, asserts that it succeeds, and answers its standard output.
+#[track_caller]
+fn says(args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command.args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}:\n{text}", args.join(" "));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -135,8 +145,47 @@ fn names_that_nothing_has() {
 }
 
 #[test]
+fn a_pick_is_compared_and_says_what_it_chose() {
+    let cpu = ["compare", "--device", "cpu", "--samples", "5"];
+    let problem = ["--problem", "mb1ic3ih8oc4kh3"];
+    let picks = ["--variant", "rule", "--variant", "policy:per-layer"];
+    let args = [&cpu[..], &problem, &picks].concat();
+    let report: serde_json::Value =
+        serde_json::from_str(&says(&[&args[..], &["--json"]].concat())).unwrap();
+    let [rule, policy] = &report["rows"].as_array().unwrap()[..] else {
+        panic!("{report}");
+    };
+    assert_eq!([&rule["variant"], &rule["chose"]], ["rule", "cpu_gemm"]);
+    assert_eq!(rule["samples"], 5);
+    // Its variants are kernels.
+    assert_eq!(policy["variant"], "policy:per-layer");
+    assert_eq!(policy["status"], "unsupported");
+    assert!(policy["chose"].is_null() && policy["reason"].is_string());
+
+    let text = says(&args);
+    assert!(text.contains("rule (cpu_gemm)"), "{text}");
+    let misspelled = ["--variant", "policy:per-leyer"];
+    fails(
+        &[&cpu[..], &problem, &misspelled].concat(),
+        &["no policy `per-leyer`", "did you mean `per-layer`"],
+    );
+}
+
+#[test]
+fn a_sweep_says_what_can_be_swept() {
+    let cpu = ["sweep", "--device", "cpu"];
+    let sweep = |more: &[&str], parts: &[&str]| fails(&[&cpu, more].concat(), parts);
+    let nothing = "more than one configuration to sweep";
+    sweep(&[], &["no variant on the CPU has", nothing]);
+    sweep(&["cpu_gemm"], &["`cpu_gemm` does not have", nothing]);
+    sweep(&["cpu_gem"], &["did you mean `cpu_gemm`"]);
+    sweep(&["rule"], &["`rule` is no variant"]);
+    sweep(&["cpu_gemm:tile=4"], &["name `cpu_gemm` alone"]);
+}
+
+#[test]
 fn devices_that_are_not_there() {
-    for command in ["check", "compare", "infer", "list"] {
+    for command in ["check", "compare", "infer", "list", "sweep"] {
         fails(&[command, "--device", "gpu:99"], &["GPU"]);
         fails(&[command, "--device", "tpu"], &["'tpu'", "`gpu:1`"]);
     }
@@ -149,11 +198,7 @@ fn a_variant_that_cannot_do_it() {
     let args = ["infer", "--device", "cpu", "--count", "1"];
     let more = ["--variant", "cpu_gemm", "--math", "f16acc"];
     fails(&[&args[..], &more].concat(), &["cpu_gemm cannot do", "f16"]);
-    let list = Command::new(env!("CARGO_BIN_EXE_convforge"))
-        .args(["list", "--device", "cpu", "--problem", problem])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&list.stdout);
+    let text = says(&["list", "--device", "cpu", "--problem", problem]);
     assert!(text.contains("rule picks cpu_direct"), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! One problem, several variants: each checked, those that passed timed in turns.
+//! One problem, several contenders: each checked, those that passed timed in turns.
 
 use std::sync::{
     Arc,
@@ -9,25 +9,59 @@ use serde::{Deserialize, Serialize};
 
 use super::{How, Options, Stage, Timing, time};
 use crate::{
-    Conv, Device, Error, Problem,
+    Conv, Device, Error, Pick, Problem,
     check::{self, Data, Outcome},
     suite::{CPU_FLOPS, Layer},
     variant::Variant,
 };
 
-/// A variant with one of its configurations.
+/// Who takes part.
 #[derive(Clone)]
-pub struct Contender {
-    /// The variant.
-    pub variant: Arc<dyn Variant>,
-    /// Index of its configuration; 0 where it has none.
-    pub config: usize,
+pub enum Contender {
+    /// A variant with one of its configurations.
+    Variant {
+        /// The variant.
+        variant: Arc<dyn Variant>,
+        /// Index of its configuration; 0 where it has none.
+        config: usize,
+    },
+    /// Whatever this pick chooses for the problem.
+    Pick(Pick),
 }
 
 impl Contender {
-    /// `fused_shared:tile=24`.
+    /// `fused_shared:tile=24`, or `policy:per-layer`.
     pub fn name(&self) -> String {
-        self.variant.info().spelled(self.config)
+        match self {
+            Contender::Variant { variant, config } => variant.info().spelled(*config),
+            Contender::Pick(pick) => pick.to_string(),
+        }
+    }
+
+    /// The name without a configuration.
+    pub fn variant(&self) -> String {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().name.clone(),
+            Contender::Pick(pick) => pick.to_string(),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> Option<String> {
+        match self {
+            Contender::Variant { variant, config } => variant.info().configs.get(*config).cloned(),
+            Contender::Pick(_) => None,
+        }
+    }
+
+    /// The convolution that it stands for.
+    fn conv(&self, device: &Device, problem: &Problem) -> crate::Result<Conv> {
+        match self {
+            Contender::Variant { variant, config } => {
+                Conv::with_variant(device, problem, variant.clone(), *config)
+            }
+            Contender::Pick(pick) => Conv::new(device, problem, pick),
+        }
     }
 }
 
@@ -68,10 +102,13 @@ pub struct Row {
     pub problem: Problem,
     /// Its math.
     pub math: String,
-    /// The variant.
+    /// The variant, or the pick that chose one.
     pub variant: String,
     /// Its configuration.
     pub config: Option<String>,
+    /// What a pick chose: `fused_shared:tile=24`.
+    #[serde(default)]
+    pub chose: Option<String>,
     /// What became of it.
     pub status: Status,
     /// Why it did not pass.
@@ -111,15 +148,20 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(layer: &Layer, contender: &Contender, device: &Device, options: &Options) -> Self {
-        let info = contender.variant.info();
+    pub(super) fn new(
+        layer: &Layer,
+        contender: &Contender,
+        device: &Device,
+        options: &Options,
+    ) -> Self {
         Row {
             suite: layer.suite.clone(),
             layer: layer.layer.clone(),
             problem: layer.problem.clone(),
             math: layer.problem.math.to_string(),
-            variant: info.name.clone(),
-            config: info.configs.get(contender.config).cloned(),
+            variant: contender.variant(),
+            config: contender.config(),
+            chose: None,
             status: Status::Passed,
             reason: None,
             median_us: None,
@@ -143,11 +185,19 @@ impl Row {
         }
     }
 
-    /// `fused_shared:tile=24`.
+    /// `fused_shared:tile=24`, or `policy:per-layer`.
     pub fn name(&self) -> String {
         match &self.config {
             Some(config) => format!("{}:{config}", self.variant),
             None => self.variant.clone(),
+        }
+    }
+
+    /// The name, and what a pick chose: `policy:per-layer (direct_naive)`.
+    pub(super) fn label(&self) -> String {
+        match &self.chose {
+            Some(chose) => format!("{} ({chose})", self.name()),
+            None => self.name(),
         }
     }
 
@@ -195,21 +245,25 @@ pub fn compare(
     let mut rows = Vec::new();
     let mut ready: Vec<(usize, Conv)> = Vec::new();
     for contender in contenders {
-        let row = Row::new(layer, contender, device, options);
+        let mut row = Row::new(layer, contender, device, options);
         if stopped() {
             rows.push(row.ends(Status::Skipped, Error::Interrupted));
             continue;
         }
         progress(&format!("checking {}", contender.name()));
-        rows.push(
-            match checked(device, &layer.problem, contender, options.seed) {
-                Ok(conv) => {
-                    ready.push((rows.len(), conv));
-                    row
-                }
-                Err((status, reason)) => row.ends(status, reason),
-            },
-        );
+        let conv = planned(device, &layer.problem, contender).and_then(|conv| {
+            let picked = matches!(contender, Contender::Pick(_));
+            row.chose = picked.then(|| conv.name());
+            checked(&conv, options.seed)?;
+            Ok(conv)
+        });
+        rows.push(match conv {
+            Ok(conv) => {
+                ready.push((rows.len(), conv));
+                row
+            }
+            Err((status, reason)) => row.ends(status, reason),
+        });
     }
 
     progress("timing");
@@ -234,22 +288,24 @@ pub fn compare(
     rows
 }
 
-/// A contender that passed its check, ready to run; otherwise what it is instead, and why.
-fn checked(
-    device: &Device,
-    problem: &Problem,
-    contender: &Contender,
-    seed: u64,
-) -> Result<Conv, (Status, String)> {
-    let Contender { variant, config } = contender;
-    let conv = match Conv::with_variant(device, problem, variant.clone(), *config) {
-        Ok(conv) => conv,
-        Err(Error::Unsupported { why, .. }) => return Err((Status::Unsupported, why)),
-        Err(error @ Error::Library { .. }) => return Err((Status::Skipped, error.to_string())),
-        Err(error) => return Err((Status::Failed, error.to_string())),
-    };
-    match check::conv(&conv, seed, &thoroughness(device, problem)) {
-        Outcome::Passed(_) => Ok(conv),
+/// What becomes of a contender that is not timed, and why.
+type Ending = (Status, String);
+
+fn planned(device: &Device, problem: &Problem, contender: &Contender) -> Result<Conv, Ending> {
+    contender
+        .conv(device, problem)
+        .map_err(|error| match error {
+            Error::Unsupported { why, .. } | Error::NoVariant { why, .. } => {
+                (Status::Unsupported, why)
+            }
+            Error::Library { .. } => (Status::Skipped, error.to_string()),
+            error => (Status::Failed, error.to_string()),
+        })
+}
+
+fn checked(conv: &Conv, seed: u64) -> Result<(), Ending> {
+    match check::conv(conv, seed, &thoroughness(conv.device(), conv.problem())) {
+        Outcome::Passed(_) => Ok(()),
         Outcome::Failed(why) => Err((Status::Failed, why)),
         Outcome::Unsupported(why) => Err((Status::Unsupported, why)),
         Outcome::Skipped(why) => Err((Status::Skipped, why)),

@@ -9,15 +9,19 @@
 //!
 //! On the CPU the same rounds are timed by the host's clock, with fewer samples and one set.
 
+mod canvas;
 #[cfg(feature = "cuda")]
 mod ceilings;
 mod chart;
 mod compare;
+mod curve;
 mod environment;
 mod floor;
 mod lane;
 mod report;
+mod sweep;
 mod table;
+mod view;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -26,12 +30,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub use chart::chart;
 pub use compare::{Contender, Row, Status, compare};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
 pub use report::{ClockLog, Format, Report};
-pub use table::{bytes, duration, markdown, table};
+pub use table::{bytes, duration};
+pub use view::{Part, View};
 
 use crate::{Conv, Device, Error, Problem, Result, Workspace};
 use lane::{Lane, Tensors};

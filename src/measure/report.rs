@@ -4,7 +4,7 @@ use std::{fmt, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Clocks, Environment, Row, Status};
+use super::{Clocks, Contender, Environment, Part, Row, Status, View};
 use crate::{Error, Result, suite::Layer};
 
 /// A run: where and when, and a row per problem and variant.
@@ -12,9 +12,12 @@ use crate::{Error, Result, suite::Layer};
 pub struct Report {
     /// Where and when.
     pub environment: Environment,
+    /// What the rows were measured for.
+    #[serde(default)]
+    pub view: View,
     /// One per problem and variant.
     pub rows: Vec<Row>,
-    /// What the GPU ran at, before and after each problem.
+    /// What the GPU ran at, before and after each time that a problem was measured.
     pub clocks: Vec<ClockLog>,
     /// What was done otherwise than asked: batches cut on the CPU.
     pub notes: Vec<String>,
@@ -42,9 +45,10 @@ pub enum Format {
 
 impl Report {
     /// A report without rows.
-    pub fn new(environment: Environment) -> Self {
+    pub fn new(environment: Environment, view: View) -> Self {
         Report {
             environment,
+            view,
             rows: Vec::new(),
             clocks: Vec::new(),
             notes: Vec::new(),
@@ -57,8 +61,12 @@ impl Report {
     /// [`Error::File`] with what is wrong with it.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-        serde_json::from_str(&text)
-            .map_err(|error| Error::file(path, format!("is no JSON report of `compare`: {error}")))
+        serde_json::from_str(&text).map_err(|error| {
+            Error::file(
+                path,
+                format!("is no JSON report of `compare` or `sweep`: {error}"),
+            )
+        })
     }
 
     /// Writes the report to a file of another name and renames it, so that the file is whole at
@@ -84,10 +92,13 @@ impl Report {
         }
     }
 
-    /// Whether it has the rows of a problem, none of them interrupted.
-    pub fn has(&self, layer: &Layer) -> bool {
-        let mut rows = self.rows.iter().filter(|row| row.is_of(layer)).peekable();
-        rows.peek().is_some() && rows.all(Row::is_whole)
+    /// Whether it has every contender's row on a problem, none of them interrupted.
+    pub fn has(&self, layer: &Layer, contenders: &[Contender]) -> bool {
+        contenders.iter().all(|contender| {
+            let name = contender.name();
+            let mut rows = self.rows.iter().filter(|row| row.is_of(layer));
+            rows.any(|row| row.name() == name && row.is_whole())
+        })
     }
 
     /// How many rows ended so.
@@ -95,8 +106,8 @@ impl Report {
         self.rows.iter().filter(|row| row.status == status).count()
     }
 
-    /// The rows of each problem, in the order of the report.
-    pub fn problems(&self) -> Vec<(Layer, Vec<Row>)> {
+    /// The rows, table by table, in the order of the report.
+    pub fn parts(&self) -> Vec<Part> {
         let mut problems: Vec<(Layer, Vec<Row>)> = Vec::new();
         for row in &self.rows {
             match problems.iter_mut().find(|(layer, _)| row.is_of(layer)) {
@@ -111,14 +122,26 @@ impl Report {
                 }
             }
         }
-        problems
+        let parts = problems.iter();
+        parts
+            .flat_map(|(layer, rows)| self.view.parts(layer, rows))
+            .collect()
     }
 
-    /// Drops the rows of a problem.
-    pub fn forget(&mut self, layer: &Layer) {
-        self.rows.retain(|row| !row.is_of(layer));
-        self.clocks
-            .retain(|log| log.problem != layer.problem.to_string());
+    /// Puts rows in the places of those of the same contenders on the same problem, or at the end.
+    /// What was interrupted does not take the place of what was not.
+    pub fn put(&mut self, rows: &[Row]) {
+        for row in rows {
+            let is_same = |other: &&mut Row| {
+                (&other.suite, &other.layer, &other.problem, other.name())
+                    == (&row.suite, &row.layer, &row.problem, row.name())
+            };
+            match self.rows.iter_mut().find(is_same) {
+                Some(whole) if whole.is_whole() && !row.is_whole() => {}
+                Some(other) => *other = row.clone(),
+                None => self.rows.push(row.clone()),
+            }
+        }
     }
 
     fn csv(&self) -> String {
@@ -132,7 +155,7 @@ impl Report {
         for note in &self.notes {
             text += &format!("# {}\n", note.replace('\n', "\n# "));
         }
-        text += "suite,layer,problem,math,variant,config,status,reason,median_us,p10_us,p90_us,\
+        text += "suite,layer,problem,math,variant,config,chose,status,reason,median_us,p10_us,p90_us,\
                  samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,plan,\
                  cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
         for row in &self.rows {
@@ -165,6 +188,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         row.math.clone(),
         row.variant.clone(),
         or_empty(row.config.as_ref()),
+        or_empty(row.chose.as_ref()),
         row.status.word().to_owned(),
         or_empty(row.reason.as_ref()),
         or_empty(row.median_us),
@@ -202,18 +226,19 @@ mod tests {
     use super::*;
     use crate::{
         Device, Problem,
-        measure::{Contender, Options, compare},
+        measure::{Options, compare},
         variant,
     };
 
+    fn contenders() -> Vec<Contender> {
+        let contenders = variant::all().iter().map(|v| Contender::Variant {
+            variant: v.clone(),
+            config: 0,
+        });
+        contenders.collect()
+    }
+
     fn rows(layer: &Layer, stopped: bool) -> Vec<Row> {
-        let contenders: Vec<Contender> = variant::all()
-            .iter()
-            .map(|v| Contender {
-                variant: v.clone(),
-                config: 0,
-            })
-            .collect();
         let options = Options {
             samples: 5,
             ..Options::of(&Device::Cpu)
@@ -222,7 +247,7 @@ mod tests {
         compare(
             &Device::Cpu,
             layer,
-            &contenders,
+            &contenders(),
             &options,
             &stop,
             &mut |_| {},
@@ -233,8 +258,11 @@ mod tests {
     fn what_is_written_can_be_continued() {
         let problem: Problem = "mb1ic2ih6oc3kh3+bias".parse().unwrap();
         let layer = Layer::alone(problem);
-        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()));
-        report.rows = rows(&layer, false);
+        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
+        report.put(&rows(&layer, true));
+        assert!(!report.has(&layer, &contenders()));
+        report.put(&rows(&layer, false));
+        assert_eq!(report.rows.len(), contenders().len());
         assert!(report.count(Status::Passed) > 0, "{:?}", report.rows);
         assert!(
             report
@@ -247,11 +275,12 @@ mod tests {
         let path = folder.path().join("report.json");
         report.write(&path, Format::Json).unwrap();
         let mut read = Report::read(&path).unwrap();
-        assert!(read.has(&layer) && read.environment == report.environment);
-        read.forget(&layer);
-        assert!(!read.has(&layer));
-        read.rows = rows(&layer, true);
-        assert!(!read.has(&layer), "interrupted rows are measured again");
+        let all = contenders();
+        assert!(read.has(&layer, &all) && read.environment == report.environment);
+        read.put(&rows(&layer, true));
+        assert!(read.has(&layer, &all), "an interrupted row takes no place");
+        read.rows.truncate(1);
+        assert!(read.has(&layer, &all[..1]) && !read.has(&layer, &all));
 
         std::fs::write(&path, "[]").unwrap();
         assert!(
@@ -265,7 +294,7 @@ mod tests {
     #[test]
     fn a_csv_line_has_as_many_fields_as_the_header() {
         let layer = Layer::alone("mb1ic1ih3oc1kh1".parse().unwrap());
-        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()));
+        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
         report.notes.push("two\nlines".to_owned());
         report.rows = rows(&layer, true);
         report.rows[0].reason = Some("no commas, please".to_owned());

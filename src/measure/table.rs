@@ -8,122 +8,37 @@ use super::{Row, Status};
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// The rows of one problem as a table, best first, and below it why some have no time; `color`
-/// marks the fastest and the failed.
-pub fn table(rows: &[Row], color: bool) -> String {
-    let Lines {
-        header,
-        lines,
-        best,
-    } = Lines::of(rows);
-    let mut table = Table::new();
-    table.load_style(STYLE);
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header);
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for (row, cells) in &lines {
-        let paint = match row.status {
-            Status::Failed => Some(Color::Red),
-            Status::Unsupported | Status::Skipped => Some(Color::DarkGrey),
-            Status::Passed => (row.median_us == Some(best)).then_some(Color::Green),
+/// Variants side by side, the best first.
+pub(super) fn compared(rows: &[Row]) -> Lines<'_> {
+    let mut rows: Vec<&Row> = rows.iter().collect();
+    rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    let medians = rows.iter().filter_map(|row| row.median_us);
+    let slowest = medians.fold(0.0, f64::max);
+    let against_cudnn = rows.iter().any(|row| row.speedup_vs_cudnn.is_some());
+    let cells = |row: &Row| {
+        let speedup = match against_cudnn {
+            true => row.speedup_vs_cudnn,
+            false => row.median_us.map(|median| slowest / median),
         };
-        table.add_row(cells.iter().map(|text| match paint.filter(|_| color) {
-            Some(paint) => Cell::new(text).fg(paint),
-            None => Cell::new(text),
-        }));
-    }
-    let reasons = lines.iter().filter_map(|(row, _)| {
-        let reason = row.reason.as_ref()?.replace('\n', "\n    ");
-        Some(format!(
-            "\n  {} {}: {reason}",
-            row.name(),
-            row.status.word()
-        ))
-    });
-    table.to_string() + &reasons.collect::<String>()
-}
-
-/// The rows of one problem as a table of Markdown, best first, and below it why some have no time.
-pub fn markdown(rows: &[Row]) -> String {
-    let Lines { header, lines, .. } = Lines::of(rows);
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let ruler = (0..header.len()).map(|i| if i < 2 { "---" } else { "---:" }.to_owned());
-    let mut text = line(&header.map(str::to_owned));
-    text += &line(&ruler.collect::<Vec<_>>());
-    for (_, cells) in &lines {
-        text += &line(cells);
-    }
-    let mut reasons = lines
-        .iter()
-        .filter(|(row, _)| row.reason.is_some())
-        .peekable();
-    if reasons.peek().is_some() {
-        text.push('\n');
-    }
-    for (row, _) in reasons {
-        let reason = row.reason.as_deref().unwrap_or_default();
-        let words: Vec<&str> = reason.split_whitespace().collect();
-        text += &format!(
-            "- `{}` {}: {}\n",
-            row.name(),
-            row.status.word(),
-            words.join(" ")
-        );
-    }
-    text
-}
-
-const COLUMNS: usize = 9;
-
-/// What a table shows of the rows of one problem.
-struct Lines<'a> {
-    header: [&'static str; COLUMNS],
-    /// Best first.
-    lines: Vec<(&'a Row, [String; COLUMNS])>,
-    /// The least median.
-    best: f64,
-}
-
-impl<'a> Lines<'a> {
-    fn of(rows: &'a [Row]) -> Self {
-        let mut rows: Vec<&Row> = rows.iter().collect();
-        rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
-        let medians = || rows.iter().filter_map(|row| row.median_us);
-        let (best, slowest) = (
-            medians().fold(f64::INFINITY, f64::min),
-            medians().fold(0.0, f64::max),
-        );
-        let against_cudnn = rows.iter().any(|row| row.speedup_vs_cudnn.is_some());
-        let last = if against_cudnn {
-            "vs cuDNN"
-        } else {
-            "vs slowest"
-        };
-        let cells = |row: &'a Row| {
-            let number = |value: Option<f64>| value.map_or("-".to_owned(), significant);
-            let times = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.2}"));
-            let median = row.median_us;
-            let speedup = match against_cudnn {
-                true => row.speedup_vs_cudnn,
-                false => median.map(|median| slowest / median),
-            };
-            let cells = [
-                row.name(),
-                row.status.word().to_owned(),
-                median.map_or("-".to_owned(), duration),
-                median.map_or("-".to_owned(), |median| spread(row, median)),
-                number(row.tflops),
-                number(row.gbs),
-                times(row.floor_us.zip(median).map(|(floor, us)| us / floor)),
-                row.workspace_bytes.map_or("-".to_owned(), bytes),
-                times(speedup),
-            ];
-            (row, cells)
-        };
-        let lines = rows.iter().map(|row| cells(row)).collect();
-        let header = [
+        vec![
+            row.label(),
+            row.status.word().to_owned(),
+            or_dash(row.median_us.map(duration)),
+            or_dash(spread(row)),
+            or_dash(row.tflops.map(significant)),
+            or_dash(row.gbs.map(significant)),
+            or_dash(over_floor(row).map(times)),
+            or_dash(row.workspace_bytes.map(bytes)),
+            or_dash(speedup.map(times)),
+        ]
+    };
+    let last = if against_cudnn {
+        "vs cuDNN"
+    } else {
+        "vs slowest"
+    };
+    Lines {
+        header: vec![
             "variant",
             "status",
             "time",
@@ -133,12 +48,102 @@ impl<'a> Lines<'a> {
             "x floor",
             "workspace",
             last,
-        ];
-        Lines {
-            header,
-            lines,
-            best,
+        ],
+        lines: rows
+            .into_iter()
+            .map(|row| Line {
+                row,
+                name: row.name(),
+                cells: cells(row),
+            })
+            .collect(),
+    }
+}
+
+/// What a table shows: two columns of words, then numbers.
+pub(super) struct Lines<'a> {
+    pub header: Vec<&'static str>,
+    pub lines: Vec<Line<'a>>,
+}
+
+pub(super) struct Line<'a> {
+    pub row: &'a Row,
+    /// What it is called below the table.
+    pub name: String,
+    pub cells: Vec<String>,
+}
+
+/// Columns of words.
+const WORDS: usize = 2;
+
+impl Lines<'_> {
+    /// For a terminal; `color` marks the fastest and the failed.
+    pub fn text(&self, color: bool) -> String {
+        let mut table = Table::new();
+        table.load_style(STYLE);
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(&self.header);
+        for column in table.column_iter_mut().skip(WORDS) {
+            column.set_cell_alignment(CellAlignment::Right);
         }
+        let best = self.lines.iter().filter_map(|line| line.row.median_us);
+        let best = best.fold(f64::INFINITY, f64::min);
+        for Line { row, cells, .. } in &self.lines {
+            let paint = match row.status {
+                Status::Failed => Some(Color::Red),
+                Status::Unsupported | Status::Skipped => Some(Color::DarkGrey),
+                Status::Passed => (row.median_us == Some(best)).then_some(Color::Green),
+            };
+            table.add_row(cells.iter().map(|text| match paint.filter(|_| color) {
+                Some(paint) => Cell::new(text).fg(paint),
+                None => Cell::new(text),
+            }));
+        }
+        let reasons = self.reasons().into_iter().map(|(names, status, reason)| {
+            let names = names.join(", ");
+            let reason = reason.replace('\n', "\n    ");
+            format!("\n  {names} {}: {reason}", status.word())
+        });
+        table.to_string() + &reasons.collect::<String>()
+    }
+
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
+        let ruler = (0..self.header.len()).map(|i| if i < WORDS { "---" } else { "---:" });
+        let mut text = line(&self.header) + &line(&ruler.collect::<Vec<_>>());
+        for Line { cells, .. } in &self.lines {
+            text += &line(&cells.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        for (i, (names, status, reason)) in self.reasons().into_iter().enumerate() {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            let reason: Vec<&str> = reason.split_whitespace().collect();
+            text += &format!(
+                "{}- {} {}: {}\n",
+                if i == 0 { "\n" } else { "" },
+                names.join(", "),
+                status.word(),
+                reason.join(" ")
+            );
+        }
+        text
+    }
+
+    /// Why rows have no time; those that have one reason together.
+    fn reasons(&self) -> Vec<(Vec<&str>, Status, &str)> {
+        let mut reasons: Vec<(Vec<&str>, Status, &str)> = Vec::new();
+        for Line { row, name, .. } in &self.lines {
+            let Some(reason) = row.reason.as_deref() else {
+                continue;
+            };
+            let known = reasons
+                .iter_mut()
+                .find(|(_, status, other)| (*status, *other) == (row.status, reason));
+            match known {
+                Some((names, ..)) => names.push(name),
+                None => reasons.push((vec![name], row.status, reason)),
+            }
+        }
+        reasons
     }
 }
 
@@ -151,9 +156,28 @@ pub(super) fn rank(row: &Row) -> f64 {
 }
 
 /// `-1% +3%`: the tenth and the ninetieth percentile against the median.
-fn spread(row: &Row, median: f64) -> String {
+pub(super) fn spread(row: &Row) -> Option<String> {
+    let median = row.median_us?;
     let percent = |us: Option<f64>| (us.unwrap_or(median) / median - 1.0) * 100.0;
-    format!("{:+.0}% {:+.0}%", percent(row.p10_us), percent(row.p90_us))
+    Some(format!(
+        "{:+.0}% {:+.0}%",
+        percent(row.p10_us),
+        percent(row.p90_us)
+    ))
+}
+
+/// How many times its floor a row takes.
+pub(super) fn over_floor(row: &Row) -> Option<f64> {
+    Some(row.median_us? / row.floor_us?)
+}
+
+/// `1.05`.
+pub(super) fn times(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+pub(super) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or("-".to_owned())
 }
 
 /// Microseconds for people: `38.2 us`, `1.52 ms`, `2.10 s`.

@@ -126,8 +126,9 @@ pub enum Configs {
 
 #[derive(clap::Args)]
 pub struct VariantArgs {
-    /// A variant, or one configuration of it as in fused_shared:tile=24; may be repeated [default:
-    /// every variant of the device]
+    /// A variant, one configuration of it as in fused_shared:tile=24, or in `compare` a pick that
+    /// chooses for each problem: rule, kernels, policy:per-layer; may be repeated [default: every
+    /// variant of the device]
     #[arg(long, value_name = "VARIANT")]
     variant: Vec<Pick>,
     /// Which configurations of a variant that has several
@@ -135,47 +136,78 @@ pub struct VariantArgs {
     configs: Option<Configs>,
 }
 
+/// A variant and the index of its configuration.
+pub type Configured = (Arc<dyn Variant>, usize);
+
 impl VariantArgs {
-    /// The variants that were named, or all of the device's kind.
+    /// What was named, or all variants of the device's kind.
     pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
-        let fits = |kind| (kind == Kind::Cpu) != device.is_gpu();
-        let mut asked = Vec::new();
+        let configs = self.configs.unwrap_or(default);
         if self.variant.is_empty() {
-            let all = variant::all()
-                .iter()
-                .filter(|variant| fits(variant.info().kind));
-            asked.extend(all.map(|variant| (variant.clone(), None)));
+            let all = of_device(device);
+            return Ok(all.flat_map(|variant| configs.of(variant)).collect());
         }
+        let mut contenders = Vec::new();
         for pick in &self.variant {
-            asked.push(match pick {
+            match pick {
                 Pick::Named { variant, config } => {
                     let variant = variant::find(variant)?;
-                    let config = config
-                        .as_ref()
-                        .map(|c| variant.info().config(c))
-                        .transpose()?;
-                    (variant, config)
+                    match config {
+                        Some(config) => contenders.push(Contender::Variant {
+                            config: variant.info().config(config)?,
+                            variant,
+                        }),
+                        None => contenders.extend(configs.of(&variant)),
+                    }
                 }
                 Pick::Rule | Pick::Kernels | Pick::Policy(_) => {
-                    return Err(Failure::Usage(format!(
-                        "`{pick}` is no variant; `convforge list --problem P` shows what it picks"
-                    )));
+                    // A policy that does not exist is said before the work.
+                    pick.explain()?;
+                    contenders.push(Contender::Pick(pick.clone()));
                 }
-            });
+            }
         }
-        let all_configs = self.configs.unwrap_or(default) == Configs::All;
-        let spread = |(variant, config): (Arc<dyn Variant>, Option<usize>)| {
-            let count = if all_configs {
-                variant.info().configs.len().max(1)
-            } else {
-                1
-            };
-            let configs = config.map_or(0..count, |config| config..config + 1);
-            configs.map(move |config| Contender {
-                variant: variant.clone(),
-                config,
-            })
-        };
-        Ok(asked.into_iter().flat_map(spread).collect())
+        Ok(contenders)
     }
+
+    /// The same, but variants only.
+    pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
+        let contenders = self.contenders(device, default)?.into_iter();
+        contenders
+            .map(|contender| match contender {
+                Contender::Variant { variant, config } => Ok((variant, config)),
+                Contender::Pick(pick) => Err(no_variant(&pick)),
+            })
+            .collect()
+    }
+}
+
+impl Configs {
+    /// The variant with each of these configurations.
+    pub fn of(self, variant: &Arc<dyn Variant>) -> impl Iterator<Item = Contender> {
+        let count = match self {
+            Configs::All => variant.info().configs.len().max(1),
+            Configs::First => 1,
+        };
+        (0..count).map(|config| Contender::Variant {
+            variant: variant.clone(),
+            config,
+        })
+    }
+}
+
+/// The variants of the device's kind.
+pub fn of_device(device: &Device) -> impl Iterator<Item = &'static Arc<dyn Variant>> {
+    let on_gpu = device.is_gpu();
+    let fits = move |kind| (kind == Kind::Cpu) != on_gpu;
+    variant::all()
+        .iter()
+        .filter(move |variant| fits(variant.info().kind))
+}
+
+/// That a pick stands where only a variant makes sense.
+pub fn no_variant(pick: &Pick) -> Failure {
+    Failure::Usage(format!(
+        "`{pick}` is no variant; `convforge list --problem P` shows what it picks"
+    ))
 }

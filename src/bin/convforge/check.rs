@@ -9,7 +9,7 @@ use std::{
 use convforge::{
     Problem,
     check::{self, Outcome, Profile},
-    measure::{Contender, Status},
+    measure::Status,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -144,21 +144,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(why) = no_gpu {
         terminal::remark(&terminal::no_gpu(&why), !args.json)?;
     }
-    let contenders = args.variants.contenders(&device, Configs::All)?;
+    let variants = args.variants.variants(&device, Configs::All)?;
     let problems = args.problems()?;
     let options = args.judge.options();
 
     let mut counts = Counts::default();
     let mut cases = Vec::new();
-    let mut progress = Progress::new(problems.len() * contenders.len());
+    let mut progress = Progress::new(problems.len() * variants.len());
     'all: for problem in &problems {
-        for contender in &contenders {
+        for (variant, config) in &variants {
             if terminal::interrupted() {
                 break 'all;
             }
-            let name = contender.name();
+            let name = variant.info().spelled(*config);
             progress.say(&format!("{name} {problem}"));
-            let Contender { variant, config } = contender;
             let outcome = check::case(&device, variant, *config, problem, args.seed, &options);
             progress.step();
             let (count, status, reason) = match outcome {

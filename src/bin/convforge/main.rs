@@ -8,8 +8,10 @@ mod devices;
 mod failure;
 mod infer;
 mod list;
+mod measuring;
 mod report;
 mod shape;
+mod sweep;
 mod terminal;
 
 use std::process::ExitCode;
@@ -39,7 +41,9 @@ enum Command {
     Check(check::Args),
     /// Check variants, then time them side by side.
     Compare(compare::Args),
-    /// Show results of `compare` again, as tables, Markdown, CSV or charts.
+    /// Check every configuration of variants, then time them side by side.
+    Sweep(sweep::Args),
+    /// Show results of `compare` and `sweep` again, as tables, Markdown, CSV or charts.
     Report(report::Args),
     /// Classify images with the small network of the accuracy study.
     Infer(infer::Args),
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Infer(args) => infer::run(&args),
     };

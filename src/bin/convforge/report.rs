@@ -1,4 +1,4 @@
-//! `convforge report`: what `compare --out` left behind, read again.
+//! `convforge report`: what `compare --out` and `sweep --out` left behind, read again.
 
 use std::{
     io::{self, Write},
@@ -6,14 +6,14 @@ use std::{
     process::ExitCode,
 };
 
-use convforge::measure::{self, Environment, Format, Report};
+use convforge::measure::{Environment, Format, Report};
 
 use crate::{charts, failure::Failure, terminal};
 
 #[derive(clap::Args)]
 #[command(after_help = "Nothing is measured, and no GPU is needed.")]
 pub struct Args {
-    /// A JSON file that `compare --out` or `compare --json` wrote
+    /// A JSON file that `compare` or `sweep` wrote with --out or --json
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print Markdown instead of tables for a terminal
@@ -22,7 +22,7 @@ pub struct Args {
     /// Print CSV instead of tables
     #[arg(long)]
     csv: bool,
-    /// Draw a chart of each problem into the folder DIR
+    /// Draw a chart of each table into the folder DIR
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }
@@ -35,9 +35,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let mut out = io::stdout().lock();
     for (i, report) in reports.iter().enumerate() {
+        let parts = report.parts();
         if let Some(folder) = &args.svg {
-            for (layer, rows) in report.problems() {
-                charts::write(folder, &layer, &rows, &report.environment)?;
+            for part in &parts {
+                charts::write(folder, part, &report.environment)?;
             }
         }
         if args.csv {
@@ -54,17 +55,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         for note in &report.notes {
             writeln!(out, "\n{note}")?;
         }
-        for (layer, rows) in report.problems() {
+        for part in &parts {
             match args.markdown {
-                true => write!(
-                    out,
-                    "\n## {}\n\n{}",
-                    layer.title(),
-                    measure::markdown(&rows)
-                )?,
+                true => write!(out, "\n## {}\n\n{}", part.title, part.markdown())?,
                 false => {
-                    let table = measure::table(&rows, terminal::color());
-                    writeln!(out, "\n{}\n{table}", layer.title())?;
+                    let table = part.table(terminal::color());
+                    writeln!(out, "\n{}\n{table}", part.title)?;
                 }
             }
         }

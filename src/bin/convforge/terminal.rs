@@ -59,10 +59,22 @@ pub fn no_gpu(why: &convforge::Error) -> String {
     format!("No GPU was found: {why}\nThe CPU backend runs instead.")
 }
 
+/// Standard output.
+#[cfg(not(test))]
+pub fn out() -> impl Write {
+    io::stdout().lock()
+}
+
+/// Nothing: what tests print belongs to no one.
+#[cfg(test)]
+pub fn out() -> impl Write {
+    io::sink()
+}
+
 /// A remark for people: beside the output where that is for a program.
 pub fn remark(text: &str, output_is_for_people: bool) -> io::Result<()> {
     match output_is_for_people {
-        true => writeln!(io::stdout().lock(), "{text}"),
+        true => writeln!(out(), "{text}"),
         false => writeln!(io::stderr().lock(), "{text}"),
     }
 }
@@ -105,7 +117,7 @@ impl Progress {
 
     /// Prints without tearing the bar.
     pub fn print(&self, text: &str) -> io::Result<()> {
-        self.bar.suspend(|| writeln!(io::stdout().lock(), "{text}"))
+        self.bar.suspend(|| writeln!(out(), "{text}"))
     }
 }
 

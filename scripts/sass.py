@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""What the kernels compiled to: per row and configuration the registers, the memory and the mix of
+instructions, counted in the disassembly; and which of them compiled to the same code.
+
+It reads the objects that the build left behind (csrc_*_cu.o with ptxas's report beside it), for one
+architecture. Counts are static: an instruction counts once, whether or not it is in a loop. Of a
+kernel's instances the table has one per configuration: f32, fp32 math, NCHW, or what is nearest to
+that; --all has every one.
+
+cuobjdump and nvdisasm are taken from PATH or a CUDA toolkit; where there are none, toolkit.py
+installs them (5 MB).
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from tables import put, table
+
+ROOT = Path(__file__).resolve().parent.parent
+MARKERS = "<!-- disassembly: begin -->", "<!-- disassembly: end -->"
+
+# The columns of the mix, in order. What fits none of them is `other`.
+MIX = ["FFMA", "FADD, FMUL", "HFMA2", "HMMA", "HGMMA", "IMAD", "integer", "MOV", "LDC", "LDS",
+       "LDSM", "LDG", "async", "STS", "STG", "local", "BAR", "BRA", "other"]
+ALONE = {"FFMA", "HFMA2", "HMMA", "HGMMA", "IMAD", "LDS", "LDSM", "LDG", "STS", "STG", "BAR"}
+FAMILIES = {
+    "FADD, FMUL": {"FADD", "FMUL"},
+    "integer": {"BMSK", "FLO", "IABS", "IADD", "IADD3", "IMNMX", "ISETP", "LEA", "LOP3", "POPC",
+                "PRMT", "SGXT", "SHF", "VIADD", "VIADDMNMX", "VIMNMX"},
+    "MOV": {"CS2R", "MOV", "R2UR", "S2R", "S2UR", "SEL"},
+    "LDC": {"LDC", "LDCU"},
+    "async": {"LDGSTS", "UBLKCP", "UTMALDG", "UTMASTG"},
+    "local": {"LDL", "STL"},
+    "BRA": {"BRA", "BRX"},
+}
+COLUMN = {name: name for name in ALONE}
+COLUMN.update((opcode, column) for column, opcodes in FAMILIES.items() for opcode in opcodes)
+# Loads and stores that are counted by their width.
+BY_WIDTH = {"LDS", "LDG", "STS", "STG"}
+
+# What template parameters say that are no configuration, the one to show first.
+ELEMENTS = ["float", "__half", "__nv_bfloat16"]
+MATHS = ["0", "2", "1", "3", "4"]  # fp32, f16, tf32, bf16, f16acc
+KINDS = {"Math": MATHS, "Storage": ["0", "1", "2"], "Layout": ["0", "1"], "Nchw": ["true", "false"]}
+
+
+class Failure(Exception):
+    """Told to the user as it is, without a traceback."""
+
+
+# Instructions ----------------------------------------------------------------------------------
+
+
+class Instruction(NamedTuple):
+    """One line of the disassembly: `@!P4 IADD3 R2, R2, -R5, RZ`."""
+
+    predicate: str
+    opcode: str
+    operands: str
+
+    def column(self):
+        """Its place in the mix."""
+        name, *modifiers = self.opcode.split(".")
+        if self.predicate in ("@!PT", "@!UPT"):  # never executed
+            return "other"
+        if name == "IMAD" and modifiers[:1] == ["MOV"]:
+            return "MOV"
+        # A constant by way of the half unit: 0 * 0 plus it.
+        if name == "HFMA2" and re.match(r"\w+, -?RZ, RZ,", self.operands):
+            return "MOV"
+        if name not in COLUMN and name.startswith("U"):  # on the uniform datapath
+            name = name[1:]
+        return COLUMN.get(name, "other")
+
+    def width(self):
+        """Bits that a load or store moves per thread."""
+        for modifier in self.opcode.split(".")[1:]:
+            if match := re.fullmatch(r"[US]?(8|16|64|128)", modifier):
+                return int(match[1])
+        return 32
+
+    def shape(self):
+        """The instruction without what differs from one register allocation, or place, to the next."""
+        operands = re.sub(r"\(\*.*?\*\)", "", self.operands)
+        if re.match(r"BRA|BRX|BSSY|CALL|JMP|WARPSYNC", self.opcode):
+            operands = re.sub(r"0x[0-9a-f]+", "there", operands)
+        text = f"{self.predicate} {self.opcode} {operands}"
+        return re.sub(r"\b(U?[RP]|B)\d+\b", r"\1", text).strip()
+
+
+def parse_sass(text):
+    """The instructions of each function, by its mangled name."""
+    functions, current = {}, None
+    for line in text.splitlines():
+        if match := re.match(r"\s*Function : (\S+)", line):
+            current = functions.setdefault(match[1], [])
+        elif match := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(@\S+ )?\s*(\S+?)(?: +([^;]*?))?\s*;", line):
+            predicate, opcode, operands = match.groups(default="")
+            current.append(Instruction(predicate.strip(), opcode, operands))
+    for instructions in functions.values():
+        while instructions and instructions[-1].opcode == "NOP":  # up to the alignment
+            instructions.pop()
+    return functions
+
+
+def parse_constants(text):
+    """Bytes of constant memory of each function, over all banks."""
+    pairs = re.findall(r"Function (\S+):\n\s*(.*)", text)
+    return {
+        name: sum(int(size) for size in re.findall(r"CONSTANT\[\d+\]:(\d+)", usage))
+        for name, usage in pairs
+    }
+
+
+def parse_ptxas(text, arch):
+    """What ptxas said of each function for an architecture."""
+    said = {}
+    for part in re.split(r"(?=Compiling entry function ')", text)[1:]:
+        name, compiled_for = re.match(r"Compiling entry function '(\S+)' for '(\w+)'", part).groups()
+        if compiled_for != arch:
+            continue
+        number = lambda pattern: int((re.search(pattern, part) or [0, 0])[1])
+        said[name] = {
+            "registers": number(r"Used (\d+) registers"),
+            "shared_bytes": number(r"(\d+) bytes smem"),
+            "stack_bytes": number(r"(\d+) bytes stack frame"),
+            "spill_store_bytes": number(r"(\d+) bytes spill stores"),
+            "spill_load_bytes": number(r"(\d+) bytes spill loads"),
+        }
+    return said
+
+
+def mix(instructions):
+    """How many instructions there are of each kind, and of loads and stores by their width."""
+    counts, widths = Counter(), {}
+    for instruction in instructions:
+        column = instruction.column()
+        counts[column] += 1
+        if column in BY_WIDTH:
+            widths.setdefault(column, Counter())[instruction.width()] += 1
+    return {
+        name: dict(sorted(widths[name].items())) if name in widths else counts[name] for name in MIX
+    }
+
+
+# Names -----------------------------------------------------------------------------------------
+
+
+def split(text):
+    """The parts between commas that stand in no bracket."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += letter in "<([{"
+        depth -= letter in ">)]}"
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def parse_name(demangled):
+    """`fused` and `float`, `0`, `true` of `void (anonymous namespace)::fused<float, 0, true>(...)`."""
+    text = demangled.replace("(anonymous namespace)::", "").removeprefix("void ")
+    name = re.match(r"[\w:]+", text)[0]
+    depth, end = 0, len(name)
+    for end in range(len(name), len(text)):
+        depth += text[end] == "<"
+        depth -= text[end] == ">"
+        if depth == 0:
+            break
+    arguments = text[len(name) + 1 : end] if text[len(name) :].startswith("<") else ""
+    return name.split("::")[-1], split(arguments)
+
+
+def parse_parameters(source):
+    """Names of the template parameters of each kernel in a source file."""
+    bounds = r"(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
+    kernel = rf"template\s*<([^{{}};]*?)>\s*__global__\s+{bounds}void\s+{bounds}(\w+)\s*\("
+    found = {}
+    for parameters, name in re.findall(kernel, source):
+        declared = [part.split("=")[0] for part in split(parameters)]
+        found[name] = [re.findall(r"\w+", part)[-1] for part in declared]
+    return found
+
+
+class Kernel:
+    """One instance of a kernel."""
+
+    def __init__(self, row, mangled, demangled, parameters, instructions, numbers):
+        self.row, self.mangled = row, mangled
+        self.name, arguments = parse_name(demangled)
+        self.instance = self.name + (f"<{', '.join(arguments)}>" if arguments else "")
+        names = parameters.get(self.name, [])
+        if len(names) != len(arguments):  # a pack, or a kernel that the source spells otherwise
+            names = [""] * len(arguments)
+        kinds, settings = [], []
+        for name, argument in zip(names, arguments):
+            order = self.order(name, argument)
+            if order:
+                kinds.append(order.index(argument) if argument in order else len(order))
+            else:
+                settings.append(f"{name.lower()}={argument}" if name else argument)
+        self.preference = tuple(kinds)
+        self.configuration = ",".join(settings)
+        self.instructions = instructions
+        self.numbers = numbers
+
+    @staticmethod
+    def order(name, argument):
+        """The values of a template parameter that is no configuration, the one to show first."""
+        if argument in ELEMENTS:
+            return ELEMENTS
+        if re.fullmatch(r"cf::Sum<\d>", argument):
+            return [f"cf::Sum<{math}>" for math in MATHS]
+        return KINDS.get(name)
+
+    def label(self):
+        return f"`{self.row}` `{self.instance}`"
+
+    def json(self):
+        code = 16 * len(self.instructions)
+        return {
+            "row": self.row,
+            "kernel": self.instance,
+            "symbol": self.mangled,
+            "configuration": self.configuration or None,
+            **self.numbers,
+            "code_bytes": code,
+            "mix": mix(self.instructions),
+        }
+
+
+def representatives(kernels):
+    """One kernel of each row, name and configuration, in the order in which they come."""
+    chosen = {}
+    for kernel in kernels:
+        key = (kernel.row, kernel.name, kernel.configuration)
+        if key not in chosen or kernel.preference < chosen[key].preference:
+            chosen[key] = kernel
+    return list(chosen.values())
+
+
+def alike(kernels):
+    """Groups of kernels with the same code: `instructions` where all is equal but for registers and
+    addresses, `opcodes` where operands differ too."""
+    found = []
+    for kind, part in ("instructions", Instruction.shape), ("opcodes", lambda i: i.opcode):
+        groups = {}
+        for kernel in kernels:
+            groups.setdefault(tuple(map(part, kernel.instructions)), []).append(kernel)
+        for group in groups.values():
+            if len(group) > 1 and group not in [known for _, known in found]:
+                found.append((kind, group))
+    return found
+
+
+# Reading the build -----------------------------------------------------------------------------
+
+
+def natural(text):
+    """A key that sorts tile=8 before tile=16."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def rows_of(root):
+    """The rows of the table with their sources, in its order."""
+    listed = re.findall(r"^ROW\((\w+), *(\w+)\)", (root / "csrc/kernels.def").read_text(), re.M)
+    return {f"{family}_{file}": f"csrc/kernels/{family}/{file}.cu" for family, file in listed}
+
+
+def find_objects(root):
+    """The folder of the newest build."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    objects = target.glob("*/build/convforge-*/out/csrc_*_cu.o")
+    newest = max(objects, key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
+        raise Failure(f"no build was found in {target}; `cargo build` makes one, --objects names it")
+    return newest.parent
+
+
+def find_tools():
+    """The environment in which cuobjdump finds nvdisasm, and both are found."""
+    here = Path(__file__).resolve().with_name("toolkit.py")
+    cache = subprocess.run([sys.executable, here, "--print"], capture_output=True, text=True)
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), cache.stdout.strip(),
+             "/usr/local/cuda"]
+    places = [os.environ.get("PATH", ""), *(f"{home}/bin" for home in homes if home)]
+    path = os.pathsep.join(places)
+    have = lambda: all(shutil.which(tool, path=path) for tool in ("cuobjdump", "nvdisasm"))
+    if not have():
+        installed = subprocess.run([sys.executable, here, "--need", "disassembly"])
+        if installed.returncode or not have():
+            raise Failure("there is no cuobjdump with nvdisasm on PATH or in CUDA_HOME")
+    return dict(os.environ, PATH=path)
+
+
+def output(command, environment, text=None):
+    program = shutil.which(command[0], path=environment["PATH"])
+    if program is None:
+        raise Failure(f"there is no {command[0]} on PATH; it comes with binutils")
+    command = [program, *map(str, command[1:])]
+    answer = subprocess.run(command, input=text, capture_output=True, text=True, env=environment)
+    if answer.returncode:
+        raise Failure(f"{' '.join(command)} failed: {answer.stderr.strip()}")
+    return answer.stdout
+
+
+def read_object(path, row, source, parameters, arch, environment):
+    """The kernels of one object."""
+    if not path.exists():
+        raise Failure(f"{path} is missing: build first")
+    if source.stat().st_mtime > path.stat().st_mtime:
+        raise Failure(f"{source} is newer than {path}: build first")
+    functions = parse_sass(output(["cuobjdump", "-sass", "-arch", arch, path], environment))
+    if not functions:
+        return []
+    usage = output(["cuobjdump", "-res-usage", "-arch", arch, path], environment)
+    constants = parse_constants(usage)
+    said = parse_ptxas(path.with_suffix(".ptxas").read_text(), arch)
+    names = output(["c++filt"], environment, "\n".join(functions)).splitlines()
+    kernels = []
+    for (mangled, instructions), demangled in zip(functions.items(), names):
+        if mangled in said:  # a kernel, no function that one calls
+            numbers = {**said[mangled], "constant_bytes": constants.get(mangled, 0)}
+            kernels.append(Kernel(row, mangled, demangled, parameters, instructions, numbers))
+    return sorted(kernels, key=lambda k: (k.name, natural(k.configuration), k.preference))
+
+
+def read_build(root, folder, arch):
+    environment = find_tools()
+    shared = {}
+    for header in sorted((root / "csrc").glob("**/*.cuh")):
+        shared.update(parse_parameters(header.read_text(encoding="utf-8")))
+    kernels = []
+    for row, source in rows_of(root).items():
+        own = parse_parameters((root / source).read_text(encoding="utf-8"))
+        path = folder / (re.sub(r"[/.]", "_", source) + ".o")
+        found = read_object(path, row, root / source, {**shared, **own}, arch, environment)
+        kernels.extend(found)
+    if not kernels:
+        raise Failure(f"no kernel in {folder} is compiled for {arch}; see CONVFORGE_ARCHS in build.rs")
+    return kernels
+
+
+# Writing ---------------------------------------------------------------------------------------
+
+
+def cell(value):
+    """A number, or numbers by width as in `8x32 2x128`; nothing for none."""
+    if isinstance(value, dict):
+        return " ".join(f"{count}x{width}" for width, count in value.items())
+    return str(value) if value else ""
+
+
+def markdown(kernels, same, arch):
+    entries = [kernel.json() for kernel in kernels]
+    shown = [name for name in MIX if any(entry["mix"][name] for entry in entries)]
+    header = ["row", "kernel", "configuration", "registers", "shared", "constant", "spilled", "code"]
+    lines = [
+        [
+            f"`{entry['row']}`",
+            f"`{entry['kernel']}`",
+            entry["configuration"] or "",
+            str(entry["registers"]),
+            cell(entry["shared_bytes"]),
+            cell(entry["constant_bytes"]),
+            cell(entry["spill_store_bytes"] + entry["spill_load_bytes"]),
+            str(entry["code_bytes"]),
+            *(cell(entry["mix"][name]) for name in shown),
+        ]
+        for entry in entries
+    ]
+    parts = [
+        f"Compiled for {arch}. Memory and code in bytes; instructions as they stand in the code, "
+        "loads and\nstores as number x bits. MOV has selections and IMAD.MOV with it, integer what "
+        "else is reckoned\nwith whole numbers, LDC all reads of constants, async the copies that "
+        "pass registers by, local\nLDL and STL. The uniform datapath's instructions count with the "
+        "others.",
+        table(header + shown, lines, 3),
+    ]
+    how = {"instructions": "but for registers and addresses", "opcodes": "in its opcodes"}
+    for kind, group in same:
+        labels = ", ".join(kernel.label() for kernel in group)
+        parts.append(f"- The same code {how[kind]}: {labels}.")
+    if not same:
+        parts.append("No two of them compiled to the same code.")
+    return "\n\n".join(parts)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--arch", default="sm_90a", help="the architecture (sm_90a)")
+    parser.add_argument("--objects", type=Path, metavar="DIR", help="the build's OUT_DIR")
+    parser.add_argument("--all", action="store_true", help="every instance of every kernel")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of Markdown")
+    form.add_argument("--into", type=Path, metavar="FILE", help="write between FILE's two markers")
+    args = parser.parse_args()
+    kernels = read_build(ROOT, args.objects or find_objects(ROOT), args.arch)
+    if not args.all:
+        kernels = representatives(kernels)
+    same = alike(kernels)
+    if args.json:
+        groups = [{"equal": kind, "symbols": [k.mangled for k in group]} for kind, group in same]
+        answer = {"arch": args.arch, "kernels": [k.json() for k in kernels], "same": groups}
+        print(json.dumps(answer, indent=2))
+    elif args.into:
+        empty = "# Disassembly\n\n{}\n{}\n".format(*MARKERS)
+        old = args.into.read_text(encoding="utf-8") if args.into.exists() else empty
+        new = put(args.into.name, old, MARKERS, markdown(kernels, same, args.arch))
+        args.into.write_text(new, encoding="utf-8")
+    else:
+        print(markdown(kernels, same, args.arch))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"sass.py: {failure}")
+    except BrokenPipeError:
+        sys.exit(0)

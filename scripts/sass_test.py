@@ -1,0 +1,131 @@
+"""Tests of sass.py on lines as cuobjdump, ptxas and c++filt print them."""
+
+import unittest
+
+import sass
+
+DISASSEMBLY = """
+	code for sm_90a
+		Function : _Z4fusedIfLi0ELb1EEv
+	.headerflags	@"EF_CUDA_SM90"
+        /*0000*/                   LDC R1, c[0x0][0x28] ;              /* 0x00000a00ff017b82 */
+                                                                       /* 0x000ff00000000800 */
+        /*0010*/                   ULDC.64 UR6, c[0x0][0x228] ;        /* 0x00008a0000067ab9 */
+        /*0020*/              @!P4 IADD3 R2, R2, -R5, RZ ;             /* 0x000fe20000000a00 */
+        /*0030*/                   HFMA2.MMA R2, -RZ, RZ, 0, 0 ;       /* 0x00000000ff027435 */
+        /*0040*/                   HFMA2 R9, R9.H0_H0, R20.H0_H0, R21.H0_H0 ;  /* 0x0 */
+        /*0050*/                   IMAD.MOV.U32 R4, RZ, RZ, R3 ;       /* 0x000000ffff047224 */
+        /*0060*/                   UIMAD UR5, UR4, UR5, URZ ;          /* 0x000000ffff047224 */
+        /*0070*/                   LDS.128 R8, [R3+0x40] ;             /* 0x0000400003087984 */
+        /*0080*/              @!PT LDS RZ, [RZ] ;                      /* 0x00000000ffff7984 */
+        /*0090*/                   LDG.E.U16.CONSTANT R7, desc[UR4][R6.64] ;  /* 0x0 */
+        /*00a0*/               @P0 BRA 0x60 ;                          /* 0xfffffff000007947 */
+        /*00b0*/                   EXIT ;                              /* 0x000000000000794d */
+        /*00c0*/                   BRA 0xc0;                           /* 0xfffffff000fc7947 */
+        /*00d0*/                   NOP;                                /* 0x0000000000007918 */
+		..........
+		Function : other
+        /*0000*/                   EXIT ;                              /* 0x000000000000794d */
+"""
+
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'f' for 'sm_80'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers
+ptxas info    : Compiling entry function 'f' for 'sm_90a'
+ptxas info    : Function properties for f
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 2176 bytes smem
+"""
+
+USAGE = """Resource usage:
+ Function f:
+  REG:40 STACK:0 SHARED:3200 LOCAL:0 CONSTANT[2]:24 CONSTANT[0]:728 TEXTURE:0
+"""
+
+SOURCE = """
+template <class T, int Math, int Tile, bool Nchw>
+__global__ void __launch_bounds__(Tile *Tile, 3)
+    tiled(const cf_problem p, const T *x) {}
+template <class T, class Sum = cf::Sum<0>> __global__ void plain(int n) {}
+template <class T> __device__ float helper(T v) {}
+"""
+
+
+def kernel(demangled, instructions=(), row="fused_shared"):
+    parameters = sass.parse_parameters(SOURCE)
+    return sass.Kernel(row, demangled, demangled, parameters, list(instructions), {})
+
+
+def instructions(*lines):
+    text = "\n".join(f"        /*{16 * i:04x}*/  {line} ; /* 0x0 */" for i, line in enumerate(lines))
+    return sass.parse_sass("Function : f\n" + text)["f"]
+
+
+class Disassembly(unittest.TestCase):
+    def test_functions_end_before_the_padding(self):
+        functions = sass.parse_sass(DISASSEMBLY)
+        self.assertEqual(list(functions), ["_Z4fusedIfLi0ELb1EEv", "other"])
+        self.assertEqual(len(functions["_Z4fusedIfLi0ELb1EEv"]), 13)
+        self.assertEqual(functions["other"], [("", "EXIT", "")])
+
+    def test_the_mix(self):
+        mix = sass.mix(sass.parse_sass(DISASSEMBLY)["_Z4fusedIfLi0ELb1EEv"])
+        counted = {name: count for name, count in mix.items() if count}
+        wanted = {"HFMA2": 1, "IMAD": 1, "integer": 1, "MOV": 2, "LDC": 2, "LDS": {128: 1},
+                  "LDG": {16: 1}, "BRA": 2, "other": 2}
+        self.assertEqual(counted, wanted)
+        self.assertEqual(sass.cell({32: 8, 128: 2}), "8x32 2x128")
+
+    def test_what_ptxas_said(self):
+        said = sass.parse_ptxas(PTXAS, "sm_90a")["f"]
+        wanted = {"registers": 40, "shared_bytes": 2176, "stack_bytes": 16,
+                  "spill_store_bytes": 8, "spill_load_bytes": 12}
+        self.assertEqual(said, wanted)
+        self.assertEqual(sass.parse_ptxas(PTXAS, "sm_80")["f"]["shared_bytes"], 0)
+        self.assertEqual(sass.parse_constants(USAGE), {"f": 752})
+
+
+class Names(unittest.TestCase):
+    def test_names_and_arguments(self):
+        name = "void (anonymous namespace)::fused<cf::Out<float>, 0, true>(cf_problem, float const*)"
+        self.assertEqual(sass.parse_name(name), ("fused", ["cf::Out<float>", "0", "true"]))
+        self.assertEqual(sass.parse_name("linear(float const*, int)"), ("linear", []))
+
+    def test_parameters_of_the_source(self):
+        found = sass.parse_parameters(SOURCE)
+        self.assertEqual(found, {"tiled": ["T", "Math", "Tile", "Nchw"], "plain": ["T", "Sum"]})
+
+    def test_what_is_no_element_math_or_layout_is_the_configuration(self):
+        self.assertEqual(kernel("void tiled<float, 0, 16, true>(int)").configuration, "tile=16")
+        self.assertEqual(kernel("void plain<float, cf::Sum<0>>(int)").configuration, "")
+        # Its parameters are not known by name.
+        self.assertEqual(kernel("void elsewhere<float, 8>(int)").configuration, "8")
+
+    def test_one_instance_per_configuration(self):
+        names = ["tiled<__half, 0, 16, true>", "tiled<float, 1, 16, true>",
+                 "tiled<float, 0, 16, false>", "tiled<float, 0, 16, true>",
+                 "tiled<__half, 4, 8, true>", "tiled<__half, 2, 8, true>"]
+        chosen = sass.representatives([kernel(f"void {name}(int)") for name in names])
+        self.assertEqual([k.instance for k in chosen],
+                         ["tiled<float, 0, 16, true>", "tiled<__half, 2, 8, true>"])
+
+
+class SameCode(unittest.TestCase):
+    def test_registers_and_places_are_no_difference(self):
+        one = kernel("a()", instructions("FFMA R1, R2, R3, R1", "@P0 BRA 0x40"))
+        two = kernel("b()", instructions("FFMA R8, R2, R9, R8", "@P1 BRA 0x80"), "direct_naive")
+        self.assertEqual(sass.alike([one, two]), [("instructions", [one, two])])
+
+    def test_other_operands_are_one(self):
+        one = kernel("a()", instructions("IADD3 R1, R1, 0x10, RZ"))
+        two = kernel("b()", instructions("IADD3 R1, R1, 0x20, RZ"))
+        three = kernel("c()", instructions("IADD3.X R1, R1, 0x20, RZ"))
+        self.assertEqual(sass.alike([one, two, three]), [("opcodes", [one, two])])
+        four = kernel("d()", instructions("IADD3 R7, R7, 0x10, RZ"))
+        found = sass.alike([one, two, four])
+        self.assertEqual(found, [("instructions", [one, four]), ("opcodes", [one, two, four])])
+
+
+if __name__ == "__main__":
+    unittest.main()
