@@ -29,7 +29,7 @@ MARKERS = "<!-- disassembly: begin -->", "<!-- disassembly: end -->"
 
 # The columns of the mix, in order. What fits none of them is `other`.
 MIX = ["FFMA", "FADD, FMUL", "HFMA2", "HMMA", "HGMMA", "IMAD", "integer", "MOV", "LDC", "LDS",
-       "LDSM", "LDG", "async", "STS", "STG", "local", "BAR", "BRA", "other"]
+       "LDSM", "LDG", "async", "STS", "STG", "local", "generic", "BAR", "BRA", "other"]
 ALONE = {"FFMA", "HFMA2", "HMMA", "HGMMA", "IMAD", "LDS", "LDSM", "LDG", "STS", "STG", "BAR"}
 FAMILIES = {
     "FADD, FMUL": {"FADD", "FMUL"},
@@ -39,6 +39,7 @@ FAMILIES = {
     "LDC": {"LDC", "LDCU"},
     "async": {"LDGSTS", "UBLKCP", "UTMALDG", "UTMASTG"},
     "local": {"LDL", "STL"},
+    "generic": {"LD", "ST"},
     "BRA": {"BRA", "BRX"},
 }
 COLUMN = {name: name for name in ALONE}
@@ -47,9 +48,10 @@ COLUMN.update((opcode, column) for column, opcodes in FAMILIES.items() for opcod
 BY_WIDTH = {"LDS", "LDG", "STS", "STG"}
 
 # What template parameters say that are no configuration, the one to show first.
-ELEMENTS = ["float", "__half", "__nv_bfloat16"]
+ELEMENTS = ["float", "unsigned int", "__half", "__nv_bfloat16", "unsigned short"]
 MATHS = ["0", "2", "1", "3", "4"]  # fp32, f16, tf32, bf16, f16acc
-KINDS = {"Math": MATHS, "Storage": ["0", "1", "2"], "Layout": ["0", "1"], "Nchw": ["true", "false"]}
+KINDS = {"Math": MATHS, "SumMath": MATHS, "Storage": ["0", "1", "2"], "Layout": ["0", "1"],
+         "Nchw": ["true", "false"]}
 
 
 class Failure(Exception):
@@ -208,9 +210,10 @@ class Kernel:
             if order:
                 kinds.append(order.index(argument) if argument in order else len(order))
             else:
-                settings.append(f"{name.lower()}={argument}" if name else argument)
+                settings.append((name, argument))
         self.preference = tuple(kinds)
-        self.configuration = ",".join(settings)
+        self.settings = tuple(settings)
+        self.configuration = ""
         self.instructions = instructions
         self.numbers = numbers
 
@@ -239,11 +242,23 @@ class Kernel:
         }
 
 
+def configure(kernels):
+    """Names the configurations of one row's kernels by the parameters in which they differ."""
+    for kernel in kernels:
+        others = [other.settings for other in kernels if other.name == kernel.name]
+        kernel.configuration = ",".join(
+            f"{name.lower()}={value}" if name else value
+            for i, (name, value) in enumerate(kernel.settings)
+            if any(other[i][1] != value for other in others)
+        )
+    return sorted(kernels, key=lambda k: (k.name, natural(k.configuration), k.preference))
+
+
 def representatives(kernels):
     """One kernel of each row, name and configuration, in the order in which they come."""
     chosen = {}
     for kernel in kernels:
-        key = (kernel.row, kernel.name, kernel.configuration)
+        key = (kernel.row, kernel.name, kernel.settings)
         if key not in chosen or kernel.preference < chosen[key].preference:
             chosen[key] = kernel
     return list(chosen.values())
@@ -332,7 +347,7 @@ def read_object(path, row, source, parameters, arch, environment):
         if mangled in said:  # a kernel, no function that one calls
             numbers = {**said[mangled], "constant_bytes": constants.get(mangled, 0)}
             kernels.append(Kernel(row, mangled, demangled, parameters, instructions, numbers))
-    return sorted(kernels, key=lambda k: (k.name, natural(k.configuration), k.preference))
+    return configure(kernels)
 
 
 def read_build(root, folder, arch):
@@ -383,16 +398,16 @@ def markdown(kernels, same, arch):
         f"Compiled for {arch}. Memory and code in bytes; instructions as they stand in the code, "
         "loads and\nstores as number x bits. MOV has selections and IMAD.MOV with it, integer what "
         "else is reckoned\nwith whole numbers, LDC all reads of constants, async the copies that "
-        "pass registers by, local\nLDL and STL. The uniform datapath's instructions count with the "
-        "others.",
+        "pass registers by, local\nLDL and STL, generic loads and stores whose kind of memory is "
+        "not known. The uniform datapath's\ninstructions count with the others.",
         table(header + shown, lines, 3),
     ]
     how = {"instructions": "but for registers and addresses", "opcodes": "in its opcodes"}
-    for kind, group in same:
-        labels = ", ".join(kernel.label() for kernel in group)
-        parts.append(f"- The same code {how[kind]}: {labels}.")
-    if not same:
-        parts.append("No two of them compiled to the same code.")
+    equal = [
+        f"- The same code {how[kind]}: {', '.join(kernel.label() for kernel in group)}."
+        for kind, group in same
+    ]
+    parts.append("\n".join(equal) or "No two of them compiled to the same code.")
     return "\n\n".join(parts)
 
 

@@ -97,10 +97,17 @@ class Names(unittest.TestCase):
         self.assertEqual(found, {"tiled": ["T", "Math", "Tile", "Nchw"], "plain": ["T", "Sum"]})
 
     def test_what_is_no_element_math_or_layout_is_the_configuration(self):
-        self.assertEqual(kernel("void tiled<float, 0, 16, true>(int)").configuration, "tile=16")
-        self.assertEqual(kernel("void plain<float, cf::Sum<0>>(int)").configuration, "")
+        self.assertEqual(kernel("void tiled<float, 0, 16, true>()").settings, (("Tile", "16"),))
+        self.assertEqual(kernel("void plain<float, cf::Sum<0>>()").settings, ())
         # Its parameters are not known by name.
-        self.assertEqual(kernel("void elsewhere<float, 8>(int)").configuration, "8")
+        self.assertEqual(kernel("void elsewhere<float, 8>()").settings, (("", "8"),))
+
+    def test_a_configuration_is_what_differs(self):
+        names = ["tiled<float, 0, 16, true>", "tiled<float, 0, 8, true>", "other<3, 16>",
+                 "other<4, 16>", "plain<float>"]
+        kernels = sass.configure([kernel(f"void {name}()") for name in names])
+        configurations = [k.configuration for k in kernels]
+        self.assertEqual(configurations, ["3", "4", "", "tile=8", "tile=16"])
 
     def test_one_instance_per_configuration(self):
         names = ["tiled<__half, 0, 16, true>", "tiled<float, 1, 16, true>",

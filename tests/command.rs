@@ -183,6 +183,23 @@ fn a_sweep_says_what_can_be_swept() {
     sweep(&["cpu_gemm:tile=4"], &["name `cpu_gemm` alone"]);
 }
 
+#[cfg(feature = "cuda")]
+#[test]
+fn a_configuration_that_is_not_supported_is_shown() {
+    let problem = ["--device", "cpu", "--problem", "mb1ic3ih8oc4kh3"];
+    let sweep = [&["sweep", "cublas_gemm"], &problem[..]].concat();
+    let report: serde_json::Value =
+        serde_json::from_str(&says(&[&sweep[..], &["--json"]].concat())).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert!(report["view"] == "sweep" && rows.len() > 1, "{report}");
+    let unsupported = |row: &serde_json::Value| row["status"] == "unsupported";
+    assert!(rows.iter().all(unsupported), "{report}");
+    let text = says(&sweep);
+    for part in ["auto", "default", "unsupported: needs a GPU"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
 #[test]
 fn devices_that_are_not_there() {
     for command in ["check", "compare", "infer", "list", "sweep"] {

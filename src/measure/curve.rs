@@ -120,6 +120,7 @@ impl<'a> Curve<'a> {
         let (left, right) = (MARGIN, WIDTH - MARGIN);
         let area = canvas.0.clone().shrink((left, head), (right - left, HIGH));
         let mut plot = ChartBuilder::on(&area)
+            .margin_top(LINE / 2)
             .margin_right(MARGIN)
             .x_label_area_size(3 * LINE)
             .y_label_area_size(5 * LINE)
