@@ -2,10 +2,10 @@
 """What the kernels compiled to: per row and configuration the registers, the memory and the mix of
 instructions, counted in the disassembly; and which of them compiled to the same code.
 
-It reads the objects that the build left behind (csrc_*_cu.o with ptxas's report beside it), for one
-architecture. Counts are static: an instruction counts once, whether or not it is in a loop. Of a
-kernel's instances the table has one per configuration: f32, fp32 math, NCHW, or what is nearest to
-that; --all has every one.
+It reads the objects that the build left behind (build/convforge-objects in Cargo's target folder,
+each with ptxas's report beside it), for one architecture. Counts are static: an instruction counts
+once, whether or not it is in a loop. Of a kernel's instances the table has one per configuration:
+f32, fp32 math, NCHW, or what is nearest to that; --all has every one.
 
 cuobjdump and nvdisasm are taken from PATH or a CUDA toolkit; where there are none, toolkit.py
 installs them (5 MB).
@@ -295,7 +295,7 @@ def rows_of(root):
 def find_objects(root):
     """The folder of the newest build."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    objects = target.glob("*/build/convforge-*/out/csrc_*_cu.o")
+    objects = target.glob("*/build/convforge-objects/csrc_*_cu.o")
     newest = max(objects, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
         raise Failure(f"no build was found in {target}; `cargo build` makes one, --objects names it")
@@ -395,11 +395,12 @@ def markdown(kernels, same, arch):
         for entry in entries
     ]
     parts = [
-        f"Compiled for {arch}. Memory and code in bytes; instructions as they stand in the code, "
-        "loads and\nstores as number x bits. MOV has selections and IMAD.MOV with it, integer what "
-        "else is reckoned\nwith whole numbers, LDC all reads of constants, async the copies that "
-        "pass registers by, local\nLDL and STL, generic loads and stores whose kind of memory is "
-        "not known. The uniform datapath's\ninstructions count with the others.",
+        f"Compiled for {arch}. Memory and code in bytes, shared without what a launch adds; "
+        "instructions as\nthey stand in the code, loads and stores as number x bits. MOV has "
+        "selections and IMAD.MOV with it,\ninteger what else is reckoned with whole numbers, LDC "
+        "all reads of constants, async the copies that\npass registers by, local LDL and STL, "
+        "generic loads and stores whose kind of memory is not known.\nThe uniform datapath's "
+        "instructions count with the others.",
         table(header + shown, lines, 3),
     ]
     how = {"instructions": "but for registers and addresses", "opcodes": "in its opcodes"}
@@ -416,7 +417,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--arch", default="sm_90a", help="the architecture (sm_90a)")
-    parser.add_argument("--objects", type=Path, metavar="DIR", help="the build's OUT_DIR")
+    parser.add_argument("--objects", type=Path, metavar="DIR", help="folder of the objects (the newest)")
     parser.add_argument("--all", action="store_true", help="every instance of every kernel")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of Markdown")
