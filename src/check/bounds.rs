@@ -64,7 +64,7 @@ impl Bounds {
         let (storage, math) = (problem.storage, problem.math);
         let activation = problem.epilogue.activation;
         let k = problem.reduction() as f64;
-        let exponential = exponential(activation);
+        let exponential = activation.is_exponential();
         // SiLU is steepest near 2.4.
         let slope = if activation == Activation::Silu {
             1.1
@@ -72,7 +72,7 @@ impl Bounds {
             1.0
         };
 
-        let integer = data == Data::Integer && exact_scale(problem.epilogue.scale);
+        let integer = data.sums_are_exact(problem);
         let cut = 2.0 * (8.0 + k) * U;
         let per_mag = match math {
             // The sum is exact: what is left is the activation's own.
@@ -131,18 +131,4 @@ impl Bounds {
         let slack = (self.per_mag / 4.0).max(4.0 * U) / (verdict.counted.max(1) as f64).sqrt();
         self.rms + self.per_sequential * verdict.rms_sequential() + slack
     }
-}
-
-/// Whether an activation is computed with an exponential, which nobody rounds correctly.
-pub(super) fn exponential(activation: Activation) -> bool {
-    matches!(
-        activation,
-        Activation::Tanh | Activation::Sigmoid | Activation::Silu
-    )
-}
-
-/// Whether a factor shifts integer data without rounding it, by so little that it stays exact.
-fn exact_scale(scale: f32) -> bool {
-    let bits_of_mantissa = scale.to_bits() & 0x7f_ffff;
-    bits_of_mantissa == 0 && (1.0 / 64.0..=64.0).contains(&scale.abs())
 }

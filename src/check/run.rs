@@ -25,7 +25,7 @@ use crate::{
 /// How thorough a check is.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The kinds of data, in order.
+    /// The kinds of data, in order; a problem is fed with those that fit it.
     pub data: Vec<Data>,
     /// On a GPU, problems with more floating-point operations are judged by csrc/oracle.cu instead
     /// of the CPU.
@@ -97,10 +97,14 @@ pub fn case(
 
 /// Checks a convolution that was already made.
 pub fn conv(conv: &Conv, seed: u64, options: &Options) -> Outcome {
-    let measured = options.data.iter().map(|data| {
+    let fitting = options.data.iter().filter(|data| data.fits(conv.problem()));
+    let measured = fitting.map(|data| {
         check(conv, *data, seed, options).map_err(|trouble| trouble.about(format!("{data} data")))
     });
-    match measured.collect() {
+    match measured.collect::<Result<Vec<Measured>, Trouble>>() {
+        Ok(measured) if measured.is_empty() => {
+            Outcome::Skipped("none of the data asked for fits the problem".to_owned())
+        }
         Ok(measured) => Outcome::Passed(measured),
         Err(trouble) => trouble.outcome(conv.name(), conv.problem(), seed),
     }
