@@ -7,6 +7,7 @@ use crate::{
     Buffer, Device, Error, Problem, RawOperands, Result, Stream,
     kernels::{call, checked, ffi},
     reference::Reference,
+    variant::Arithmetic,
 };
 
 /// The operands of a call for the oracle, on the GPU.
@@ -199,7 +200,7 @@ pub fn prove_oracle(device: &Device, problem: &Problem, seed: u64) -> Result<()>
                     return fail(format!("output {i} should be {a:?}, the GPU says {b:?}"));
                 }
             }
-            let bounds = Bounds::new(problem, data);
+            let bounds = Bounds::new(problem, data, Arithmetic::Exact);
             let ours = judge(problem, &reference, &output, &bounds);
             // SAFETY: as above.
             let theirs = unsafe { judge_on_gpu(problem, &operands, &bounds, &stream)? };

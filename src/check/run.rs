@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Conv, Device, Error, Problem, RawOperands, Result, Stream, Workspace,
     reference::{Reference, Tensors, position},
-    variant::{Bytes, Variant},
+    variant::{Arithmetic, Bytes, Variant},
 };
 
 /// How thorough a check is.
@@ -61,7 +61,8 @@ pub struct Measured {
     pub data: Data,
     /// What the comparison found.
     pub verdict: Verdict,
-    /// What the RMS of the error was allowed to be; 0 where every bit had to be right.
+    /// What the RMS of the error was allowed to be: 0 where every bit had to be right, infinite
+    /// where only each element by itself was judged.
     pub rms_limit: f64,
 }
 
@@ -70,6 +71,7 @@ impl fmt::Display for Measured {
         let (rms, worst) = (self.verdict.rms(), self.verdict.worst);
         match self.rms_limit {
             0.0 => write!(f, "{} data: exact", self.data),
+            f64::INFINITY => write!(f, "{} data: worst {worst:.1e}", self.data),
             limit => write!(
                 f,
                 "{} data: rms {rms:.1e} of {limit:.1e} allowed, worst {worst:.1e}",
@@ -275,6 +277,7 @@ fn check(conv: &Conv, data: Data, seed: u64, options: &Options) -> Result<Measur
         let judged = Judged {
             problem,
             data,
+            arithmetic: conv.variant().info().arithmetic,
             y,
             stream: &stream,
         };
@@ -309,6 +312,8 @@ fn check(conv: &Conv, data: Data, seed: u64, options: &Options) -> Result<Measur
 struct Judged<'a> {
     problem: &'a Problem,
     data: Data,
+    /// What the variant declares, which chooses the rule.
+    arithmetic: Arithmetic,
     y: &'a Fenced,
     stream: &'a Stream,
 }
@@ -317,7 +322,7 @@ impl Judged<'_> {
     fn by_cpu(&self, tensors: &Tensors) -> Result<Measured, Trouble> {
         let reference = Reference::new(self.problem, tensors);
         let y = self.y.read(self.stream)?;
-        let bounds = Bounds::new(self.problem, self.data);
+        let bounds = Bounds::new(self.problem, self.data, self.arithmetic);
         let verdict = judge(self.problem, &reference, &y, &bounds);
         self.conclude(&bounds, verdict, |index| Ok(reference.output(index)))
     }
@@ -334,7 +339,7 @@ impl Judged<'_> {
         if !stream.device().is_gpu() || problem.flops() <= options.cpu_flops {
             return Ok(None);
         }
-        let bounds = Bounds::new(problem, self.data);
+        let bounds = Bounds::new(problem, self.data, self.arithmetic);
         // SAFETY: the operands are those that the variant was given, on this device.
         let verdict = unsafe { oracle::judge_on_gpu(problem, operands, &bounds, stream)? };
         let expected = |index| {

@@ -52,7 +52,7 @@ use self::{
 };
 use crate::{
     Device, Error, Result,
-    variant::{Info, Kind, Plan, Query, Variant},
+    variant::{Arithmetic, Info, Kind, Plan, Query, Variant},
 };
 
 /// How cuDNN's plans are searched.
@@ -115,6 +115,7 @@ impl Cudnn {
             idea: "the fastest plan of all that cuDNN has".to_owned(),
             source: "NVIDIA cuDNN".to_owned(),
             kind: Kind::Baseline,
+            arithmetic: Arithmetic::Exact,
             // What cuDNN 9 for CUDA 13 serves.
             min_arch: 75,
             max_arch: 999,
