@@ -241,9 +241,9 @@ impl Canvas<'_> {
         let Some(median) = row.median_us else {
             return Ok(());
         };
-        let color = match row.variant.split('_').next() {
-            Some("cudnn") => CUDNN,
-            Some("cublas" | "cpu") => OTHERS,
+        let color = match row.family() {
+            "cudnn" => CUDNN,
+            "cublas" | "cpu" => OTHERS,
             _ => OURS,
         };
         let corners = [(scale.left, y - BAR / 2), (scale.x(median), y + BAR / 2)];

@@ -12,7 +12,7 @@ use crate::{
     Conv, Device, Error, Problem,
     check::{self, Data, Outcome},
     suite::{CPU_FLOPS, Layer},
-    variant::Variant,
+    variant::{Arithmetic, Variant},
 };
 
 /// A variant with one of its configurations.
@@ -72,6 +72,9 @@ pub struct Row {
     pub variant: String,
     /// Its configuration.
     pub config: Option<String>,
+    /// How it comes to its sums; a report of a time before transforms has exact ones only.
+    #[serde(default)]
+    pub arithmetic: Arithmetic,
     /// What became of it.
     pub status: Status,
     /// Why it did not pass.
@@ -102,11 +105,13 @@ pub struct Row {
     pub pack_us: Option<f64>,
     /// What the variant chose inside: the name of a library's plan.
     pub plan: Option<String>,
-    /// Median of cuDNN on this problem in the same run.
+    /// Which variant of cuDNN's was the fastest that passed on this problem in the same run.
+    pub cudnn_variant: Option<String>,
+    /// Its median.
     pub cudnn_us: Option<f64>,
     /// The plan it used.
     pub cudnn_plan: Option<String>,
-    /// Times faster than cuDNN.
+    /// Times faster than that.
     pub speedup_vs_cudnn: Option<f64>,
 }
 
@@ -120,6 +125,7 @@ impl Row {
             math: layer.problem.math.to_string(),
             variant: info.name.clone(),
             config: info.configs.get(contender.config).cloned(),
+            arithmetic: info.arithmetic,
             status: Status::Passed,
             reason: None,
             median_us: None,
@@ -137,6 +143,7 @@ impl Row {
             workspace_bytes: None,
             pack_us: None,
             plan: None,
+            cudnn_variant: None,
             cudnn_us: None,
             cudnn_plan: None,
             speedup_vs_cudnn: None,
@@ -149,6 +156,11 @@ impl Row {
             Some(config) => format!("{}:{config}", self.variant),
             None => self.variant.clone(),
         }
+    }
+
+    /// The first word of the variant's name: `cudnn` for both of cuDNN's.
+    pub(super) fn family(&self) -> &str {
+        self.variant.split('_').next().unwrap_or_default()
     }
 
     /// Whether it says all that it would in a run that was not interrupted.
@@ -248,7 +260,8 @@ fn checked(
         Err(error @ Error::Library { .. }) => return Err((Status::Skipped, error.to_string())),
         Err(error) => return Err((Status::Failed, error.to_string())),
     };
-    match check::conv(&conv, seed, &thoroughness(device, problem)) {
+    let options = thoroughness(device, problem, variant.info().arithmetic);
+    match check::conv(&conv, seed, &options) {
         Outcome::Passed(_) => Ok(conv),
         Outcome::Failed(why) => Err((Status::Failed, why)),
         Outcome::Unsupported(why) => Err((Status::Unsupported, why)),
@@ -260,16 +273,21 @@ fn checked(
 /// would take longer than all the timing.
 const GPU_FLOPS: f64 = 2e9;
 
-/// Every kind of data; but for large problems whole numbers, which show a wrong element, and normal
-/// ones, which show a coarse sum. `convforge check` has all kinds for every size.
-fn thoroughness(device: &Device, problem: &Problem) -> check::Options {
+/// What is checked before a time is printed: every kind of data; but for large problems whole
+/// numbers, which show a wrong element, and normal ones, which show a coarse sum. `convforge check`
+/// has all kinds for every size. A transform, which whole numbers do not show, has them as well.
+fn thoroughness(
+    device: &Device,
+    problem: &Problem,
+    arithmetic: Arithmetic,
+) -> check::Options {
     let default = check::Options::default();
     let most = if device.is_gpu() {
         GPU_FLOPS
     } else {
         CPU_FLOPS
     };
-    if problem.flops() <= most {
+    if problem.flops() <= most || arithmetic == Arithmetic::Transform {
         return default;
     }
     check::Options {
@@ -278,20 +296,79 @@ fn thoroughness(device: &Device, problem: &Problem) -> check::Options {
     }
 }
 
-/// Puts cuDNN's time beside everyone's.
+/// Puts the time of cuDNN at its best beside everyone's: of its fastest variant that passed.
 fn beside_cudnn(rows: &mut [Row]) {
-    let Some(cudnn) = rows
-        .iter()
-        .find(|row| row.variant == "cudnn" && row.median_us.is_some())
-    else {
+    let theirs = rows.iter().filter(|row| row.family() == "cudnn");
+    let timed = theirs.filter_map(|row| Some((row.median_us?, row)));
+    let Some((best, row)) = timed.min_by(|(a, _), (b, _)| a.total_cmp(b)) else {
         return;
     };
-    let (median, plan) = (cudnn.median_us, cudnn.plan.clone());
+    let (name, plan) = (row.name(), row.plan.clone());
     for row in rows {
-        row.cudnn_us = median;
+        row.cudnn_variant = Some(name.clone());
+        row.cudnn_us = Some(best);
         row.cudnn_plan = plan.clone();
-        row.speedup_vs_cudnn = median
-            .zip(row.median_us)
-            .map(|(theirs, ours)| theirs / ours);
+        row.speedup_vs_cudnn = row.median_us.map(|ours| best / ours);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::variant;
+
+    /// A row of this variant; without a time it did not pass.
+    fn row(name: &str, median_us: Option<f64>) -> Row {
+        let contender = Contender {
+            variant: variant::find("cpu_direct").unwrap(),
+            config: 0,
+        };
+        let layer = Layer::alone("mb1ic3ih8oc4kh3".parse().unwrap());
+        let row = Row::new(&layer, &contender, &Device::Cpu, &Options::of(&Device::Cpu));
+        let row = Row {
+            variant: name.to_owned(),
+            plan: Some(format!("plan of {name}")),
+            median_us,
+            ..row
+        };
+        match median_us {
+            Some(_) => row,
+            None => row.ends(Status::Failed, "wrong"),
+        }
+    }
+
+    #[test]
+    fn everyone_stands_beside_the_fastest_of_cudnn() {
+        let beside = |exact, transform| {
+            let mut rows = [
+                row("direct_naive", Some(50.0)),
+                row("cudnn", exact),
+                row("cudnn_transform", transform),
+                row("cudnnlike", Some(1.0)),
+            ];
+            beside_cudnn(&mut rows);
+            let [first, ..] = rows;
+            let name = first.cudnn_variant.clone().unwrap_or_default();
+            assert_eq!(first.cudnn_us.is_some(), first.cudnn_plan.is_some());
+            let plan = first.cudnn_plan.unwrap_or_default();
+            assert!(plan.ends_with(&name), "{plan}");
+            (name, first.speedup_vs_cudnn)
+        };
+        let named = |name: &str, times| (name.to_owned(), times);
+        let (slow, fast) = (Some(200.0), Some(100.0));
+        assert_eq!(beside(slow, fast), named("cudnn_transform", Some(2.0)));
+        assert_eq!(beside(fast, slow), named("cudnn", Some(2.0)));
+        // What did not pass is no yardstick.
+        assert_eq!(beside(slow, None), named("cudnn", Some(4.0)));
+        assert_eq!(beside(None, fast), named("cudnn_transform", Some(2.0)));
+        assert_eq!(beside(None, None), named("", None));
+    }
+
+    #[test]
+    fn a_transform_is_checked_on_all_data_whatever_the_size() {
+        let large: Problem = "mb64ic64ih56oc64kh3ph1".parse().unwrap();
+        let kinds = |arithmetic| thoroughness(&Device::Cpu, &large, arithmetic).data;
+        assert_eq!(kinds(Arithmetic::Exact), [Data::Integer, Data::Normal]);
+        assert_eq!(kinds(Arithmetic::Transform), Data::ALL);
     }
 }

@@ -132,9 +132,9 @@ impl Report {
         for note in &self.notes {
             text += &format!("# {}\n", note.replace('\n', "\n# "));
         }
-        text += "suite,layer,problem,math,variant,config,status,reason,median_us,p10_us,p90_us,\
-                 samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,plan,\
-                 cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
+        text += "suite,layer,problem,math,variant,config,arithmetic,status,reason,median_us,\
+                 p10_us,p90_us,samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,\
+                 plan,cudnn_variant,cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
         for row in &self.rows {
             text += &(csv_fields(row).join(",") + "\n");
         }
@@ -165,6 +165,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         row.math.clone(),
         row.variant.clone(),
         or_empty(row.config.as_ref()),
+        row.arithmetic.word().to_owned(),
         row.status.word().to_owned(),
         or_empty(row.reason.as_ref()),
         or_empty(row.median_us),
@@ -180,6 +181,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.workspace_bytes),
         or_empty(row.pack_us),
         or_empty(row.plan.as_ref()),
+        or_empty(row.cudnn_variant.as_ref()),
         or_empty(row.cudnn_us),
         or_empty(row.cudnn_plan.as_ref()),
         or_empty(row.speedup_vs_cudnn),

@@ -3,6 +3,7 @@
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::{Row, Status};
+use crate::variant::Arithmetic;
 
 /// A line under the header, nothing else.
 const STYLE: TableStyle =
@@ -111,7 +112,7 @@ impl<'a> Lines<'a> {
             };
             let cells = [
                 row.name(),
-                row.status.word().to_owned(),
+                status(row),
                 median.map_or("-".to_owned(), duration),
                 median.map_or("-".to_owned(), |median| spread(row, median)),
                 number(row.tflops),
@@ -139,6 +140,15 @@ impl<'a> Lines<'a> {
             lines,
             best,
         }
+    }
+}
+
+/// What became of it; a transform that passed did so by a rule of its own.
+fn status(row: &Row) -> String {
+    let word = row.status.word();
+    match (row.status, row.arithmetic) {
+        (Status::Passed, Arithmetic::Transform) => format!("{word} as {}", row.arithmetic.word()),
+        _ => word.to_owned(),
     }
 }
 
