@@ -276,7 +276,7 @@ const GPU_FLOPS: f64 = 2e9;
 /// What is checked before a time is printed: every kind of data; but for large problems whole
 /// numbers, which show a wrong element, and normal ones, which show a coarse sum. `convforge check`
 /// has all kinds for every size. A transform, which whole numbers do not show, has them as well.
-fn thoroughness(
+pub(crate) fn thoroughness(
     device: &Device,
     problem: &Problem,
     arithmetic: Arithmetic,
