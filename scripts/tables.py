@@ -52,6 +52,11 @@ class Line:
             return other["median_us"] / self.best["median_us"]
         return None
 
+    def cudnn_time(self):
+        """cuDNN's time, marked where it is a transform's."""
+        mark = " †" if self.cudnn and self.cudnn.get("arithmetic") == "transform" else ""
+        return time(self.cudnn and self.cudnn["median_us"]) + mark
+
     def over_floor(self):
         if self.best and self.floor:
             return self.best["median_us"] / self.floor
@@ -124,10 +129,9 @@ COLUMNS = ["cuBLAS", "cuDNN", "floor", "x floor", "vs cuDNN"]
 
 
 def numbers(line):
-    median = lambda row: time(row and row["median_us"])
     return [
-        median(line.cublas),
-        median(line.cudnn),
+        time(line.cublas and line.cublas["median_us"]),
+        line.cudnn_time(),
         time(line.floor),
         times(line.over_floor()),
         times(line.speedup(line.cudnn)),
@@ -170,8 +174,9 @@ def headline(lines):
         parts.append("Best handwritten variant per layer, geometric means:")
         parts.append(summary(rest))
     parts.append(
-        "Medians; vs is how many times faster than that library at its best. Every layer, type and\n"
-        "layout is in [docs/results.md](docs/results.md), the reports in benches/results. Measured on:"
+        "Medians; vs is how many times faster than that library at its best: of cuDNN the fastest plan\n"
+        "that passed, marked † where it is a transform (Winograd, FFT). Every layer, type and layout is\n"
+        "in [docs/results.md](docs/results.md), the reports in benches/results. Measured on:"
     )
     parts.append("\n".join(f"- {text}" for text in places(lines)))
     return "\n\n".join(parts)
@@ -203,9 +208,9 @@ def document(lines):
         return f"{head}\n\n{NOTHING.capitalize()}.\n"
     parts = [
         head + " Medians\nof calls on buffers that rotate beyond the L2, each variant checked in "
-        "the same run. vs cuDNN\nis how many times faster than cuDNN's best plan the best "
-        "handwritten variant is; floor is what\nthe bandwidth or the arithmetic measured in the "
-        "same run allow at least.",
+        "the same run. vs cuDNN\nis how many times faster the best handwritten variant is than the "
+        "fastest plan of cuDNN that\npassed; † marks one that is a transform (Winograd, FFT). Floor "
+        "is what the bandwidth or the\narithmetic measured in the same run allow at least.",
         "## Summary\n\nBest handwritten variant per layer, geometric means:",
         summary(lines),
     ]

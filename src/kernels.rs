@@ -9,7 +9,7 @@ use std::{
 use crate::{
     Activation, Device, Error, Layout, Limits, Math, Problem, Result, Storage,
     gpu::Gpu,
-    variant::{Args, Bound, Bytes, Info, Kind, Plan, Query, Variant},
+    variant::{Args, Arithmetic, Bound, Bytes, Info, Kind, Plan, Query, Variant},
 };
 
 /// csrc/convforge.h.
@@ -193,6 +193,7 @@ impl Row {
             idea,
             source,
             kind: Kind::Kernel,
+            arithmetic: Arithmetic::Exact,
             min_arch: row.min_arch as u32,
             max_arch: row.max_arch as u32,
             configs,

@@ -60,6 +60,16 @@ pub enum Activation {
     Silu,
 }
 
+impl Activation {
+    /// Whether it is computed with an exponential, which nobody rounds correctly.
+    pub(crate) fn is_exponential(self) -> bool {
+        matches!(
+            self,
+            Activation::Tanh | Activation::Sigmoid | Activation::Silu
+        )
+    }
+}
+
 /// A maximum over windows of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pool {

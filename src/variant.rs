@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Device, Error, Limits, Problem, Result, Stream};
 
@@ -27,6 +27,30 @@ pub enum Kind {
     Cpu,
 }
 
+/// How a variant comes to its sums, which decides what the check asks of it on whole numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arithmetic {
+    /// It adds up the products of the operands, in any order. Where every partial sum is exact the
+    /// result is too, and must be right in every bit.
+    #[default]
+    Exact,
+    /// It multiplies transforms of the operands (Winograd, FFT), which are rounded even where the
+    /// operands are whole. On whole numbers it is held to the bound of each element that holds on
+    /// real data; on real data to all that the others are held to.
+    Transform,
+}
+
+impl Arithmetic {
+    /// The word in lists and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Arithmetic::Exact => "exact",
+            Arithmetic::Transform => "transform",
+        }
+    }
+}
+
 /// What a variant says of itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
@@ -40,6 +64,9 @@ pub struct Info {
     pub source: String,
     /// Where it comes from.
     pub kind: Kind,
+    /// How it comes to its sums. This declaration, and nothing else, decides by which rule its
+    /// results on whole numbers are judged.
+    pub arithmetic: Arithmetic,
     /// Least compute capability times ten.
     pub min_arch: u32,
     /// Greatest compute capability times ten.

@@ -118,6 +118,8 @@ fn names_that_nothing_has() {
         &["no suite `resnet5`", "did you mean `resnet50`"],
     );
     check(&["--shard", "3/2"], &["'3/2'", "i-th of n"]);
+    check(&["--data", "reals"], &["'reals'", "integer, normal"]);
+    check(&["--data", "subnormal"], &["fits none", "f16 operands"]);
     fails(
         &[
             "infer",

@@ -23,11 +23,15 @@ pub(crate) fn cudnn_version() -> crate::Result<String> {
 
 /// Every baseline of this build, in reading order.
 pub(crate) fn all() -> Vec<Arc<dyn Variant>> {
+    #[cfg(all(feature = "cudnn", not(no_toolkit)))]
+    let [cudnn, cudnn_transform] = cudnn::Cudnn::from_env();
     vec![
         #[cfg(all(feature = "cuda", not(no_toolkit)))]
         Arc::new(cublas::CublasGemm::new()),
         #[cfg(all(feature = "cudnn", not(no_toolkit)))]
-        Arc::new(cudnn::Cudnn::from_env()),
+        Arc::new(cudnn),
+        #[cfg(all(feature = "cudnn", not(no_toolkit)))]
+        Arc::new(cudnn_transform),
         Arc::new(cpu::Gemm::new()),
         Arc::new(cpu::Direct::new()),
     ]

@@ -29,9 +29,13 @@
 //!
 //! For 16-bit storage the rounding of the output, no fault of a variant, is first taken off the
 //! error, of the result and of the sequential loop alike.
+//!
+//! **On whole numbers** equality takes the place of both rules, for who adds up products. For a
+//! variant that declares [`Arithmetic::Transform`] the bound of every element stands there; the RMS
+//! is not asked, because the sequential loop, its yardstick, makes no error at all.
 
 use super::{Data, Verdict};
-use crate::{Activation, Math, Problem, Storage};
+use crate::{Activation, Math, Problem, Storage, variant::Arithmetic};
 
 /// The rounding of fp32: half a unit in the last place of 1.
 const U: f64 = 1.0 / 16_777_216.0;
@@ -59,12 +63,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For a variant that did `problem` with data of this kind.
-    pub fn new(problem: &Problem, data: Data) -> Self {
+    /// For a variant of this arithmetic that did `problem` with data of this kind.
+    pub fn new(problem: &Problem, data: Data, arithmetic: Arithmetic) -> Self {
         let (storage, math) = (problem.storage, problem.math);
         let activation = problem.epilogue.activation;
         let k = problem.reduction() as f64;
-        let exponential = exponential(activation);
+        let exponential = activation.is_exponential();
         // SiLU is steepest near 2.4.
         let slope = if activation == Activation::Silu {
             1.1
@@ -72,7 +76,8 @@ impl Bounds {
             1.0
         };
 
-        let integer = data == Data::Integer && exact_scale(problem.epilogue.scale);
+        let transform = arithmetic == Arithmetic::Transform;
+        let integer = data.sums_are_exact(problem) && !transform;
         let cut = 2.0 * (8.0 + k) * U;
         let per_mag = match math {
             // The sum is exact: what is left is the activation's own.
@@ -97,6 +102,7 @@ impl Bounds {
             _ => floor,
         };
         let (rms, per_sequential) = match math {
+            _ if transform && data.is_whole() => (f64::INFINITY, 0.0),
             Math::Fp32 => (0.0, 2.0),
             Math::F16 | Math::Bf16 => (3e-7 + 1e-8 * k, 0.0),
             Math::Tf32 => (1e-3, 0.0),
@@ -131,18 +137,4 @@ impl Bounds {
         let slack = (self.per_mag / 4.0).max(4.0 * U) / (verdict.counted.max(1) as f64).sqrt();
         self.rms + self.per_sequential * verdict.rms_sequential() + slack
     }
-}
-
-/// Whether an activation is computed with an exponential, which nobody rounds correctly.
-pub(super) fn exponential(activation: Activation) -> bool {
-    matches!(
-        activation,
-        Activation::Tanh | Activation::Sigmoid | Activation::Silu
-    )
-}
-
-/// Whether a factor shifts integer data without rounding it, by so little that it stays exact.
-fn exact_scale(scale: f32) -> bool {
-    let bits_of_mantissa = scale.to_bits() & 0x7f_ffff;
-    bits_of_mantissa == 0 && (1.0 / 64.0..=64.0).contains(&scale.abs())
 }

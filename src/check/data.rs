@@ -28,11 +28,45 @@ pub enum Data {
     Positive,
     /// +-2^U(-10, 10), or a narrower range where f16 would overflow: terms of unequal size.
     Wide,
+    /// Whole numbers times 2^-24, the least f16: operands that are subnormal f16, and sums that are
+    /// as exact as those of whole numbers. What takes subnormal operands for zero has nothing right.
+    Subnormal,
 }
 
 impl Data {
     /// Every kind.
-    pub const ALL: [Data; 4] = [Data::Integer, Data::Normal, Data::Positive, Data::Wide];
+    pub const ALL: [Data; 5] = [
+        Data::Integer,
+        Data::Normal,
+        Data::Positive,
+        Data::Wide,
+        Data::Subnormal,
+    ];
+
+    /// Whether a problem is fed with it: subnormal operands only where operands are f16, sums are
+    /// f32, and what follows keeps them exact.
+    pub fn fits(self, problem: &Problem) -> bool {
+        let f16 = problem.storage == Storage::F16 || problem.math == Math::F16;
+        self != Data::Subnormal
+            || f16
+                && problem.math != Math::F16Acc
+                && self.sums_are_exact(problem)
+                && !problem.epilogue.activation.is_exponential()
+    }
+
+    /// Whole numbers, or a power of two times whole numbers.
+    pub(super) fn is_whole(self) -> bool {
+        matches!(self, Data::Integer | Data::Subnormal)
+    }
+
+    /// Whether no order of additions rounds a sum, and the epilogue's factor shifts it without
+    /// rounding, by so little that it stays exact.
+    pub(super) fn sums_are_exact(self, problem: &Problem) -> bool {
+        let scale = problem.epilogue.scale;
+        let bits_of_mantissa = scale.to_bits() & 0x7f_ffff;
+        let shifts = bits_of_mantissa == 0 && (1.0 / 64.0..=64.0).contains(&scale.abs());
+        self.is_whole() && shifts
+    }
 }
 
 impl fmt::Display for Data {
@@ -42,6 +76,7 @@ impl fmt::Display for Data {
             Data::Normal => "normal",
             Data::Positive => "positive",
             Data::Wide => "wide",
+            Data::Subnormal => "subnormal",
         })
     }
 }
@@ -66,23 +101,24 @@ pub struct Recipe {
     seed: u64,
     storage: Storage,
     lens: [usize; 4],
-    /// Integer data: largest magnitudes of input and filter.
+    /// Whole numbers: largest magnitudes of input and filter.
     largest: [u64; 2],
-    /// Integer data: weights per filter, and of how many in a row one is not zero.
+    /// Whole numbers: weights per filter, and of how many in a row one is not zero.
     row: usize,
     block: usize,
     /// Wide data: exponents lie in -e..e.
     exponents: u64,
-    /// The filter is divided by 2^down, so that sums lie where a saturating activation is not flat.
-    down: u32,
-    /// -1 where the scale is negative, so that a ReLU leaves what would be positive.
-    sign: f32,
+    /// What each tensor is multiplied by at last, plus or minus a power of two.
+    factors: [f32; 4],
 }
 
 /// Exponent of the least normal f16, without its sign.
 const F16_LEAST: u32 = 14;
 
-/// Largest magnitude of a bias or residual in integer data.
+/// The least f16 above zero.
+const F16_UNIT: f32 = 1.0 / 16_777_216.0;
+
+/// Largest magnitude of a bias or residual among whole numbers.
 const ADDED: u64 = 3;
 
 impl Recipe {
@@ -126,6 +162,8 @@ impl Recipe {
         // What |sum| is about, to bring it down to a few units; exact, as it is a power of two.
         let typical = match data {
             Data::Integer => (terms * (x + 1) * (w + 1)) as f64 / 16.0,
+            // Far from where anything saturates.
+            Data::Subnormal => 0.0,
             Data::Normal => 1.3 * (k as f64).sqrt(),
             Data::Positive => k as f64 / 4.0,
             Data::Wide => 0.3 * 4f64.powi(exponents) * (k as f64).sqrt(),
@@ -139,6 +177,28 @@ impl Recipe {
         } else {
             0
         };
+        let down = down.min(if f16 {
+            F16_LEAST - exponents as u32
+        } else {
+            12
+        });
+        let [x_factor, w_factor] = match (data, problem.storage) {
+            (Data::Subnormal, Storage::F32) => [F16_UNIT, F16_UNIT],
+            // An f16 output cannot hold the square: input or filter, as seed and filter have it.
+            (Data::Subnormal, _) if mix(seed ^ mix(problem.w_len() as u64)) & 1 == 0 => {
+                [F16_UNIT, 1.0]
+            }
+            (Data::Subnormal, _) => [1.0, F16_UNIT],
+            // The filter is divided so that sums lie where a saturating activation is not flat.
+            _ => [1.0, 2f32.powi(-(down as i32))],
+        };
+        // Bias and residual in the unit of the sums; other data has them as they come.
+        let added = match data {
+            Data::Subnormal => x_factor * w_factor,
+            _ => 1.0,
+        };
+        // A ReLU leaves what would be positive.
+        let sign = problem.epilogue.scale.signum();
 
         Recipe {
             data,
@@ -154,12 +214,7 @@ impl Recipe {
             row: k as usize,
             block: block as usize,
             exponents: exponents as u64,
-            down: down.min(if f16 {
-                F16_LEAST - exponents as u32
-            } else {
-                12
-            }),
-            sign: problem.epilogue.scale.signum(),
+            factors: [x_factor, sign * w_factor, added, added],
         }
     }
 
@@ -168,10 +223,12 @@ impl Recipe {
         let stream = mix(self.seed ^ mix(tensor as u64 + 1));
         let hash = mix(stream.wrapping_add(index as u64));
         let value = match (self.data, tensor) {
-            (Data::Integer, Tensor::X) => integer(hash, self.largest[0]),
-            (Data::Integer, Tensor::W) if !self.kept(stream, index) => 0.0,
-            (Data::Integer, Tensor::W) => integer(hash, self.largest[1]),
-            (Data::Integer, _) => integer(hash, ADDED),
+            (Data::Integer | Data::Subnormal, tensor) => match tensor {
+                Tensor::X => integer(hash, self.largest[0]),
+                Tensor::W if !self.kept(stream, index) => 0.0,
+                Tensor::W => integer(hash, self.largest[1]),
+                Tensor::Bias | Tensor::Residual => integer(hash, ADDED),
+            },
             (Data::Normal, _) => {
                 let again = mix(hash);
                 let halves = [
@@ -191,13 +248,10 @@ impl Recipe {
                 sign * mantissa * 2f32.powi(exponent as i32 - self.exponents as i32)
             }
         };
+        let value = value * self.factors[tensor as usize];
         match tensor {
-            Tensor::X | Tensor::Residual => round_stored(self.storage, value),
-            Tensor::W => round_stored(
-                self.storage,
-                value * self.sign * 2f32.powi(-(self.down as i32)),
-            ),
             Tensor::Bias => value,
+            _ => round_stored(self.storage, value),
         }
     }
 
@@ -309,7 +363,8 @@ mod tests {
         for problem in (0..300).map(|i| small.problem(7, i)).chain(deep) {
             let recipe = Recipe::new(&problem, Data::Integer, 3);
             let tensors = recipe.tensors();
-            let unit = 2f64.powi(-(recipe.down as i32)) * f64::from(problem.epilogue.scale.abs());
+            let down = recipe.factors[Tensor::W as usize].abs();
+            let unit = f64::from(down) * f64::from(problem.epilogue.scale.abs());
             let limit = if problem.math == Math::F16Acc {
                 2048.0
             } else {
@@ -326,7 +381,7 @@ mod tests {
                 }
             }
             for v in tensors.x.iter().chain(&tensors.w) {
-                let scaled = v * 2f32.powi(recipe.down as i32);
+                let scaled = v / down;
                 assert!(scaled.fract() == 0.0 || v.fract() == 0.0, "{problem}: {v}");
                 assert!(
                     v.abs() <= 127.0 && bf16::from_f32(*v).to_f32() == *v,
@@ -339,6 +394,48 @@ mod tests {
                 "{problem}: {nonzero}"
             );
         }
+    }
+
+    /// Operands that are subnormal in f16, and sums that are as exact as those of whole numbers.
+    #[test]
+    fn subnormal_operands_have_exact_sums() {
+        let small = Profile {
+            flops: 2e5,
+            ..Profile::default()
+        };
+        let (mut inputs, mut filters) = (0, 0);
+        for problem in (0..1000).map(|i| small.problem(7, i)) {
+            if !Data::Subnormal.fits(&problem) || problem.n == 0 {
+                continue;
+            }
+            let recipe = Recipe::new(&problem, Data::Subnormal, 3);
+            let tensors = recipe.tensors();
+            let subnormal = |values: &[f32]| {
+                let limit = f16::MIN_POSITIVE.to_f32();
+                let mut kept = values.iter().filter(|v| **v != 0.0);
+                kept.all(|v| v.abs() < limit && f16::from_f32(*v).to_f32() == *v)
+            };
+            let [x, w] = [subnormal(&tensors.x), subnormal(&tensors.w)];
+            assert!(x || w, "{problem}");
+            assert!(x && w || problem.storage == Storage::F16, "{problem}");
+            inputs += usize::from(x);
+            filters += usize::from(w);
+            let [of_x, of_w, of_sums, _] = recipe.factors.map(|f| f64::from(f.abs()));
+            assert_eq!(of_x * of_w, of_sums);
+            let scale = f64::from(problem.epilogue.scale.abs());
+            let unit = of_sums * scale.min(1.0);
+            for expected in Reference::new(&problem, &tensors).outputs(0..problem.y_len()) {
+                assert_eq!((expected.value / unit).fract(), 0.0, "{problem}");
+                let most = 16_777_216.0;
+                assert!(expected.mag / unit <= most, "{problem}: {expected:?}");
+            }
+        }
+        assert!(inputs > 50 && filters > 50, "{inputs} and {filters}");
+        let fits = |text: &str| Data::Subnormal.fits(&text.parse().unwrap());
+        assert!(fits("ic8ih8oc8kh3+math=f16") && fits("ic8ih8oc8kh3+f16+math=fp32+relu"));
+        assert!(!fits("ic8ih8oc8kh3") && !fits("ic8ih8oc8kh3+bf16"));
+        assert!(!fits("ic8ih8oc8kh3+f16+math=f16acc") && !fits("ic8ih8oc8kh3+f16+tanh"));
+        assert!(!fits("ic8ih8oc8kh3+f16+scale=0.3"));
     }
 
     #[test]

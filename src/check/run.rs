@@ -19,13 +19,13 @@ use super::{
 use crate::{
     Conv, Device, Error, Problem, RawOperands, Result, Stream, Workspace,
     reference::{Reference, Tensors, position},
-    variant::{Bytes, Variant},
+    variant::{Arithmetic, Bytes, Variant},
 };
 
 /// How thorough a check is.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The kinds of data, in order.
+    /// The kinds of data, in order; a problem is fed with those that fit it.
     pub data: Vec<Data>,
     /// On a GPU, problems with more floating-point operations are judged by csrc/oracle.cu instead
     /// of the CPU.
@@ -61,7 +61,8 @@ pub struct Measured {
     pub data: Data,
     /// What the comparison found.
     pub verdict: Verdict,
-    /// What the RMS of the error was allowed to be; 0 where every bit had to be right.
+    /// What the RMS of the error was allowed to be: 0 where every bit had to be right, infinite
+    /// where only each element by itself was judged.
     pub rms_limit: f64,
 }
 
@@ -70,6 +71,7 @@ impl fmt::Display for Measured {
         let (rms, worst) = (self.verdict.rms(), self.verdict.worst);
         match self.rms_limit {
             0.0 => write!(f, "{} data: exact", self.data),
+            f64::INFINITY => write!(f, "{} data: worst {worst:.1e}", self.data),
             limit => write!(
                 f,
                 "{} data: rms {rms:.1e} of {limit:.1e} allowed, worst {worst:.1e}",
@@ -97,10 +99,14 @@ pub fn case(
 
 /// Checks a convolution that was already made.
 pub fn conv(conv: &Conv, seed: u64, options: &Options) -> Outcome {
-    let measured = options.data.iter().map(|data| {
+    let fitting = options.data.iter().filter(|data| data.fits(conv.problem()));
+    let measured = fitting.map(|data| {
         check(conv, *data, seed, options).map_err(|trouble| trouble.about(format!("{data} data")))
     });
-    match measured.collect() {
+    match measured.collect::<Result<Vec<Measured>, Trouble>>() {
+        Ok(measured) if measured.is_empty() => {
+            Outcome::Skipped("none of the data asked for fits the problem".to_owned())
+        }
         Ok(measured) => Outcome::Passed(measured),
         Err(trouble) => trouble.outcome(conv.name(), conv.problem(), seed),
     }
@@ -271,6 +277,7 @@ fn check(conv: &Conv, data: Data, seed: u64, options: &Options) -> Result<Measur
         let judged = Judged {
             problem,
             data,
+            arithmetic: conv.variant().info().arithmetic,
             y,
             stream: &stream,
         };
@@ -305,6 +312,8 @@ fn check(conv: &Conv, data: Data, seed: u64, options: &Options) -> Result<Measur
 struct Judged<'a> {
     problem: &'a Problem,
     data: Data,
+    /// What the variant declares, which chooses the rule.
+    arithmetic: Arithmetic,
     y: &'a Fenced,
     stream: &'a Stream,
 }
@@ -313,7 +322,7 @@ impl Judged<'_> {
     fn by_cpu(&self, tensors: &Tensors) -> Result<Measured, Trouble> {
         let reference = Reference::new(self.problem, tensors);
         let y = self.y.read(self.stream)?;
-        let bounds = Bounds::new(self.problem, self.data);
+        let bounds = Bounds::new(self.problem, self.data, self.arithmetic);
         let verdict = judge(self.problem, &reference, &y, &bounds);
         self.conclude(&bounds, verdict, |index| Ok(reference.output(index)))
     }
@@ -330,7 +339,7 @@ impl Judged<'_> {
         if !stream.device().is_gpu() || problem.flops() <= options.cpu_flops {
             return Ok(None);
         }
-        let bounds = Bounds::new(problem, self.data);
+        let bounds = Bounds::new(problem, self.data, self.arithmetic);
         // SAFETY: the operands are those that the variant was given, on this device.
         let verdict = unsafe { oracle::judge_on_gpu(problem, operands, &bounds, stream)? };
         let expected = |index| {

@@ -97,10 +97,9 @@ impl Axis {
         let Some(median) = row.median_us else {
             return Ok(());
         };
-        let variant = row.chose.as_ref().unwrap_or(&row.variant);
-        let color = match variant.split(['_', ':']).next() {
-            Some("cudnn") => CUDNN,
-            Some("cublas" | "cpu") => OTHERS,
+        let color = match row.family() {
+            "cudnn" => CUDNN,
+            "cublas" | "cpu" => OTHERS,
             _ => OURS,
         };
         let corners = [(self.left, y - BAR / 2), (self.x(median), y + BAR / 2)];

@@ -12,7 +12,7 @@ use crate::{
     Conv, Device, Error, Pick, Problem,
     check::{self, Data, Outcome},
     suite::{CPU_FLOPS, Layer},
-    variant::Variant,
+    variant::{Arithmetic, Variant},
 };
 
 /// Who takes part.
@@ -51,6 +51,14 @@ impl Contender {
         match self {
             Contender::Variant { variant, config } => variant.info().configs.get(*config).cloned(),
             Contender::Pick(_) => None,
+        }
+    }
+
+    /// How the variant comes to its sums. What a pick chooses is exact: no rule picks a transform.
+    fn arithmetic(&self) -> Arithmetic {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().arithmetic,
+            Contender::Pick(_) => Arithmetic::Exact,
         }
     }
 
@@ -109,6 +117,9 @@ pub struct Row {
     /// What a pick chose: `fused_shared:tile=24`.
     #[serde(default)]
     pub chose: Option<String>,
+    /// How it comes to its sums; a report of a time before transforms has exact ones only.
+    #[serde(default)]
+    pub arithmetic: Arithmetic,
     /// What became of it.
     pub status: Status,
     /// Why it did not pass.
@@ -139,11 +150,13 @@ pub struct Row {
     pub pack_us: Option<f64>,
     /// What the variant chose inside: the name of a library's plan.
     pub plan: Option<String>,
-    /// Median of cuDNN on this problem in the same run.
+    /// Which variant of cuDNN's was the fastest that passed on this problem in the same run.
+    pub cudnn_variant: Option<String>,
+    /// Its median.
     pub cudnn_us: Option<f64>,
     /// The plan it used.
     pub cudnn_plan: Option<String>,
-    /// Times faster than cuDNN.
+    /// Times faster than that.
     pub speedup_vs_cudnn: Option<f64>,
 }
 
@@ -162,6 +175,7 @@ impl Row {
             variant: contender.variant(),
             config: contender.config(),
             chose: None,
+            arithmetic: contender.arithmetic(),
             status: Status::Passed,
             reason: None,
             median_us: None,
@@ -179,6 +193,7 @@ impl Row {
             workspace_bytes: None,
             pack_us: None,
             plan: None,
+            cudnn_variant: None,
             cudnn_us: None,
             cudnn_plan: None,
             speedup_vs_cudnn: None,
@@ -199,6 +214,13 @@ impl Row {
             Some(chose) => format!("{} ({chose})", self.name()),
             None => self.name(),
         }
+    }
+
+    /// The first word of the name of the variant, or of what a pick chose: `cudnn` for both of
+    /// cuDNN's.
+    pub(super) fn family(&self) -> &str {
+        let variant = self.chose.as_ref().unwrap_or(&self.variant);
+        variant.split(['_', ':']).next().unwrap_or_default()
     }
 
     /// Whether it says all that it would in a run that was not interrupted.
@@ -254,7 +276,7 @@ pub fn compare(
         let conv = planned(device, &layer.problem, contender).and_then(|conv| {
             let picked = matches!(contender, Contender::Pick(_));
             row.chose = picked.then(|| conv.name());
-            checked(&conv, options.seed)?;
+            checked(&conv, contender.arithmetic(), options.seed)?;
             Ok(conv)
         });
         rows.push(match conv {
@@ -303,8 +325,9 @@ fn planned(device: &Device, problem: &Problem, contender: &Contender) -> Result<
         })
 }
 
-fn checked(conv: &Conv, seed: u64) -> Result<(), Ending> {
-    match check::conv(conv, seed, &thoroughness(conv.device(), conv.problem())) {
+fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<(), Ending> {
+    let options = thoroughness(conv.device(), conv.problem(), arithmetic);
+    match check::conv(conv, seed, &options) {
         Outcome::Passed(_) => Ok(()),
         Outcome::Failed(why) => Err((Status::Failed, why)),
         Outcome::Unsupported(why) => Err((Status::Unsupported, why)),
@@ -316,16 +339,21 @@ fn checked(conv: &Conv, seed: u64) -> Result<(), Ending> {
 /// would take longer than all the timing.
 const GPU_FLOPS: f64 = 2e9;
 
-/// Every kind of data; but for large problems whole numbers, which show a wrong element, and normal
-/// ones, which show a coarse sum. `convforge check` has all kinds for every size.
-fn thoroughness(device: &Device, problem: &Problem) -> check::Options {
+/// What is checked before a time is printed: every kind of data; but for large problems whole
+/// numbers, which show a wrong element, and normal ones, which show a coarse sum. `convforge check`
+/// has all kinds for every size. A transform, which whole numbers do not show, has them as well.
+pub(crate) fn thoroughness(
+    device: &Device,
+    problem: &Problem,
+    arithmetic: Arithmetic,
+) -> check::Options {
     let default = check::Options::default();
     let most = if device.is_gpu() {
         GPU_FLOPS
     } else {
         CPU_FLOPS
     };
-    if problem.flops() <= most {
+    if problem.flops() <= most || arithmetic == Arithmetic::Transform {
         return default;
     }
     check::Options {
@@ -334,20 +362,79 @@ fn thoroughness(device: &Device, problem: &Problem) -> check::Options {
     }
 }
 
-/// Puts cuDNN's time beside everyone's.
+/// Puts the time of cuDNN at its best beside everyone's: of its fastest variant that passed.
 fn beside_cudnn(rows: &mut [Row]) {
-    let Some(cudnn) = rows
-        .iter()
-        .find(|row| row.variant == "cudnn" && row.median_us.is_some())
-    else {
+    let theirs = rows.iter().filter(|row| row.family() == "cudnn");
+    let timed = theirs.filter_map(|row| Some((row.median_us?, row)));
+    let Some((best, row)) = timed.min_by(|(a, _), (b, _)| a.total_cmp(b)) else {
         return;
     };
-    let (median, plan) = (cudnn.median_us, cudnn.plan.clone());
+    let (name, plan) = (row.name(), row.plan.clone());
     for row in rows {
-        row.cudnn_us = median;
+        row.cudnn_variant = Some(name.clone());
+        row.cudnn_us = Some(best);
         row.cudnn_plan = plan.clone();
-        row.speedup_vs_cudnn = median
-            .zip(row.median_us)
-            .map(|(theirs, ours)| theirs / ours);
+        row.speedup_vs_cudnn = row.median_us.map(|ours| best / ours);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::variant;
+
+    /// A row of this variant; without a time it did not pass.
+    fn row(name: &str, median_us: Option<f64>) -> Row {
+        let contender = Contender::Variant {
+            variant: variant::find("cpu_direct").unwrap(),
+            config: 0,
+        };
+        let layer = Layer::alone("mb1ic3ih8oc4kh3".parse().unwrap());
+        let row = Row::new(&layer, &contender, &Device::Cpu, &Options::of(&Device::Cpu));
+        let row = Row {
+            variant: name.to_owned(),
+            plan: Some(format!("plan of {name}")),
+            median_us,
+            ..row
+        };
+        match median_us {
+            Some(_) => row,
+            None => row.ends(Status::Failed, "wrong"),
+        }
+    }
+
+    #[test]
+    fn everyone_stands_beside_the_fastest_of_cudnn() {
+        let beside = |exact, transform| {
+            let mut rows = [
+                row("direct_naive", Some(50.0)),
+                row("cudnn", exact),
+                row("cudnn_transform", transform),
+                row("cudnnlike", Some(1.0)),
+            ];
+            beside_cudnn(&mut rows);
+            let [first, ..] = rows;
+            let name = first.cudnn_variant.clone().unwrap_or_default();
+            assert_eq!(first.cudnn_us.is_some(), first.cudnn_plan.is_some());
+            let plan = first.cudnn_plan.unwrap_or_default();
+            assert!(plan.ends_with(&name), "{plan}");
+            (name, first.speedup_vs_cudnn)
+        };
+        let named = |name: &str, times| (name.to_owned(), times);
+        let (slow, fast) = (Some(200.0), Some(100.0));
+        assert_eq!(beside(slow, fast), named("cudnn_transform", Some(2.0)));
+        assert_eq!(beside(fast, slow), named("cudnn", Some(2.0)));
+        // What did not pass is no yardstick.
+        assert_eq!(beside(slow, None), named("cudnn", Some(4.0)));
+        assert_eq!(beside(None, fast), named("cudnn_transform", Some(2.0)));
+        assert_eq!(beside(None, None), named("", None));
+    }
+
+    #[test]
+    fn a_transform_is_checked_on_all_data_whatever_the_size() {
+        let large: Problem = "mb64ic64ih56oc64kh3ph1".parse().unwrap();
+        let kinds = |arithmetic| thoroughness(&Device::Cpu, &large, arithmetic).data;
+        assert_eq!(kinds(Arithmetic::Exact), [Data::Integer, Data::Normal]);
+        assert_eq!(kinds(Arithmetic::Transform), Data::ALL);
     }
 }

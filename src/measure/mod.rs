@@ -30,6 +30,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(all(feature = "cudnn", not(no_toolkit)))]
+pub(crate) use compare::thoroughness;
 pub use compare::{Contender, Row, Status, compare};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;

@@ -155,9 +155,9 @@ impl Report {
         for note in &self.notes {
             text += &format!("# {}\n", note.replace('\n', "\n# "));
         }
-        text += "suite,layer,problem,math,variant,config,chose,status,reason,median_us,p10_us,p90_us,\
-                 samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,plan,\
-                 cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
+        text += "suite,layer,problem,math,variant,config,chose,arithmetic,status,reason,median_us,\
+                 p10_us,p90_us,samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,\
+                 plan,cudnn_variant,cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
         for row in &self.rows {
             text += &(csv_fields(row).join(",") + "\n");
         }
@@ -189,6 +189,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         row.variant.clone(),
         or_empty(row.config.as_ref()),
         or_empty(row.chose.as_ref()),
+        row.arithmetic.word().to_owned(),
         row.status.word().to_owned(),
         or_empty(row.reason.as_ref()),
         or_empty(row.median_us),
@@ -204,6 +205,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.workspace_bytes),
         or_empty(row.pack_us),
         or_empty(row.plan.as_ref()),
+        or_empty(row.cudnn_variant.as_ref()),
         or_empty(row.cudnn_us),
         or_empty(row.cudnn_plan.as_ref()),
         or_empty(row.speedup_vs_cudnn),

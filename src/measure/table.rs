@@ -3,6 +3,7 @@
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::{Row, Status};
+use crate::variant::Arithmetic;
 
 /// A line under the header, nothing else.
 const STYLE: TableStyle =
@@ -22,7 +23,7 @@ pub(super) fn compared(rows: &[Row]) -> Lines<'_> {
         };
         vec![
             row.label(),
-            row.status.word().to_owned(),
+            status(row),
             or_dash(row.median_us.map(duration)),
             or_dash(spread(row)),
             or_dash(row.tflops.map(significant)),
@@ -144,6 +145,15 @@ impl Lines<'_> {
             }
         }
         reasons
+    }
+}
+
+/// What became of it; a transform that passed did so by a rule of its own.
+fn status(row: &Row) -> String {
+    let word = row.status.word();
+    match (row.status, row.arithmetic) {
+        (Status::Passed, Arithmetic::Transform) => format!("{word} as {}", row.arithmetic.word()),
+        _ => word.to_owned(),
     }
 }
 

@@ -3,21 +3,28 @@
 //! | file | what it shows |
 //! | --- | --- |
 //! | `faults` | variants broken on purpose fail, and the same variant unbroken passes |
+//! | `transforms` | who declares a transform is let off exact whole numbers and nothing else |
 //! | `contract` | `Conv` refuses operands that do not fit, in words |
 //! | `main` | csrc/oracle.cu, the judge of large problems, agrees with the CPU's oracle |
 
 mod contract;
 mod faults;
+mod transforms;
 
 use convforge::{
     Problem,
-    variant::{Info, Kind},
+    variant::{Arithmetic, Info, Kind},
 };
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = [faults::trials(), contract::trials(), oracle_trials()];
+    let trials = [
+        faults::trials(),
+        transforms::trials(),
+        contract::trials(),
+        oracle_trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
 }
 
@@ -33,6 +40,7 @@ fn info(name: &str) -> Info {
         idea: "one loop per dimension".to_owned(),
         source: "tests".to_owned(),
         kind: Kind::Cpu,
+        arithmetic: Arithmetic::Exact,
         min_arch: 0,
         max_arch: 0,
         configs: Vec::new(),

@@ -27,7 +27,7 @@ use self::number::Stored;
 pub(crate) use self::{direct::Direct, gemm::Gemm};
 use crate::{
     Layout, Problem,
-    variant::{Args, Info, Kind},
+    variant::{Args, Arithmetic, Info, Kind},
 };
 
 fn info(name: &str, idea: &str, source: &str) -> Info {
@@ -37,6 +37,7 @@ fn info(name: &str, idea: &str, source: &str) -> Info {
         idea: idea.to_owned(),
         source: source.to_owned(),
         kind: Kind::Cpu,
+        arithmetic: Arithmetic::Exact,
         min_arch: 0,
         max_arch: 0,
         configs: Vec::new(),

@@ -34,7 +34,7 @@ use crate::{
     Device, Error, Limits, Problem, Result, Storage, Stream,
     gpu::Gpu,
     kernels::{self, checked, ffi},
-    variant::{Args, Bytes, Info, Kind, Plan, Query, Variant},
+    variant::{Args, Arithmetic, Bytes, Info, Kind, Plan, Query, Variant},
 };
 
 mod handle;
@@ -62,6 +62,7 @@ impl CublasGemm {
                 .to_owned(),
             source: "NVIDIA cuBLAS; reports A, D".to_owned(),
             kind: Kind::Baseline,
+            arithmetic: Arithmetic::Exact,
             min_arch: 80,
             max_arch: i32::MAX as u32,
             configs: CONFIGS.map(str::to_owned).to_vec(),

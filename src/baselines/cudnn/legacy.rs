@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::rules::{Form, math_types, padding};
-use crate::{Activation, Error, Problem, Result, Storage};
+use crate::{Activation, Error, Problem, Result, Storage, variant::Arithmetic};
 
 /// By cuDNN's numbers.
 const NAMES: [&str; 8] = [
@@ -56,6 +56,15 @@ impl Choice {
             }
         }
         all
+    }
+
+    /// How it comes to its sums, by the algorithm's name.
+    pub(super) fn arithmetic(self) -> Arithmetic {
+        let name = NAMES.get(self.algorithm as usize).unwrap_or(&"");
+        match name.starts_with("fft") || name.starts_with("winograd") {
+            true => Arithmetic::Transform,
+            false => Arithmetic::Exact,
+        }
     }
 }
 
@@ -126,6 +135,9 @@ mod tests {
             form: Form::Plain,
         };
         assert_eq!(choice.to_string(), "algorithm winograd, math type 3");
+        let transforms = all("ic8ih8oc8kh3").into_iter().map(Choice::arithmetic);
+        let sums = [Arithmetic::Exact; 4].into_iter();
+        assert!(transforms.eq(sums.chain([Arithmetic::Transform; 4])));
         assert!(known(choice).is_ok());
         assert!(
             known(Choice {

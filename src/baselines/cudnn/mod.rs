@@ -1,6 +1,11 @@
 //! NVIDIA cuDNN at its strongest: every plan that its heuristics propose, every engine it has, and
 //! every algorithm of its older API, in the problem's own layout, timed by this project, and the
-//! fastest right one kept.
+//! fastest right ones kept.
+//!
+//! They make two variants. `cudnn` is the fastest plan that adds up products, and exact on whole
+//! numbers as every variant is. `cudnn_transform` is cuDNN's fastest plan with transforms allowed
+//! (Winograd, FFT), where that is one: it declares so, and is judged by the rules for real data.
+//! One search finds both.
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -14,15 +19,15 @@
 //! | `race` | timing them |
 //! | `rank` | the estimate of its time |
 //! | `tally` | what became of them, counted |
-//! | `stored` | a file that keeps the winners |
+//! | `stored` | what keeps the winners |
 //! | `call`, `descriptor` | safe wrappers: one call, a handle, a descriptor of the graph API |
 //!
-//! A search costs seconds, so it is made when a convolution is planned and never when it runs.
-//! These environment variables are read once:
+//! A search costs seconds, so it is made when a convolution is planned and never when it runs, and
+//! once for a problem in a process. These environment variables are read once:
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `CONVFORGE_CUDNN_PLANS` | a file that keeps the winners; without it every plan is a search |
+//! | `CONVFORGE_CUDNN_PLANS` | a file that keeps the winners for other processes |
 //! | `CONVFORGE_CUDNN_WORKSPACE` | most bytes of workspace a plan may ask for; any number by default |
 //! | `CONVFORGE_CUDNN_SECONDS` | for building and first runs of one search, 30 by default |
 
@@ -47,12 +52,12 @@ pub(super) use self::call::Version;
 use self::{
     call::Handle,
     plan::{Candidate, Settled},
-    search::Search,
-    stored::{Entry, File},
+    search::{Found, Search},
+    stored::{Entry, Plans},
 };
 use crate::{
-    Device, Error, Result,
-    variant::{Info, Kind, Plan, Query, Variant},
+    Device, Error, Problem, Result,
+    variant::{Arithmetic, Info, Kind, Plan, Query, Variant},
 };
 
 /// How cuDNN's plans are searched.
@@ -95,41 +100,101 @@ impl Options {
     }
 }
 
-/// The variant `cudnn`.
+/// The variants `cudnn` and `cudnn_transform`.
 pub(crate) struct Cudnn {
     info: Info,
     options: Options,
+    /// Shared by both, as one search finds both winners.
+    plans: Arc<Plans>,
 }
 
 impl Cudnn {
-    /// With what the environment says.
-    pub(crate) fn from_env() -> Self {
-        Self::new(Options::from_env())
+    /// Both, with what the environment says.
+    pub(crate) fn from_env() -> [Self; 2] {
+        Self::both(&Options::from_env())
     }
 
-    /// With options of one's own.
-    pub(crate) fn new(options: Options) -> Self {
-        let info = Info {
-            name: "cudnn".to_owned(),
-            family: "cudnn".to_owned(),
-            idea: "the fastest plan of all that cuDNN has".to_owned(),
-            source: "NVIDIA cuDNN".to_owned(),
-            kind: Kind::Baseline,
-            // What cuDNN 9 for CUDA 13 serves.
-            min_arch: 75,
-            max_arch: 999,
-            configs: Vec::new(),
+    /// Both, with options of one's own.
+    fn both(options: &Options) -> [Self; 2] {
+        let plans = Arc::new(Plans::new(options.plans.as_deref()));
+        let variant = |name: &str, idea: &str, arithmetic| Cudnn {
+            info: Info {
+                name: name.to_owned(),
+                family: "cudnn".to_owned(),
+                idea: idea.to_owned(),
+                source: "NVIDIA cuDNN".to_owned(),
+                kind: Kind::Baseline,
+                arithmetic,
+                // What cuDNN 9 for CUDA 13 serves.
+                min_arch: 75,
+                max_arch: 999,
+                configs: Vec::new(),
+            },
+            options: options.clone(),
+            plans: plans.clone(),
         };
-        Cudnn { info, options }
+        [
+            variant(
+                "cudnn",
+                "the fastest plan of all that cuDNN has, but for transforms",
+                Arithmetic::Exact,
+            ),
+            variant(
+                "cudnn_transform",
+                "cuDNN's fastest plan where that is a transform: Winograd, FFT",
+                Arithmetic::Transform,
+            ),
+        ]
     }
 
-    /// What a stored winner is kept under.
-    fn key(&self, query: &Query, device: &Device, version: Version) -> String {
-        let mut key = format!("{} on {} by cuDNN {version}", query.problem, device.name());
+    /// What the winner of this arithmetic is kept under.
+    fn key(
+        &self,
+        arithmetic: Arithmetic,
+        problem: &Problem,
+        device: &Device,
+        version: Version,
+    ) -> String {
+        let mut key = format!("{problem} on {} by cuDNN {version}", device.name());
         if self.options.workspace_cap != usize::MAX {
             key += &format!(" within {} bytes", self.options.workspace_cap);
         }
+        if arithmetic == Arithmetic::Transform {
+            key += " as a transform";
+        }
         key
+    }
+
+    /// Keeps both winners. Where there is none at all, something may be missing that will be there
+    /// another time.
+    fn keep(&self, found: &Found, key: impl Fn(Arithmetic) -> String) -> Result<()> {
+        let entries = [Arithmetic::Exact, Arithmetic::Transform].map(|arithmetic| {
+            let winner = found.winner(arithmetic);
+            let entry = Entry {
+                choice: winner.map(|candidate| candidate.choice.clone()),
+                search: found.report.clone(),
+            };
+            (key(arithmetic), entry)
+        });
+        if entries.iter().all(|(_, entry)| entry.choice.is_none()) {
+            return Ok(());
+        }
+        self.plans.put(entries)
+    }
+
+    /// That no plan is right for this variant, with what was found.
+    fn none(&self, problem: &Problem, search: &str) -> Error {
+        let why = match self.info.arithmetic {
+            Arithmetic::Exact => "cuDNN has no plan for it",
+            Arithmetic::Transform => {
+                "no transform plan of cuDNN passes and is faster than its best plan that is none"
+            }
+        };
+        Error::Unsupported {
+            variant: self.info.name.clone(),
+            problem: Box::new(problem.clone()),
+            why: format!("{why}: {search}"),
+        }
     }
 }
 
@@ -142,8 +207,11 @@ impl Variant for Cudnn {
         rules::refuses(query.problem).map_or(Ok(()), Err)
     }
 
+    /// What a transform takes is seen when it is searched; who picks by estimates has the rounding
+    /// of all the others.
     fn rank(&self, query: &Query) -> Option<f64> {
-        Some(rank::microseconds(query.problem))
+        let adds = self.info.arithmetic == Arithmetic::Exact;
+        adds.then(|| rank::microseconds(query.problem))
     }
 
     fn open(&self) -> Result<()> {
@@ -154,7 +222,7 @@ impl Variant for Cudnn {
         let Device::Gpu(gpu) = device else {
             return Err(Error::NoGpu("cuDNN computes on GPUs".to_owned()));
         };
-        let problem = query.problem;
+        let (problem, arithmetic) = (query.problem, self.info.arithmetic);
         let version = Version::found()?;
         let settled = |candidate, note| {
             Box::new(Settled {
@@ -176,15 +244,18 @@ impl Variant for Cudnn {
         };
         let _current = gpu.enter()?;
         let handle = Arc::new(Handle::new(gpu, null_mut())?);
-        let file = self.options.plans.as_deref().map(File::new);
-        let key = self.key(query, device, version);
-        if let Some(file) = &file
-            && let Some(entry) = file.get(&key)?
+        let key = |arithmetic| self.key(arithmetic, problem, device, version);
+        if let Some(Entry { choice, search }) = self.plans.get(&key(arithmetic))? {
+            let Some(choice) = choice else {
+                return Err(self.none(problem, &search));
+            };
             // A plan that can no longer be built is searched for again.
-            && let Ok(candidate) = Candidate::again(&handle, problem, &entry.choice)
-        {
-            let note = note(&candidate, &format!("from a file: {}", entry.search));
-            return Ok(settled(Some(Arc::new(candidate)), note));
+            if let Ok(candidate) = Candidate::again(&handle, problem, &choice)
+                && candidate.arithmetic == arithmetic
+            {
+                let note = note(&candidate, &format!("searched before: {search}"));
+                return Ok(settled(Some(Arc::new(candidate)), note));
+            }
         }
         let search = Search {
             device,
@@ -194,45 +265,45 @@ impl Variant for Cudnn {
             info: &self.info,
             options: &self.options,
         };
-        let (candidate, search) = search.run()?;
-        if let Some(file) = &file {
-            let choice = candidate.choice.clone();
-            file.put(
-                key,
-                Entry {
-                    choice,
-                    search: search.clone(),
-                },
-            )?;
-        }
-        let note = note(&candidate, &search);
-        Ok(settled(Some(candidate), note))
+        let found = search.run()?;
+        self.keep(&found, key)?;
+        let Some(candidate) = found.winner(arithmetic) else {
+            return Err(self.none(problem, &found.report));
+        };
+        let note = note(candidate, &found.report);
+        Ok(settled(Some(candidate.clone()), note))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, Problem};
+    use crate::Limits;
 
-    #[test]
-    fn it_says_no_with_a_reason_and_needs_no_library_for_it() {
-        let limits = Limits::default();
-        let ask = |text: &str| {
-            let problem: Problem = text.parse().unwrap();
-            let query = Query {
-                problem: &problem,
-                config: 0,
-                limits: &limits,
-            };
-            Cudnn::new(Options::default()).supports(&query)
-        };
-        assert_eq!(ask("ic8ih8oc8kh3+f16+nhwc+bias+relu"), Ok(()));
-        assert!(ask("ic8ih8oc8kh3+math=bf16").unwrap_err().contains("bf16"));
+    fn both() -> [Cudnn; 2] {
+        Cudnn::both(&Options::default())
     }
 
     #[test]
-    fn the_cpu_is_no_place_for_it() {
+    fn they_say_no_with_a_reason_and_need_no_library_for_it() {
+        let limits = Limits::default();
+        for variant in both() {
+            let ask = |text: &str| {
+                let problem: Problem = text.parse().unwrap();
+                let query = Query {
+                    problem: &problem,
+                    config: 0,
+                    limits: &limits,
+                };
+                variant.supports(&query)
+            };
+            assert_eq!(ask("ic8ih8oc8kh3+f16+nhwc+bias+relu"), Ok(()));
+            assert!(ask("ic8ih8oc8kh3+math=bf16").unwrap_err().contains("bf16"));
+        }
+    }
+
+    #[test]
+    fn the_cpu_is_no_place_for_them_and_no_rule_picks_the_transform() {
         let problem: Problem = "ic8ih8oc8kh3".parse().unwrap();
         let limits = Limits::default();
         let query = Query {
@@ -240,26 +311,48 @@ mod tests {
             config: 0,
             limits: &limits,
         };
-        let plan = Cudnn::new(Options::default()).plan(&Device::Cpu, &query);
-        assert!(matches!(plan, Err(Error::NoGpu(_))));
+        let [exact, transform] = both();
+        for variant in [&exact, &transform] {
+            let plan = variant.plan(&Device::Cpu, &query);
+            assert!(matches!(plan, Err(Error::NoGpu(_))));
+        }
+        assert!(exact.rank(&query).is_some() && transform.rank(&query).is_none());
     }
 
     #[test]
     fn winners_are_told_apart_by_all_that_matters() {
         let problem: Problem = "ic8ih8oc8kh3".parse().unwrap();
-        let limits = Limits::default();
-        let query = Query {
-            problem: &problem,
-            config: 0,
-            limits: &limits,
-        };
         let capped = Options {
             workspace_cap: 1 << 20,
             ..Options::default()
         };
-        let version = Version::LEAST;
-        let key = |options| Cudnn::new(options).key(&query, &Device::Cpu, version);
-        assert!(key(Options::default()).starts_with(&problem.to_string()));
-        assert_ne!(key(Options::default()), key(capped));
+        let key = |options: &Options, arithmetic| {
+            let [variant, _] = Cudnn::both(options);
+            variant.key(arithmetic, &problem, &Device::Cpu, Version::LEAST)
+        };
+        let usual = key(&Options::default(), Arithmetic::Exact);
+        assert!(usual.starts_with(&problem.to_string()));
+        assert_ne!(usual, key(&capped, Arithmetic::Exact));
+        assert_ne!(usual, key(&Options::default(), Arithmetic::Transform));
+    }
+
+    #[test]
+    fn what_one_search_found_serves_both() {
+        let [exact, transform] = both();
+        let entry = Entry {
+            choice: None,
+            search: "59 plans found".to_owned(),
+        };
+        exact.plans.put([("a".to_owned(), entry.clone())]).unwrap();
+        assert_eq!(transform.plans.get("a").unwrap(), Some(entry));
+        let problem = "ic8ih8oc8kh3".parse().unwrap();
+        let text = transform.none(&problem, "59 plans found").to_string();
+        for part in [
+            "cudnn_transform cannot do",
+            "no transform plan of cuDNN passes",
+            "59 plans",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

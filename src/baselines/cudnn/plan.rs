@@ -10,13 +10,13 @@ use super::{
     engine::{Config, Engine},
     graph::{Graph, Operand},
     legacy,
-    rules::{Form, strides},
+    rules::{self, Form, strides},
 };
 use crate::{
     Error, Problem, Result, Stream,
     gpu::Gpu,
     kernels::{self, ffi},
-    variant::{Args, Bytes, Plan},
+    variant::{Args, Arithmetic, Bytes, Plan},
 };
 
 /// What tells one of cuDNN's plans from the others, so that it can be made again.
@@ -70,6 +70,8 @@ enum Kernels {
 /// A plan that cuDNN built.
 pub(super) struct Candidate {
     pub(super) choice: Choice,
+    /// As cuDNN notes it.
+    pub(super) arithmetic: Arithmetic,
     kernels: Kernels,
 }
 
@@ -84,6 +86,7 @@ impl Candidate {
         };
         Ok(Candidate {
             choice,
+            arithmetic: rules::arithmetic(&config.notes),
             kernels: Kernels::Graph(Engine::build(graph, config)?),
         })
     }
@@ -98,6 +101,7 @@ impl Candidate {
         let algorithm = Algorithm::build(handle, problem, choice)?;
         Ok(Candidate {
             choice: Choice::Legacy(choice),
+            arithmetic: choice.arithmetic(),
             kernels: Kernels::Legacy(algorithm),
         })
     }

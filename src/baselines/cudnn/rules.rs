@@ -9,15 +9,12 @@
 //! | down-convert inputs | always: operands narrower than the math says |
 //! | reduced precision reduction | unless the math is `f16acc` |
 //! | tensor core | under `fp32` math, whatever the storage |
-//! | Winograd, FFT | never by the note: the plan that wins must pass the project's own check |
-//!
-//! Winograd with large tiles and FFT do not keep integer data exact, so they fall at that check; the
-//! plan's note then says so and how fast they were.
+//! | Winograd, FFT | never: such a plan is a transform, of which the variant `cudnn_transform` is made |
 
 use cudnn_sys::{cudnnBackendNumericalNote_t as Note, cudnnMathType_t, cudnnPointwiseMode_t};
 use serde::{Deserialize, Serialize};
 
-use crate::{Activation, Layout, Math, Problem, Storage};
+use crate::{Activation, Layout, Math, Problem, Storage, variant::Arithmetic};
 
 /// Why cuDNN has no words for this problem.
 pub(super) fn refuses(problem: &Problem) -> Option<String> {
@@ -49,6 +46,21 @@ pub(super) fn excluded(math: Math, notes: &[u32]) -> Option<&'static str> {
         Some("on tensor cores")
     } else {
         None
+    }
+}
+
+/// How an engine with these notes comes to its sums.
+pub(super) fn arithmetic(notes: &[u32]) -> Arithmetic {
+    let transforms = [
+        Note::CUDNN_NUMERICAL_NOTE_FFT,
+        Note::CUDNN_NUMERICAL_NOTE_WINOGRAD,
+        Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+        Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+        Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
+    ];
+    match transforms.iter().any(|note| notes.contains(&note.0)) {
+        true => Arithmetic::Transform,
+        false => Arithmetic::Exact,
     }
 }
 
@@ -199,6 +211,15 @@ mod tests {
             assert_eq!(excluded(math, &random), Some("not deterministic"));
             let winograd = [Note::CUDNN_NUMERICAL_NOTE_WINOGRAD.0];
             assert_eq!(excluded(math, &winograd), None);
+        }
+        // As an f16 engine of cuDNN 8 notes itself.
+        let tile = Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4.0;
+        let winograd = [Note::CUDNN_NUMERICAL_NOTE_WINOGRAD.0, tile];
+        let fft = [Note::CUDNN_NUMERICAL_NOTE_FFT.0];
+        assert_eq!(arithmetic(&winograd), Arithmetic::Transform);
+        assert_eq!(arithmetic(&fft), Arithmetic::Transform);
+        for none in [&[][..], &tensor_core, &down, &reduced] {
+            assert_eq!(arithmetic(none), Arithmetic::Exact);
         }
         assert_eq!(math_types(Math::Fp32), [cudnnMathType_t::CUDNN_FMA_MATH]);
     }

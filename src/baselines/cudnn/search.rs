@@ -1,9 +1,12 @@
-//! Every plan that cuDNN has for a problem: found, built, timed, and the best one checked.
+//! Every plan that cuDNN has for a problem: found, built, timed, and the best ones checked.
 //!
 //! Timing happens twice. All plans run once after warming up, which tells the slow ones apart; the
 //! fastest are measured by [`crate::measure::time`], as every variant is: cold, in graphs, in turns. The
-//! fastest must then pass the project's own check on two kinds of data, or the next one has its
-//! place.
+//! fastest must then pass what the project will ask of it before it prints a time, or the next one
+//! has its place.
+//!
+//! There are two winners. Plans that add up products race for `cudnn`; transforms, by cuDNN's own
+//! notes, race for `cudnn_transform`, as far as they are faster than the winner of the others.
 
 use std::{
     collections::HashSet,
@@ -21,21 +24,42 @@ use super::{
     graph::Graph,
     legacy,
     plan::Candidate,
-    race::Runner,
+    race::{Runner, first_right},
     rules::{Form, excluded},
     tally::Tally,
 };
 use crate::{
     Device, Error, Math, Problem, Result,
-    check::{self, Data, Outcome},
+    check::{self, Outcome},
     gpu::Gpu,
-    variant::Info,
+    measure,
+    variant::{Arithmetic, Info},
 };
 
 /// Seed of all data.
 pub(super) const SEED: u64 = 1;
 
-/// A search for the fastest plan of one problem.
+/// What a search found.
+pub(super) struct Found {
+    /// The fastest plan that adds up products, and is right.
+    exact: Option<Arc<Candidate>>,
+    /// The fastest of all plans that are right, if that is a transform.
+    transform: Option<Arc<Candidate>>,
+    /// What was found on the way, for the reports.
+    pub(super) report: String,
+}
+
+impl Found {
+    /// The winner among plans of this arithmetic.
+    pub(super) fn winner(&self, arithmetic: Arithmetic) -> Option<&Arc<Candidate>> {
+        match arithmetic {
+            Arithmetic::Exact => self.exact.as_ref(),
+            Arithmetic::Transform => self.transform.as_ref(),
+        }
+    }
+}
+
+/// A search for the fastest plans of one problem.
 pub(super) struct Search<'a> {
     pub(super) device: &'a Device,
     pub(super) gpu: &'a Gpu,
@@ -90,32 +114,63 @@ impl Source {
 }
 
 impl Search<'_> {
-    /// The fastest plan that is right, and what was found on the way.
+    /// The fastest plans that are right, and what was found on the way.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where cuDNN has no plan, [`Error::Check`] where all are wrong, or what
-    /// the device answers.
-    pub(super) fn run(&self) -> Result<(Arc<Candidate>, String)> {
+    /// [`Error::Check`] where there are plans that add up products and all are wrong, or what the
+    /// device answers.
+    pub(super) fn run(&self) -> Result<Found> {
         let mut tally = Tally::default();
         let deadline = Instant::now() + self.options.budget;
         let proposals = self.proposals(&mut tally);
         let candidates = self.build(proposals, deadline, &mut tally)?;
         let runners = self.first_round(candidates, &mut tally)?;
-        let runners = self.last_round(runners, &mut tally)?;
-        for runner in runners {
-            match self.check(&runner) {
-                Ok(remark) => return Ok((runner.candidate, format!("{tally}{remark}"))),
-                Err(why) => tally.wrong(&runner.candidate.choice, runner.us, &why),
-            }
-        }
-        if tally.all_wrong() {
+        let adds = |runner: &Runner| runner.candidate.arithmetic == Arithmetic::Exact;
+        let (sums, transforms): (Vec<_>, Vec<_>) = runners.into_iter().partition(adds);
+        let tried = !sums.is_empty();
+        let exact = self.winner(sums, f64::INFINITY, &mut tally)?;
+        if tried && exact.is_none() {
             return Err(Error::Check(format!("no plan of cuDNN is right: {tally}")));
         }
-        Err(Error::Unsupported {
-            variant: self.info.name.clone(),
-            problem: Box::new(self.problem.clone()),
-            why: format!("cuDNN has no plan for it: {tally}"),
+        let best = exact.as_ref().map_or(f64::INFINITY, |winner| winner.us);
+        let transform = self.winner(transforms, best, &mut tally)?;
+        if let Some(Runner { candidate, us, .. }) = &transform {
+            let choice = &candidate.choice;
+            tally.remark(format!("the fastest transform is {choice} at {us:.1} us"));
+        }
+        Ok(Found {
+            exact: exact.map(|runner| runner.candidate),
+            transform: transform.map(|runner| runner.candidate),
+            report: tally.to_string(),
         })
+    }
+
+    /// The fastest that is right, if it takes less than `limit` microseconds.
+    fn winner(
+        &self,
+        mut runners: Vec<Runner>,
+        limit: f64,
+        tally: &mut Tally,
+    ) -> Result<Option<Runner>> {
+        let all = runners.len();
+        runners.retain(|runner| runner.may_beat(limit));
+        let far = all - runners.len();
+        let order = self.last_round(runners, tally)?;
+        let time = |runner: &Runner| runner.us;
+        let (winner, slower) = first_right(order, time, limit, |runner| match self.check(runner) {
+            Ok(remarks) => {
+                remarks.into_iter().for_each(|remark| tally.remark(remark));
+                true
+            }
+            Err(why) => {
+                tally.wrong(&runner.candidate.choice, runner.us, &why);
+                false
+            }
+        });
+        for _ in 0..far + slower {
+            tally.exclude("slower than the best plan that is no transform");
+        }
+        Ok(winner)
     }
 
     /// Every plan that cuDNN names and no rule excludes, the likeliest first.
@@ -225,15 +280,12 @@ impl Search<'_> {
 
     /// Whether a plan computes what it should, in every bit twice the same; what to add to the
     /// report if that could not be found out.
-    fn check(&self, runner: &Runner) -> Result<String, String> {
-        let options = check::Options {
-            // Whole numbers show every inexact transform, cancelling sums every early rounding.
-            data: vec![Data::Integer, Data::Normal],
-            ..check::Options::default()
-        };
+    fn check(&self, runner: &Runner) -> Result<Option<String>, String> {
+        let arithmetic = runner.candidate.arithmetic;
+        let options = measure::thoroughness(self.device, self.problem, arithmetic);
         match check::conv(&runner.conv, SEED, &options) {
-            Outcome::Passed(_) => Ok(String::new()),
-            Outcome::Skipped(why) => Ok(format!("; not checked here: {why}")),
+            Outcome::Passed(_) => Ok(None),
+            Outcome::Skipped(why) => Ok(Some(format!("not checked here: {why}"))),
             Outcome::Failed(why) | Outcome::Unsupported(why) => Err(why),
         }
     }

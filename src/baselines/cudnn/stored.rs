@@ -1,10 +1,11 @@
-//! What searches found, in a file that the caller names: the next run builds the plan that won and
-//! searches no more. Without such a file nothing is kept.
+//! What searches found. The next one who asks builds the plan that won and searches no more: both
+//! of cuDNN's variants in a process, and later ones where the caller names a file.
 
 use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use serde::{Deserialize, Serialize};
@@ -15,20 +16,27 @@ use crate::{Error, Result};
 /// One search's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// The plan that won.
-    pub(super) choice: Choice,
+    /// The plan that won; none where none is right.
+    pub(super) choice: Option<Choice>,
     /// What was found on the way to it, for the reports.
     pub(super) search: String,
 }
 
-/// The results by problem, GPU and version of cuDNN, as JSON.
-pub(super) struct File<'a> {
-    path: &'a Path,
+/// The results by variant, problem, GPU and version of cuDNN.
+pub(super) enum Plans {
+    /// In a file, as JSON.
+    File(PathBuf),
+    /// In this process.
+    Here(Mutex<BTreeMap<String, Entry>>),
 }
 
-impl<'a> File<'a> {
-    pub(super) fn new(path: &'a Path) -> Self {
-        File { path }
+impl Plans {
+    /// In this file; without one they are kept as long as the process runs.
+    pub(super) fn new(file: Option<&Path>) -> Self {
+        match file {
+            Some(path) => Plans::File(path.to_owned()),
+            None => Plans::Here(Mutex::default()),
+        }
     }
 
     /// The result under this key. A file that does not exist is an empty one.
@@ -36,75 +44,109 @@ impl<'a> File<'a> {
     /// # Errors
     /// [`Error::File`].
     pub(super) fn get(&self, key: &str) -> Result<Option<Entry>> {
-        Ok(self.read()?.remove(key))
+        match self {
+            Plans::File(path) => Ok(read(path)?.remove(key)),
+            Plans::Here(entries) => {
+                let entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(entries.get(key).cloned())
+            }
+        }
     }
 
-    /// Adds a result. The file is replaced as a whole, so that no reader meets half of one.
+    /// Adds results. A file is replaced as a whole, so that no reader meets half of one.
     ///
     /// # Errors
     /// [`Error::File`].
-    pub(super) fn put(&self, key: String, entry: Entry) -> Result<()> {
-        let mut entries = self.read()?;
-        entries.insert(key, entry);
-        let fail = |why: io::Error| Error::file(self.path, why);
-        let mut text =
-            serde_json::to_string_pretty(&entries).map_err(|why| Error::file(self.path, why))?;
-        text.push('\n');
-        let beside = self.beside();
-        fs::write(&beside, text).map_err(fail)?;
-        fs::rename(&beside, self.path).map_err(fail)
+    pub(super) fn put(&self, found: impl IntoIterator<Item = (String, Entry)>) -> Result<()> {
+        match self {
+            Plans::File(path) => {
+                let mut entries = read(path)?;
+                entries.extend(found);
+                write(path, &entries)
+            }
+            Plans::Here(entries) => {
+                let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+                entries.extend(found);
+                Ok(())
+            }
+        }
     }
+}
 
-    fn read(&self) -> Result<BTreeMap<String, Entry>> {
-        let text = match fs::read_to_string(self.path) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            text => text.map_err(|why| Error::file(self.path, why))?,
-        };
-        serde_json::from_str(&text)
-            .map_err(|why| Error::file(self.path, format!("is no file of cuDNN plans: {why}")))
-    }
+fn read(path: &Path) -> Result<BTreeMap<String, Entry>> {
+    let text = match fs::read_to_string(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        text => text.map_err(|why| Error::file(path, why))?,
+    };
+    serde_json::from_str(&text)
+        .map_err(|why| Error::file(path, format!("is no file of cuDNN plans: {why}")))
+}
 
-    /// A name of this process's own, on the same file system.
-    fn beside(&self) -> PathBuf {
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(format!(".{}", std::process::id()));
-        name.into()
-    }
+fn write(path: &Path, entries: &BTreeMap<String, Entry>) -> Result<()> {
+    let fail = |why: io::Error| Error::file(path, why);
+    let mut text = serde_json::to_string_pretty(entries).map_err(|why| Error::file(path, why))?;
+    text.push('\n');
+    // A name of this process's own, on the same file system.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    fs::write(&beside, text).map_err(fail)?;
+    fs::rename(&beside, path).map_err(fail)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::rules::Form, *};
 
-    #[test]
-    fn results_come_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("plans.json");
-        let file = File::new(&path);
-        assert_eq!(file.get("a").unwrap(), None);
+    fn entries() -> [(String, Entry); 3] {
         let knobs = vec![(2, 5), (13, -1)];
-        let graph = Entry {
-            choice: Choice::Graph {
-                form: Form::Fused,
-                engine: 12,
-                knobs,
-            },
-            search: "3 plans found".to_owned(),
+        let graph = Choice::Graph {
+            form: Form::Fused,
+            engine: 12,
+            knobs,
         };
-        let choice = super::super::legacy::Choice {
+        let legacy = super::super::legacy::Choice {
             algorithm: 1,
             math: 3,
             form: Form::Plain,
         };
-        let legacy = Entry {
-            choice: Choice::Legacy(choice),
-            search: String::new(),
+        let entry = |key: &str, choice| {
+            let search = "3 plans found".to_owned();
+            (key.to_owned(), Entry { choice, search })
         };
-        file.put("a".to_owned(), graph.clone()).unwrap();
-        file.put("b".to_owned(), legacy.clone()).unwrap();
-        assert_eq!(file.get("a").unwrap(), Some(graph));
-        assert_eq!(file.get("b").unwrap(), Some(legacy));
+        [
+            entry("a", Some(graph)),
+            entry("b", Some(Choice::Legacy(legacy))),
+            entry("none is right", None),
+        ]
+    }
+
+    #[test]
+    fn results_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plans.json");
+        for plans in [Plans::new(Some(&path)), Plans::new(None)] {
+            assert_eq!(plans.get("a").unwrap(), None);
+            let [a, b, none] = entries();
+            plans.put([a]).unwrap();
+            plans.put([b, none]).unwrap();
+            for (key, entry) in entries() {
+                assert_eq!(plans.get(&key).unwrap(), Some(entry));
+            }
+        }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// From before there was a second variant.
+    #[test]
+    fn older_files_serve() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plans.json");
+        let text = r#"{"a": {"choice": {"api": "legacy", "algorithm": 1, "math": 3,
+            "form": "plain"}, "search": "3 plans found"}}"#;
+        fs::write(&path, text).unwrap();
+        let entry = Plans::new(Some(&path)).get("a").unwrap().unwrap();
+        let [_, (_, known), _] = entries();
+        assert_eq!(entry, known);
     }
 
     #[test]
@@ -112,20 +154,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plans.json");
         fs::write(&path, "{").unwrap();
-        let text = File::new(&path).get("a").unwrap_err().to_string();
+        let text = Plans::new(Some(&path)).get("a").unwrap_err().to_string();
         assert!(
             text.contains("plans.json") && text.contains("no file of cuDNN plans"),
             "{text}"
         );
         let nowhere = folder.path().join("no/such/plans.json");
-        let entry = Entry {
-            choice: Choice::Graph {
-                form: Form::Plain,
-                engine: 0,
-                knobs: Vec::new(),
-            },
-            search: String::new(),
-        };
-        assert!(File::new(&nowhere).put("a".to_owned(), entry).is_err());
+        assert!(Plans::new(Some(&nowhere)).put(entries()).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use convforge::{
     Problem,
-    check::{self, Outcome, Profile},
+    check::{self, Data, Outcome, Profile},
     measure::Status,
 };
 use serde::Serialize;
@@ -40,6 +40,10 @@ pub struct Args {
     /// Only one of several shares of the problems, as in 2/8
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
+    /// A kind of data: integer, normal, positive, wide or subnormal; may be repeated, and leaves out
+    /// the problems that none of them fits [default: every kind that fits]
+    #[arg(long, value_name = "KIND", value_parser = data)]
+    data: Vec<Data>,
     #[command(flatten)]
     variants: VariantArgs,
     #[command(flatten)]
@@ -99,6 +103,13 @@ impl Judge {
     }
 }
 
+/// What --data takes.
+fn data(name: &str) -> Result<Data, String> {
+    let known = || Data::ALL.iter().map(Data::to_string);
+    let found = Data::ALL.into_iter().find(|data| data.to_string() == name);
+    found.ok_or_else(|| format!("the kinds are {}", known().collect::<Vec<_>>().join(", ")))
+}
+
 /// A case that did not pass.
 #[derive(Serialize)]
 struct Case {
@@ -129,12 +140,29 @@ impl Args {
         let profile = Profile::default();
         let generated = 0..self.generated.unwrap_or(default) as u64;
         problems.extend(generated.map(|index| profile.problem(self.seed, index)));
+        let fits = |problem: &Problem| self.kinds().iter().any(|data| data.fits(problem));
+        problems.retain(fits);
+        if problems.is_empty() && !self.data.is_empty() {
+            return Err(Failure::Usage(
+                "the data that was asked for fits none of the problems; subnormal data is for f16 \
+                 operands with sums in f32"
+                    .to_owned(),
+            ));
+        }
         let Shard { index, count } = self.shard;
         Ok(problems
             .into_iter()
             .skip(index - 1)
             .step_by(count)
             .collect())
+    }
+
+    /// The kinds of data.
+    fn kinds(&self) -> &[Data] {
+        match &self.data[..] {
+            [] => &Data::ALL,
+            asked => asked,
+        }
     }
 }
 
@@ -146,7 +174,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let variants = args.variants.variants(&device, Configs::All)?;
     let problems = args.problems()?;
-    let options = args.judge.options();
+    let options = check::Options {
+        data: args.kinds().to_vec(),
+        ..args.judge.options()
+    };
 
     let mut counts = Counts::default();
     let mut cases = Vec::new();
@@ -195,6 +226,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         terminal::print_json(&json!({
             "device": device.name(),
             "seed": args.seed,
+            "data": args.kinds(),
             "interrupted": terminal::interrupted(),
             "counts": counts,
             "cases": cases,
@@ -212,9 +244,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         writeln!(
             out,
-            "Problems: {}, on {device}, seed {}",
+            "Problems: {}, on {device}, seed {}, data: {}",
             problems.len(),
-            args.seed
+            args.seed,
+            args.kinds()
+                .iter()
+                .map(Data::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
         )?;
         writeln!(
             out,

@@ -106,6 +106,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         table.set_header([
             "variant",
             "kind",
+            "sums",
             "idea",
             "source",
             "configurations",
@@ -115,6 +116,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             table.add_row([
                 info.name.clone(),
                 kind(info.kind).to_owned(),
+                info.arithmetic.word().to_owned(),
                 info.idea.clone(),
                 info.source.clone(),
                 info.configs.join(", "),
