@@ -11,7 +11,11 @@ use std::fmt;
 use crate::{Error, Problem, Result, variant::closest};
 
 /// The files, in reading order.
-const FILES: [(&str, &str); 1] = [("per-layer", include_str!("policies/per-layer.txt"))];
+const FILES: [(&str, &str); 3] = [
+    ("per-layer", include_str!("policies/per-layer.txt")),
+    ("report-b", include_str!("policies/report-b.txt")),
+    ("report-e", include_str!("policies/report-e.txt")),
+];
 
 /// A named list of which variant does which layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,16 +226,16 @@ mod tests {
 
     #[test]
     fn the_first_line_that_fits_comes_first() {
-        let policy = Policy::find("per-layer").unwrap();
+        let policy = Policy::find("report-e").unwrap();
         let first = |text: &str| {
             let rule = policy.fitting(&text.parse().unwrap()).next().unwrap();
-            rule.variant.clone()
+            rule.config.clone().unwrap()
         };
-        assert_eq!(first("ic1ih86oc4oh80kh7"), "direct_naive");
-        assert_eq!(first("ic4ih40oc16oh34kh7"), "fused_shared");
+        assert_eq!(first("ic1ih70oc12oh66kh5"), "tile=16");
+        assert_eq!(first("ic12ih33oc24oh29kh5"), "tile=24");
         assert_eq!(
             policy.to_string(),
-            "direct_naive for at most 4 output channels, fused_shared otherwise"
+            "fused_shared:tile=16 for at most 12 output channels, fused_shared:tile=24 otherwise"
         );
     }
 

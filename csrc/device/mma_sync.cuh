@@ -82,13 +82,6 @@ struct Fragment<__half, __half> {
     }
 };
 
-// 16 bytes; with live == false zeros, and `from` is not read.
-__device__ __forceinline__ void copy16_async(uint32_t to, const void *from, bool live) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(live ? 16 : 0)
-                 : "memory");
-}
-
 // Copies come in groups, in order; waits until at most `Left` groups of this thread are on the way.
 __device__ __forceinline__ void end_of_group() {
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -16,26 +16,33 @@ struct Barrier {
 
     __device__ __forceinline__ void init(uint32_t arrivals) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&word)),
-                     "r"(arrivals));
+                     "r"(arrivals)
+                     : "memory");
     }
     __device__ __forceinline__ void arrive() {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&word))
                      : "memory");
     }
 #if __CUDA_ARCH__ >= 900
+    // Arrives and adds to the bytes that the phase still expects.
     __device__ __forceinline__ void arrive_and_expect(uint32_t bytes) {
         asm volatile(
             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&word)),
             "r"(bytes)
             : "memory");
     }
+    // All lanes of a warp wait together and leave together. The vote tells the compiler so: behind
+    // a loop that each lane may leave on its own it no longer keeps anything in uniform registers.
     __device__ __forceinline__ void wait(uint32_t parity) {
-        asm volatile("{\n.reg .pred done;\n"
-                     "again:\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                     "@!done bra again;\n}" ::"r"(shared_address(&word)),
-                     "r"(parity)
-                     : "memory");
+        int done;
+        do {
+            asm volatile("{\n.reg .pred done;\n"
+                         "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                         "selp.s32 %0, 1, 0, done;\n}"
+                         : "=r"(done)
+                         : "r"(shared_address(&word)), "r"(parity)
+                         : "memory");
+        } while (!__all_sync(~0u, done));
     }
 #endif
     // Arrives when this thread's copies so far are in shared memory.
@@ -46,10 +53,27 @@ struct Barrier {
     }
 };
 
+#if __CUDA_ARCH__ >= 900
+// Makes barriers that this thread initialised known to copies in flight and to other threads; the
+// latter meet at a __syncthreads as well.
+__device__ __forceinline__ void publish_barriers() {
+    asm volatile("fence.mbarrier_init.release.cluster;\n"
+                 "fence.proxy.async.shared::cta;" ::
+                     : "memory");
+}
+#endif
+
 // Four bytes; with live == false zeros, and `from` is not read.
 __device__ __forceinline__ void copy4_async(uint32_t to, const void *from, bool live) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
                  "r"(live ? 4 : 0)
+                 : "memory");
+}
+
+// Sixteen bytes of aligned addresses, or sixteen of zeros.
+__device__ __forceinline__ void copy16_async(uint32_t to, const void *from, bool live) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(live ? 16 : 0)
                  : "memory");
 }
 

@@ -2,29 +2,34 @@
 //
 // With 1 to 32 channels on either side a matrix product has nothing to tile: 4 output channels fill
 // a quarter of a 16-wide tile. So the tile is made of pixels instead. A thread owns a column of
-// Rows output pixels in Maps = 4 output channels, 60 to 68 sums in registers. For one (input
+// Rows output pixels in Maps = 4 output channels, up to 136 sums in registers. For one (input
 // channel, filter column) it reads the Rows + R - 1 inputs below each other that its column needs,
 // and then R x Maps weights each meet Rows of them: one load per some twenty multiply-adds, and one
-// weight per 15 to 17.
+// weight per Rows.
 //
 // - Weights come from constant memory through uniform registers, two at a time, which leaves the
 //   vector registers' ports to the multiply-adds (weights=constant; weights=shared reads them as
 //   broadcast 16-byte words instead, and needs no constant symbol).
 // - The loop over (channel, filter column) is not unrolled, so that its body, R x 4 x Rows
-//   multiply-adds, stays within the instruction cache.
+//   multiply-adds, stays within the instruction cache. Tall columns spread its loads and its
+//   counting over the most multiply-adds: 93.8 % of the body's instructions for R 7 and 34 rows.
 // - Lanes run along the columns: reads of shared memory and stores of y are contiguous.
 // - Blocks are persistent, one per multiprocessor. A warp of its own streams units (images, or
-//   strips of their rows where images are few) into a ring of slots; fifteen warps compute. They
-//   meet at no barrier of the block: a warp takes the next group of 32 columns in the block's row
-//   of units, waits for the units that it touches and hands back those that it
+//   strips of their rows where images are few) into a ring of slots; the others compute. They
+//   meet at no barrier of the block: a warp takes the next task, 32 columns in the block's row of
+//   units and 4 output channels, waits for the units that it touches and hands back those that it
 //   has passed.
-// - A unit is one bulk copy where images are whole, unpadded and aligned to 16 bytes, otherwise
-//   4-byte asynchronous copies row by row, which also write the zeros of the padding.
+// - A unit is one bulk copy, or one for each channel of a strip, where images are unpadded and
+//   aligned to 16 bytes; otherwise asynchronous copies of 16 or 4 bytes, which also write the
+//   zeros of the padding's rows. Its columns are zeroed once.
 //
-// Floor: 2 N K P Q C R S / 66.9 TFLOP/s, or the bytes of x and y. Per loop body the other
-// instructions are Rows + R - 1 loads and half a uniform load per weight, for 28 weights and 16
-// rows 8 % of all.
+// The compiler takes uniform registers only where it can prove that a warp's lanes run together,
+// and only when vector registers are short. Hence votes and reductions in all that steers a warp,
+// no __syncwarp, and limits on the registers of a thread that leave few over (look for ULDC).
+//
+// Floor: 2 N K P Q C R S / 66.9 TFLOP/s, or the bytes of x and y.
 #include "device/constant.cuh"
+#include "device/divisor.cuh"
 #include "device/pipeline.cuh"
 #include "device/rank.cuh"
 #include "device/sums.cuh"
@@ -33,27 +38,46 @@
 
 namespace {
 
-constexpr int Maps = 4;   // output channels of a thread
-constexpr int Warps = 15; // that compute; with the loading one four for each scheduler
-constexpr int Threads = (Warps + 1) * 32;
-constexpr int MaxSlots = 16;
-constexpr int MaxFilter = 11;
+constexpr int Maps = 4;       // output channels of a thread
+constexpr int MaxSlots = 32;  // as many units as 32 columns may touch
+constexpr int MaxFilter = 11; // columns
+
+// Output rows of a thread. Weights in shared memory and a vertical stride of 2 have only the lower
+// two.
+constexpr int RowTiles[] = {34, 29, 20, 8};
+
+// As many as registers allow.
+template <int R, int Rows, bool Constant>
+constexpr int Warps = Rows > 20               ? 12
+                      : Rows > 8              ? (Constant ? 16 : 12)
+                      : (R == 3 || !Constant) ? 28
+                                              : 32;
 
 __constant__ __align__(16) float constant_filter[cf::ConstantBytes / sizeof(float)];
 cf::Turns turns;
 
-// How a problem is cut. Sizes in floats.
+// A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
 struct Cut {
-    int tiles;  // row tiles of a unit
-    int strips; // units of an image
-    int rows;   // input rows of a unit
-    int pitch;  // from row to row in a slot
-    int plane;  // from channel to channel
-    int slot;   // from slot to slot
-    int slots;
-    int groups; // of Maps output channels
-    bool bulk;
+    int c, h, w, k, s, p, q, stride_w, pad_top, pad_left, pad_right;
+    int tiles;   // row tiles of a unit
+    int strips;  // units of an image
     int units;   // of the batch
+    int columns; // of a unit: tiles x q
+    int groups;  // of Maps output channels
+    int rows;    // input rows of a unit
+    int slots;
+    uint32_t pitch; // from row to row in a slot
+    uint32_t plane; // from channel to channel
+    uint32_t slot;  // from slot to slot
+    // Bulk copies of a unit, each so many bytes, but not beyond the end of its image or channel.
+    int bulks;
+    int64_t bulk, end;
+    // Without them: bytes that one lane copies at once, and how many such pieces a row and a unit
+    // have.
+    int piece, row_pieces, pieces;
+    int left;    // bytes of a slot before the first, behind the zeros of the padding
+    int loaders; // warps
+    cf::Divisor by_columns, by_q, by_groups, by_strips, by_slots, by_row, by_rows;
 };
 
 struct Filter {
@@ -67,165 +91,301 @@ struct Finish {
     float scale;
     const float *bias, *residual;
     float least, most;
+    bool affine, limited;
 };
 
-template <int R, int Rows, int Stride, bool Constant>
-__global__ void __launch_bounds__(Threads, 1)
-    small_fma_kernel(const cf_problem p, const Cut cut, const float *__restrict__ x,
-                     const Filter filter, float *__restrict__ y, const Finish finish) {
-#if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) float slots[];
-    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots];
-    __shared__ int taken;                          // groups of 32 columns
-    float *weights = slots + cut.slots * cut.slot; // where they are in shared memory
-    // A reduction's result is known to be the same in all lanes. Only behind branches that are
-    // known to be uniform are weights read through uniform registers.
-    const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
+// A load whose place among other loads and barriers is kept, with an address that stays as it is
+// written: register plus uniform register.
+__device__ __forceinline__ float load_shared(uint32_t at) {
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at));
+    return v;
+}
 
-    if (threadIdx.x == 0)
-        taken = 0;
-    if (threadIdx.x < cut.slots) {
-        full[threadIdx.x].init(cut.bulk ? 1 : 32);
-        empty[threadIdx.x].init(Warps);
-    }
-    if (!Constant)
-        for (int i = threadIdx.x; i < filter.floats; i += Threads)
-            weights[i] = filter.packed[i];
-    if (!cut.bulk) // the columns of the padding are written only here
-        for (int i = threadIdx.x; i < cut.slots * cut.slot; i += Threads)
-            slots[i] = 0;
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    __syncthreads();
+__device__ __forceinline__ float4 load_shared4(uint32_t at) {
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(at));
+    return v;
+}
+
+// Hides from the compiler how an address came about: it would add it up anew for every use.
+__device__ __forceinline__ void keep(uint32_t &v) { asm volatile("" : "+r"(v)); }
+
+// A NaN in v stays.
+__device__ __forceinline__ float between(float v, float least, float most) {
+    asm("max.NaN.f32 %0, %0, %1;\n"
+        "min.NaN.f32 %0, %0, %2;"
+        : "+f"(v)
+        : "f"(least), "f"(most));
+    return v;
+}
+
+__device__ __forceinline__ void store_global(uint64_t at, float v) {
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
+}
+
+// Adds to the lower half of an address.
+__device__ __forceinline__ void advance_low(uint64_t &at, uint32_t bytes) {
+    asm("{\n.reg .b32 low, high;\n"
+        "mov.b64 {low, high}, %0;\n"
+        "add.u32 low, low, %1;\n"
+        "mov.b64 %0, {low, high};\n}"
+        : "+l"(at)
+        : "r"(bytes));
+}
+
+template <int R, int Rows, int Stride, bool Constant>
+__global__ void __launch_bounds__(Warps<R, Rows, Constant> * 32, 1)
+    small_fma_kernel(const Cut cut, const float *__restrict__ x, const Filter filter,
+                     float *__restrict__ y, const Finish finish) {
+#if __CUDA_ARCH__ >= 900
+    extern __shared__ __align__(128) float shared[];
+    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots];
+    __shared__ int taken; // tasks
+    const uint32_t slots = cf::shared_address(shared);
+    const uint32_t weights = slots + cut.slots * cut.slot; // where they are in shared memory
+    constexpr int Threads = Warps<R, Rows, Constant> * 32;
+    const int computing = Threads / 32 - cut.loaders; // warps; the others load
+    const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
 
     // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
     const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const auto unit = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
-    const int64_t image = int64_t(p.c) * p.h * p.w;
+    // Which of the ring's turns brings unit m, and into which slot.
+    const auto turn_of = [&](int m) { return cut.by_slots.quotient(m); };
+    const auto slot_of = [&](int m) { return m - turn_of(m) * cut.slots; };
 
-    if (warp == Warps) {
-        for (int m = 0; m < units; ++m) {
-            const int slot = m % cut.slots;
-            if (m >= cut.slots)
-                empty[slot].wait((m / cut.slots - 1) & 1);
-            const int64_t n = unit(m) / cut.strips;
-            const float *from = x + n * image;
-            const uint32_t to = cf::shared_address(slots + slot * cut.slot);
-            if (cut.bulk) {
-                if (lane == 0) {
-                    const uint32_t bytes = uint32_t(image * sizeof(float));
-                    full[slot].arrive_and_expect(bytes);
-                    cf::copy_bulk(to, from, bytes, full[slot]);
-                }
-                continue;
+    const auto load = [&](int m) {
+        const int u = unit(m), n = cut.by_strips.quotient(u);
+        const int top = (u - n * cut.strips) * cut.tiles * (Rows * Stride) - cut.pad_top;
+        const int64_t area = int64_t(cut.h) * cut.w;
+        const float *from = x + n * cut.c * area;
+        const uint32_t to = slots + slot_of(m) * cut.slot;
+        cf::Barrier &barrier = full[slot_of(m)];
+        if (cut.bulks > 0) {
+            if (lane == 0) {
+                const int64_t skipped = int64_t(top) * cut.w;
+                const auto bytes = uint32_t(min(cut.bulk, cut.end - skipped * 4));
+                barrier.arrive_and_expect(bytes * cut.bulks);
+#pragma unroll 1
+                for (int c = 0; c < cut.bulks; ++c)
+                    cf::copy_bulk(to + c * cut.plane, from + c * area + skipped, bytes, barrier);
             }
-            const int top = (unit(m) % cut.strips) * cut.tiles * Rows * Stride - p.pad_top;
-            for (int c = 0; c < p.c; ++c) {
-                for (int i = 0; i < cut.rows; ++i) {
-                    const int h = top + i;
-                    const bool live = h >= 0 && h < p.h;
-                    const float *row = from + (int64_t(c) * p.h + (live ? h : 0)) * p.w;
-                    const uint32_t at =
-                        to + (c * cut.plane + i * cut.pitch + p.pad_left) * sizeof(float);
-                    for (int w = lane; w < p.w; w += 32)
-                        cf::copy4_async(at + w * sizeof(float), row + w, live);
-                }
-            }
-            full[slot].arrive_after_copies();
+            return;
+        }
+#pragma unroll 2
+        for (int e = (warp - computing) * 32 + lane; e < cut.pieces; e += cut.loaders * 32) {
+            const int line = cut.by_row.quotient(e), piece = e - line * cut.row_pieces;
+            const int c = cut.by_rows.quotient(line), h = top + line - c * cut.rows;
+            const bool live = h >= 0 && h < cut.h;
+            const float *row = from + c * area + (live ? int64_t(h) * cut.w : 0);
+            const int along = piece * cut.piece;
+            const uint32_t there = to + line * cut.pitch + cut.left + along;
+            if (cut.piece == 16)
+                cf::copy16_async(there, row + along / 4, live);
+            else
+                cf::copy4_async(there, row + along / 4, live);
+        }
+        barrier.arrive_after_copies();
+    };
+
+    if (threadIdx.x == 0)
+        taken = 0;
+    if (warp == computing) {
+        if (lane < cut.slots) {
+            full[lane].init(cut.bulks > 0 ? 1 : cut.loaders * 32);
+            empty[lane].init(computing * 32);
+            cf::publish_barriers();
+        }
+    }
+    // What the bulk copies need is there; the others need to be told of the barriers.
+    if (cut.bulks == 0) {
+        // The columns of the padding are written only here.
+        for (int i = threadIdx.x; i < cut.slots * cut.c * cut.rows; i += Threads) {
+            const int slot = i / (cut.c * cut.rows), line = i - slot * (cut.c * cut.rows);
+            float *row = shared + (slot * cut.slot + line * cut.pitch + cut.left) / 4;
+            for (int j = 1; j <= cut.pad_left; ++j)
+                row[-j] = 0;
+            for (int j = 0; j < cut.pad_right; ++j)
+                row[cut.w + j] = 0;
+        }
+        __syncthreads();
+    }
+    if (warp >= computing) {
+        __syncwarp();
+        for (int m = 0; m < min(units, cut.slots); ++m)
+            load(m);
+    } else if (!Constant) {
+        for (int i = threadIdx.x; i < filter.floats; i += computing * 32)
+            shared[cut.slots * (cut.slot / 4) + i] = filter.packed[i];
+    }
+    __syncthreads();
+
+    if (warp >= computing) {
+        for (int m = cut.slots; m < units; ++m) {
+            empty[slot_of(m)].wait((turn_of(m) - 1) & 1);
+            load(m);
         }
         // Nobody leaves before its copies have arrived.
         asm volatile("cp.async.wait_all;" ::: "memory");
         return;
     }
 
-    const int columns = cut.tiles * p.q; // of a unit
-    // 32 bits: a division of 64 bits is a call, behind which nothing is known to be uniform.
-    const int total = units * columns;
-    const int64_t area = int64_t(p.p) * p.q;
-    const int steps = p.c * p.s; // loop bodies of a group of maps
-    int ready = 0, released = 0;
+    const int total = units * cut.columns;
+    const int tasks = (total + 31) / 32 * cut.groups;
+    int ready = 0, passed = 0; // units that were waited for, and that were handed back
+    const auto wait_next = [&] {
+        full[slot_of(ready)].wait(turn_of(ready) & 1);
+        ++ready;
+    };
+    // In turn: an arrival for a unit that is not there yet would count for the slot's last one.
+    const auto pass_next = [&] {
+        if (ready == passed)
+            wait_next();
+        empty[slot_of(passed)].arrive();
+        ++passed;
+    };
     for (;;) {
-        int next = 0;
+        int task = 0;
         if (lane == 0)
-            next = atomicAdd(&taken, 1);
-        const int begin = int(__reduce_max_sync(~0u, unsigned(next))) * 32;
-        if (begin >= total)
+            task = atomicAdd(&taken, 1);
+        // A reduction's result is known to be the same in all lanes.
+        task = int(__reduce_max_sync(~0u, unsigned(task)));
+        if (task >= tasks)
             break;
-        // The last group of columns repeats the last column.
-        const int column = min(begin + lane, total - 1);
-        const int first = begin / columns;
-        const int last = min(begin + 31, total - 1) / columns;
-        for (; released < first; ++released)
-            if (lane == 0)
-                empty[released % cut.slots].arrive();
-        for (; ready <= last; ++ready)
-            full[ready % cut.slots].wait((ready / cut.slots) & 1);
+        const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
+        const int begin = block * 32;
+        const int first = cut.by_columns.quotient(begin);
+        const int last = cut.by_columns.quotient(min(begin + 31, total - 1));
+        while (passed < first)
+            pass_next();
+        while (ready <= last)
+            wait_next();
 
-        const int m = column / columns, i = column - m * columns;
-        const int tile = i / p.q, q = i - tile * p.q;
-        const int64_t n = unit(m) / cut.strips;
-        const int row = ((unit(m) % cut.strips) * cut.tiles + tile) * Rows;
-        const float *at =
-            slots + (m % cut.slots) * cut.slot + tile * Rows * Stride * cut.pitch + q * p.stride_w;
+        // The last columns of a block repeat the very last one.
+        const int column = min(begin + lane, total - 1);
+        const int m = cut.by_columns.quotient(column), i = column - m * cut.columns;
+        const int tile = cut.by_q.quotient(i), q = i - tile * cut.q;
+
+        // Addresses within the column: every other row's, to which the loop adds where it is, or
+        // that and a row, in uniform registers.
+        constexpr int Window = (Rows - 1) * Stride + R;
+        constexpr int Every = 2;
+        uint32_t at[(Window + Every - 1) / Every];
+        at[0] = slots + slot_of(m) * cut.slot + tile * (Rows * Stride) * cut.pitch +
+                (q * cut.stride_w - cut.pad_left) * 4 + cut.left;
+#pragma unroll
+        for (int a = 0; a < (Window + Every - 1) / Every; ++a) {
+            if (a > 0)
+                at[a] = at[a - 1] + Every * cut.pitch;
+            keep(at[a]);
+        }
+
+        float sum[Maps][Rows] = {};
+        int weight = group * cut.c * cut.s * (R * Maps); // counts through the filter
 #pragma unroll 1
-        for (int group = 0; group < cut.groups; ++group) {
-            float sum[Maps][Rows] = {};
-            const float *from = at;
-            int filter_column = 0;
-            // One index counts through the filter: in this form the compiler reads weights through
-            // uniform registers, and not with the sum of three counters.
+        for (uint32_t channel = 0; channel < cut.c * cut.plane; channel += cut.plane) {
 #pragma unroll 1
-            for (int step = group * steps; step < (group + 1) * steps; ++step) {
-                constexpr int Window = (Rows - 1) * Stride + R;
+            for (uint32_t here = channel; here < channel + cut.s * 4; here += 4) {
+                uint32_t moved[Every] = {here};
+#pragma unroll
+                for (int a = 1; a < Every; ++a) {
+                    moved[a] = moved[a - 1] + cut.pitch;
+                    keep(moved[a]);
+                }
                 float window[Window];
 #pragma unroll
                 for (int j = 0; j < Window; ++j)
-                    window[j] = from[j * cut.pitch];
+                    window[j] = load_shared(at[j / Every] + moved[j % Every]);
 #pragma unroll
                 for (int r = 0; r < R; ++r) {
+                    float w[Maps];
+                    if constexpr (Constant) {
+#pragma unroll
+                        for (int k = 0; k < Maps; ++k)
+                            w[k] = constant_filter[weight + r * Maps + k];
+                    } else {
+                        const float4 four = load_shared4(weights + (weight + r * Maps) * 4);
+                        w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
+                    }
 #pragma unroll
                     for (int k = 0; k < Maps; ++k) {
-                        const int at = (step * R + r) * Maps + k;
-                        const float w = Constant ? constant_filter[at] : weights[at];
 #pragma unroll
                         for (int j = 0; j < Rows; ++j)
-                            sum[k][j] = fmaf(window[j * Stride + r], w, sum[k][j]);
+                            sum[k][j] = fmaf(window[j * Stride + r], w[k], sum[k][j]);
                     }
                 }
-                ++from;
-                if (++filter_column == p.s) {
-                    filter_column = 0;
-                    from += cut.plane - p.s;
-                }
+                weight += R * Maps;
             }
+        }
+
+        const int u = unit(m), n = cut.by_strips.quotient(u);
+        const int row = ((u - n * cut.strips) * cut.tiles + tile) * Rows;
+        const int rows = cut.p - row, maps = cut.k - group * Maps; // that are stored
+        const int64_t area = int64_t(cut.p) * cut.q;
+        const int64_t place = (int64_t(n) * cut.k + group * Maps) * area + int64_t(row) * cut.q + q;
+        if (finish.affine) {
 #pragma unroll
             for (int k = 0; k < Maps; ++k) {
-                const int channel = group * Maps + k;
-                if (channel >= p.k || begin + lane >= total)
-                    break;
-                const int64_t first = (n * p.k + channel) * area + int64_t(row) * p.q + q;
-                const float bias = finish.bias ? finish.bias[channel] : 0.0f;
-                float *to = y + first;
-                const float *residual = finish.residual ? finish.residual + first : nullptr;
+                const float bias = finish.bias && k < maps ? finish.bias[group * Maps + k] : 0.0f;
+#pragma unroll
+                for (int j = 0; j < Rows; ++j)
+                    sum[k][j] = fmaf(finish.scale, sum[k][j], bias);
+            }
+        }
+        if (finish.residual) {
+#pragma unroll
+            for (int k = 0; k < Maps; ++k) {
+                const float *from = finish.residual + place + k * area;
 #pragma unroll
                 for (int j = 0; j < Rows; ++j) {
-                    if (row + j >= p.p)
-                        break;
-                    float v = fmaf(finish.scale, sum[k][j], bias);
-                    if (residual) {
-                        v += *residual;
-                        residual += p.q;
-                    }
-                    // Comparisons that a NaN fails, so that it stays.
-                    v = v < finish.least ? finish.least : v;
-                    *to = v > finish.most ? finish.most : v;
-                    to += p.q;
+                    if (k < maps && j < rows)
+                        sum[k][j] += *from;
+                    from += cut.q;
+                }
+            }
+        }
+        if (finish.limited) {
+#pragma unroll
+            for (int k = 0; k < Maps; ++k)
+#pragma unroll
+                for (int j = 0; j < Rows; ++j)
+                    sum[k][j] = between(sum[k][j], finish.least, finish.most);
+        }
+        uint64_t to[Maps];
+#pragma unroll
+        for (int k = 0; k < Maps; ++k)
+            to[k] = __cvta_generic_to_global(y + place + k * area);
+        // Where no address of the tile carries into the upper half, one addition leads to the next.
+        const uint64_t reach = uint64_t((Maps - 1) * area + int64_t(Rows) * cut.q) * 4;
+        const bool low = (to[0] & UINT32_MAX) + reach <= UINT32_MAX;
+        if (maps >= Maps && __all_sync(~0u, low)) {
+#pragma unroll
+            for (int j = 0; j < Rows; ++j) {
+                const bool live = j < rows;
+#pragma unroll
+                for (int k = 0; k < Maps; ++k) {
+                    if (live)
+                        store_global(to[k], sum[k][j]);
+                    advance_low(to[k], cut.q * 4);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < Maps; ++k) {
+#pragma unroll
+                for (int j = 0; j < Rows; ++j) {
+                    if (k < maps && j < rows)
+                        store_global(to[k], sum[k][j]);
+                    to[k] += cut.q * 4;
                 }
             }
         }
     }
-    for (; released < units; ++released)
-        if (lane == 0)
-            empty[released % cut.slots].arrive();
+    while (passed < units - cut.slots) // later ones nobody waits for
+        pass_next();
 #endif
 }
 
@@ -246,76 +406,132 @@ constexpr Config Configs[] = {{true}, {false}};
 
 int floats(const cf_problem &p) { return int(cf::ceil_div(p.k, Maps)) * Maps * p.c * p.r * p.s; }
 
-constexpr int RowTiles[] = {17, 16, 15, 8};
+// Of a block, as the estimate wants it: about.
+int warps(int rows, bool constant) { return rows > 20 ? 12 : rows > 8 ? (constant ? 16 : 12) : 28; }
 
-// The rows of a thread that leave the fewest idle and share a weight among the most.
-int rows_of(const cf_problem &p) {
-    int best = 0;
-    double least = 0;
+// A problem's plan: rows of a thread and the cut, with its estimated clocks.
+struct Plan {
+    int rows;
+    Cut cut;
+    double clocks;
+};
+
+// Clocks of the busiest multiprocessor. Each of its four schedulers issues one instruction per
+// clock at best; a warp alone on one leaves gaps.
+double clocks(const cf_call *call, const Cut &cut, int rows) {
+    const cf_problem &p = call->problem;
+    const bool constant = Configs[call->config].constant;
+    const double window = (rows - 1) * p.stride_h + p.r;
+    const double body = double(p.r) * Maps * rows + window + p.r * (constant ? 2 : 1) + 9;
+    const double task = double(p.c) * p.s * body + Maps * rows * 3 + 200;
+    const double units = double(cf::ceil_div(cut.units, call->device.sm_count));
+    const double tasks_of_unit = cut.columns * cut.groups / 32.0;
+    const double tasks = units * tasks_of_unit;
+    const double together = std::min({tasks, double(warps(rows, constant) - cut.loaders),
+                                      std::max((cut.slots - 0.5) * tasks_of_unit, 1.0)});
+    const double efficiency = std::max(together / 4, 1.0) / (std::max(together / 4, 1.0) + 0.15);
+    // Schedulers without a warp, and the last tasks, which not all of them have.
+    const double rounds = together < 4 ? tasks / together : tasks / 4 + 0.4;
+    const double bytes = 4.0 * cut.rows * p.w * p.c;
+    const double first = 1500 + bytes / 32 + (cut.bulks ? 0 : cut.pieces / 32.0 / cut.loaders * 60);
+    const double per_clock = 17; // bytes of memory for each multiprocessor
+    const double memory = units * (bytes + 4.0 * p.k * std::min(cut.tiles * rows, p.p) * p.q);
+    return first + std::max(std::max(rounds, 1.0) * task / efficiency, memory / per_clock);
+}
+
+// With so many rows to a thread and row tiles to a unit; false where it does not fit.
+bool cut_into(const cf_call *call, int rows, int tiles, Cut &cut) {
+    const cf_problem &p = call->problem;
+    const bool constant = Configs[call->config].constant;
+    const int64_t all = cf::ceil_div(p.p, rows);
+    const int64_t area = int64_t(p.h) * p.w, image = p.c * area;
+    cut = {};
+    cut.c = p.c, cut.h = p.h, cut.w = p.w, cut.k = p.k, cut.s = p.s, cut.p = p.p, cut.q = p.q;
+    cut.stride_w = p.stride_w;
+    cut.pad_top = p.pad_top, cut.pad_left = p.pad_left, cut.pad_right = p.pad_right;
+    cut.tiles = tiles;
+    cut.strips = int(cf::ceil_div(all, tiles));
+    cut.groups = int(cf::ceil_div(p.k, Maps));
+    // Tasks and columns are counted in 31 bits.
+    if (double(p.n) * cut.strips * tiles * p.q * cut.groups > (1 << 30))
+        return false;
+    cut.units = int(p.n * cut.strips);
+    cut.columns = tiles * p.q;
+    cut.rows = (tiles * rows - 1) * p.stride_h + p.r;
+
+    // Row tiles may read below the image, and the last strip may have fewer rows: sums of what
+    // lies there are not stored.
+    const bool unpadded = !p.pad_top && !p.pad_left && !p.pad_bottom && !p.pad_right;
+    const int64_t step = int64_t(tiles) * rows * p.stride_h * p.w; // from strip to strip
+    int64_t pitch = int64_t(p.w) * 4, plane, slot;
+    cut.loaders = 1;
+    if (unpadded && p.align >= 16 && cut.strips == 1 && image % 4 == 0) {
+        cut.bulks = 1;
+        cut.bulk = cut.end = image * 4;
+        plane = area * 4;
+        slot = (p.c - 1) * plane + std::max<int64_t>(cut.rows, p.h) * pitch;
+    } else if (unpadded && p.align >= 16 && area % 4 == 0 && step % 4 == 0) {
+        cut.bulks = p.c;
+        cut.bulk = plane = cf::ceil_div(cut.rows * pitch, 16) * 16;
+        cut.end = area * 4;
+        slot = p.c * plane;
+    } else {
+        cut.loaders = 2;
+        cut.piece = p.align >= 16 && p.w % 4 == 0 ? 16 : 4;
+        cut.row_pieces = p.w * 4 / cut.piece;
+        cut.left = int(cf::ceil_div(p.pad_left * 4, cut.piece) * cut.piece);
+        pitch = cf::ceil_div(cut.left + pitch + p.pad_right * 4, cut.piece) * cut.piece;
+        plane = cut.rows * pitch;
+        slot = p.c * plane;
+    }
+    slot = cf::ceil_div(slot, 128) * 128;
+    const int64_t budget = call->device.shared_per_block - 1024 - (constant ? 0 : floats(p) * 4);
+    const int64_t fit = budget / slot;
+    const int64_t of_block = cf::ceil_div(cut.units, call->device.sm_count);
+    // All units that 32 columns may touch have to be there together, and one more to be on its way.
+    const int64_t touched = cf::ceil_div(31, cut.columns) + 1;
+    if (fit < std::min(std::max<int64_t>(touched, 2), of_block))
+        return false;
+    cut.pieces = p.c * cut.rows * cut.row_pieces;
+    cut.pitch = uint32_t(pitch);
+    cut.plane = uint32_t(plane);
+    cut.slot = uint32_t(slot);
+    cut.slots = int(std::min({fit, int64_t(MaxSlots), of_block}));
+    cut.by_columns = cf::Divisor(cut.columns);
+    cut.by_q = cf::Divisor(p.q);
+    cut.by_groups = cf::Divisor(cut.groups);
+    cut.by_strips = cf::Divisor(cut.strips);
+    cut.by_slots = cf::Divisor(cut.slots);
+    cut.by_row = cf::Divisor(std::max(cut.row_pieces, 1));
+    cut.by_rows = cf::Divisor(cut.rows);
+    return true;
+}
+
+bool tall(const cf_call *call) {
+    return call->problem.stride_h == 1 && Configs[call->config].constant;
+}
+
+// The plan with the fewest clocks; rows is 0 where none fits.
+Plan plan_of(const cf_call *call) {
+    const cf_problem &p = call->problem;
+    Plan best = {};
     for (int rows : RowTiles) {
-        if (p.stride_h == 2 && rows % 8 != 0)
+        if (rows > 20 && !tall(call))
             continue; // not compiled
-        const double body = p.r * Maps * rows;
-        const double other = (rows - 1) * p.stride_h + p.r + p.r * Maps * 0.5 + 8;
-        const double cost = double(cf::ceil_div(p.p, rows)) * (body + other);
-        if (best == 0 || cost < least) {
-            best = rows;
-            least = cost;
+        const int all = int(cf::ceil_div(p.p, rows));
+        for (int tiles = 1; tiles <= all; ++tiles) {
+            // Each number of strips once, with as few row tiles as it needs; few of tall images'.
+            if (tiles > 1 && cf::ceil_div(all, tiles) == cf::ceil_div(all, tiles - 1))
+                continue;
+            Plan plan = {rows, {}, 0};
+            if (!cut_into(call, rows, tiles, plan.cut))
+                continue;
+            plan.clocks = clocks(call, plan.cut, rows);
+            if (best.rows == 0 || plan.clocks < best.clocks)
+                best = plan;
         }
     }
     return best;
-}
-
-bool cut_of(const cf_call *call, Cut &cut) {
-    const cf_problem &p = call->problem;
-    const cf_device &d = call->device;
-    const int rows = rows_of(p);
-    const int tiles = int(cf::ceil_div(p.p, rows));
-    const bool constant = Configs[call->config].constant;
-    const int64_t budget =
-        (int64_t(d.shared_per_block) - 1024) / 4 - (constant ? 0 : floats(p)) - 32;
-    const bool unpadded = !p.pad_top && !p.pad_left && !p.pad_bottom && !p.pad_right;
-    const int64_t image = int64_t(p.c) * p.h * p.w;
-    double least = 0;
-    for (int strips = 1; strips <= tiles; ++strips) {
-        Cut c = {};
-        c.tiles = int(cf::ceil_div(tiles, strips));
-        c.strips = int(cf::ceil_div(tiles, c.tiles));
-        if (c.strips != strips)
-            continue;
-        if (p.n * c.tiles * strips * p.q > INT32_MAX)
-            continue;
-        c.units = int(p.n * strips);
-        c.groups = int(cf::ceil_div(p.k, Maps));
-        c.bulk = strips == 1 && unpadded && p.align >= 16 && image % 4 == 0;
-        // Row tiles may read below the image: those sums are not stored.
-        c.rows = (c.tiles * rows - 1) * p.stride_h + p.r;
-        const int width = p.w + p.pad_left + p.pad_right;
-        c.pitch = c.bulk ? p.w : width;
-        const int64_t plane = int64_t(c.bulk ? p.h : c.rows) * c.pitch;
-        // In a bulk slot the reads below the last channel's image stay inside the slot.
-        const int64_t slot =
-            (c.bulk ? (p.c - 1) * plane + std::max<int64_t>(c.rows, p.h) * c.pitch : p.c * plane);
-        const int64_t padded = cf::ceil_div(slot + p.s, 32) * 32;
-        const int64_t fit = std::min<int64_t>(budget / padded, MaxSlots);
-        if (fit < 2)
-            continue;
-        c.plane = int(plane);
-        c.slot = int(padded);
-        c.slots = int(std::min<int64_t>(fit, std::max<int64_t>(2, 16)));
-        // A group of 32 columns may touch this many units, all of which have to be there.
-        if (c.slots < 31 / (c.tiles * p.q) + 2)
-            continue;
-        // Rounds of the busiest multiprocessor, and what cutting costs: the halo's rows again.
-        const double rounds = double(cf::ceil_div(c.units, d.sm_count)) * c.tiles;
-        const double halo = double(c.rows) / (c.tiles * rows * p.stride_h);
-        const double cost = rounds * (1 + 0.02 * halo) * (c.bulk ? 1 : 1.02);
-        if (least == 0 || cost < least) {
-            least = cost;
-            cut = c;
-        }
-    }
-    return least > 0;
 }
 
 int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
@@ -338,18 +554,22 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
                       "takes vertical strides up to 2 and filters up to %d columns; this has %d "
                       "and %d",
                       MaxFilter, p.stride_h, p.s);
+    if (!Configs[call->config].constant && p.stride_h != 1)
+        return cf::no(why, bytes,
+                      "reads weights from shared memory for a vertical stride of 1 only");
     if (Configs[call->config].constant && floats(p) * 4 > cf::ConstantBytes)
         return cf::no(why, bytes,
                       "keeps the filter in constant memory, %d bytes; this one has %d with its "
                       "channels padded to a multiple of %d",
                       cf::ConstantBytes, floats(p) * 4, Maps);
-    Cut cut;
-    if (!cut_of(call, cut))
-        return cf::no(
-            why, bytes,
-            "keeps two strips of %d channels, %d columns and all the rows that %d outputs "
-            "need in shared memory, which has %d bytes",
-            p.c, p.w, rows_of(p), call->device.shared_per_block);
+    if (double(p.n) * cf::ceil_div(p.p, RowTiles[0]) * p.q * cf::ceil_div(p.k, Maps) > (1 << 30))
+        return cf::no(why, bytes, "counts columns of pixels in 31 bits, too few for %lld images",
+                      (long long)p.n);
+    if (plan_of(call).rows == 0)
+        return cf::no(why, bytes,
+                      "keeps strips of %d channels, %d columns and all rows that 8 rows of outputs "
+                      "need in shared memory, which has %d bytes",
+                      p.c, p.w, call->device.shared_per_block);
     return 1;
 }
 
@@ -378,48 +598,55 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cf_call part = *call;
     part.problem.n = count;
     const cf_problem &p = part.problem;
-    Cut cut;
-    if (!cut_of(&part, cut))
+    const Plan plan = plan_of(&part);
+    if (plan.rows == 0)
         return cudaErrorInvalidValue;
+    const Cut &cut = plan.cut;
     const Filter filter = {static_cast<const float *>(call->packed), floats(p)};
-    const size_t shared = (size_t(cut.slots) * cut.slot + (Constant ? 0 : filter.floats)) * 4;
-    const auto grid = unsigned(std::min<int64_t>(cut.units, call->device.sm_count));
+    const size_t shared = size_t(cut.slots) * cut.slot + (Constant ? 0 : filter.floats * 4);
+    const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
     const float *x = static_cast<const float *>(call->x) + first * p.c * p.h * p.w;
     const int64_t skipped = first * p.k * p.p * p.q;
     float *y = sums ? sums : static_cast<float *>(call->y) + skipped;
-    Finish finish = {1, nullptr, nullptr, -INFINITY, INFINITY};
+    Finish finish = {1, nullptr, nullptr, -INFINITY, INFINITY, false, false};
     if (!sums) {
         const cf_epilogue &e = p.epilogue;
         const auto *residual = static_cast<const float *>(call->residual);
         finish.scale = e.scale;
         finish.bias = e.bias ? call->bias : nullptr;
         finish.residual = e.residual ? residual + skipped : nullptr;
-        if (e.activation != CF_ACT_NONE)
+        finish.affine = e.bias || e.scale != 1;
+        finish.limited = e.activation != CF_ACT_NONE;
+        if (finish.limited)
             finish.least = 0;
         if (e.activation == CF_ACT_RELU6)
             finish.most = 6;
     }
-    const auto launch = [&](auto kernel) -> int32_t {
+    const auto launch = [&](auto r, auto rows, auto stride) -> int32_t {
+        constexpr int R = decltype(r)::value, Rows = decltype(rows)::value;
+        constexpr int Threads = Warps<R, Rows, Constant> * 32;
+        auto *kernel = small_fma_kernel<R, Rows, decltype(stride)::value, Constant>;
         if (const cudaError_t error = cudaFuncSetAttribute(
                 kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
             return error;
-        kernel<<<grid, Threads, shared, cf::stream(call)>>>(p, cut, x, filter, y, finish);
+        kernel<<<grid, Threads, shared, cf::stream(call)>>>(cut, x, filter, y, finish);
         return cudaGetLastError();
     };
     const auto for_rows = [&](auto r, auto stride) -> int32_t {
-        constexpr int R = decltype(r)::value, S = decltype(stride)::value;
-        const int rows = rows_of(p);
-        if constexpr (S == 1) {
-            if (rows == 17)
-                return launch(small_fma_kernel<R, 17, S, Constant>);
-            if (rows == 15)
-                return launch(small_fma_kernel<R, 15, S, Constant>);
+        if constexpr (Constant && decltype(stride)::value == 1) {
+            if (plan.rows == 34)
+                return launch(r, cf::Constant<34>{}, stride);
+            if (plan.rows == 29)
+                return launch(r, cf::Constant<29>{}, stride);
         }
-        return rows == 16 ? launch(small_fma_kernel<R, 16, S, Constant>)
-                          : launch(small_fma_kernel<R, 8, S, Constant>);
+        return plan.rows == 20 ? launch(r, cf::Constant<20>{}, stride)
+                               : launch(r, cf::Constant<8>{}, stride);
     };
-    const auto for_stride = [&](auto r) {
-        return p.stride_h == 1 ? for_rows(r, cf::Constant<1>{}) : for_rows(r, cf::Constant<2>{});
+    const auto for_stride = [&](auto r) -> int32_t {
+        if constexpr (Constant)
+            if (p.stride_h == 2)
+                return for_rows(r, cf::Constant<2>{});
+        return for_rows(r, cf::Constant<1>{});
     };
     return p.r == 3   ? for_stride(cf::Constant<3>{})
            : p.r == 5 ? for_stride(cf::Constant<5>{})
@@ -439,12 +666,10 @@ int32_t launch(const cf_call *call) {
                       [&] { return all(std::true_type{}); });
 }
 
+// Assumes 1.9 GHz.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
-    const double flops = 2 * double(p.n) * cf::padded(p.k, Maps) * cf::padded(p.p, rows_of(p)) *
-                         p.q * cf::reduction(p);
-    const double bytes = 4 * (double(p.n) * p.c * p.h * p.w + cf::pixels(p) * p.k);
-    return cf::LaunchUs + std::max(flops / 55e6, bytes / cf::BytesPerUs);
+    return cf::LaunchUs + plan_of(call).clocks / 1900 + (sums_follow(p) ? cf::finish_us(p) : 0);
 }
 
 constexpr const char *configs[] = {"weights=constant", "weights=shared", nullptr};
