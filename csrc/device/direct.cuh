@@ -100,4 +100,11 @@ inline double direct_sums(const cf_problem &p) {
     return double(p.n) * p.k * e.out_h * e.out_w * window;
 }
 
+// For `rank`: how many times longer the sums take because there are too few threads to hide their
+// loads, one per output.
+inline double idle(const cf_problem &p) {
+    const double outputs = double(p.n) * p.k * p.epilogue.out_h * p.epilogue.out_w;
+    return std::max(1.0, 132 * 1024 / outputs);
+}
+
 } // namespace cf

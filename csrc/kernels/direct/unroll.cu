@@ -74,7 +74,7 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
 // Two loads per product; assumed to run at 40 % of what the first-level cache can serve.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
-    return cf::LaunchUs + 2 * cf::direct_sums(p) * cf::reduction(p) / 3e6;
+    return cf::LaunchUs + 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(p) / 3e6;
 }
 
 int32_t launch(const cf_call *call) {

@@ -12,7 +12,7 @@
 //   broadcast 16-byte words instead, and needs no constant symbol).
 // - The loop over (channel, filter column) is not unrolled, so that its body, R x 4 x Rows
 //   multiply-adds, stays within the instruction cache. Tall columns spread its loads and its
-//   counting over the most multiply-adds: 93.8 % of the body's instructions for R 7 and 34 rows.
+//   counting over the most multiply-adds: 94.0 % of the body's instructions for R 7 and 34 rows.
 // - Lanes run along the columns: reads of shared memory and stores of y are contiguous.
 // - Blocks are persistent, one per multiprocessor. A warp of its own streams units (images, or
 //   strips of their rows where images are few) into a ring of slots; the others compute. They
@@ -42,16 +42,16 @@ constexpr int Maps = 4;       // output channels of a thread
 constexpr int MaxSlots = 32;  // as many units as 32 columns may touch
 constexpr int MaxFilter = 11; // columns
 
-// Output rows of a thread. Weights in shared memory and a vertical stride of 2 have only the lower
-// two.
-constexpr int RowTiles[] = {34, 29, 20, 8};
+// Output rows of a thread. Weights in shared memory and a vertical stride of 2 have 20 and 8 only.
+constexpr int RowTiles[] = {34, 29, 20, 15, 8};
 
-// As many as registers allow.
-template <int R, int Rows, bool Constant>
-constexpr int Warps = Rows > 20               ? 12
-                      : Rows > 8              ? (Constant ? 16 : 12)
-                      : (R == 3 || !Constant) ? 28
-                                              : 32;
+// As many as registers allow, and few enough registers that weights come to uniform ones. With 3
+// filter rows and 8 of outputs they do so for a stride of 2 only.
+template <int R, int Rows, int Stride, bool Constant>
+constexpr int Warps = Rows > 20   ? 12
+                      : Rows > 15 ? (Constant ? 16 : 12)
+                      : Rows > 8  ? 20
+                                  : ((R == 3 && Stride == 1) || !Constant ? 28 : 32);
 
 __constant__ __align__(16) float constant_filter[cf::ConstantBytes / sizeof(float)];
 cf::Turns turns;
@@ -94,6 +94,7 @@ struct Finish {
     bool affine, limited;
 };
 
+#if __CUDA_ARCH__ >= 900
 // A load whose place among other loads and barriers is kept, with an address that stays as it is
 // written: register plus uniform register.
 __device__ __forceinline__ float load_shared(uint32_t at) {
@@ -135,9 +136,10 @@ __device__ __forceinline__ void advance_low(uint64_t &at, uint32_t bytes) {
         : "+l"(at)
         : "r"(bytes));
 }
+#endif
 
 template <int R, int Rows, int Stride, bool Constant>
-__global__ void __launch_bounds__(Warps<R, Rows, Constant> * 32, 1)
+__global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
     small_fma_kernel(const Cut cut, const float *__restrict__ x, const Filter filter,
                      float *__restrict__ y, const Finish finish) {
 #if __CUDA_ARCH__ >= 900
@@ -146,7 +148,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Constant> * 32, 1)
     __shared__ int taken; // tasks
     const uint32_t slots = cf::shared_address(shared);
     const uint32_t weights = slots + cut.slots * cut.slot; // where they are in shared memory
-    constexpr int Threads = Warps<R, Rows, Constant> * 32;
+    constexpr int Threads = Warps<R, Rows, Stride, Constant> * 32;
     const int computing = Threads / 32 - cut.loaders; // warps; the others load
     const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
 
@@ -407,7 +409,9 @@ constexpr Config Configs[] = {{true}, {false}};
 int floats(const cf_problem &p) { return int(cf::ceil_div(p.k, Maps)) * Maps * p.c * p.r * p.s; }
 
 // Of a block, as the estimate wants it: about.
-int warps(int rows, bool constant) { return rows > 20 ? 12 : rows > 8 ? (constant ? 16 : 12) : 28; }
+int warps(int rows, bool constant) {
+    return rows > 20 ? 12 : rows > 15 ? (constant ? 16 : 12) : rows > 8 ? 20 : 28;
+}
 
 // A problem's plan: rows of a thread and the cut, with its estimated clocks.
 struct Plan {
@@ -421,22 +425,27 @@ struct Plan {
 double clocks(const cf_call *call, const Cut &cut, int rows) {
     const cf_problem &p = call->problem;
     const bool constant = Configs[call->config].constant;
-    const double window = (rows - 1) * p.stride_h + p.r;
-    const double body = double(p.r) * Maps * rows + window + p.r * (constant ? 2 : 1) + 9;
-    const double task = double(p.c) * p.s * body + Maps * rows * 3 + 200;
     const double units = double(cf::ceil_div(cut.units, call->device.sm_count));
+    // Instructions of a task, and of a warp for each unit that it passes.
+    const double window = (rows - 1) * p.stride_h + p.r;
+    const double body = double(p.r) * Maps * rows + window + p.r * (constant ? 2 : 1) + 7;
+    const double task = double(p.c) * p.s * body + Maps * rows * 3 + 170;
+    const int computing = warps(rows, constant) - cut.loaders;
+    const double passing = units * computing * 40 / 4;
     const double tasks_of_unit = cut.columns * cut.groups / 32.0;
     const double tasks = units * tasks_of_unit;
-    const double together = std::min({tasks, double(warps(rows, constant) - cut.loaders),
-                                      std::max((cut.slots - 0.5) * tasks_of_unit, 1.0)});
-    const double efficiency = std::max(together / 4, 1.0) / (std::max(together / 4, 1.0) + 0.15);
+    const double together =
+        std::min({tasks, double(computing), std::max((cut.slots - 0.5) * tasks_of_unit, 1.0)});
+    const double on_each = std::max(together / 4, 1.0);
+    const double efficiency = on_each / (on_each + 0.15);
     // Schedulers without a warp, and the last tasks, which not all of them have.
     const double rounds = together < 4 ? tasks / together : tasks / 4 + 0.4;
-    const double bytes = 4.0 * cut.rows * p.w * p.c;
+    const double products = (std::max(rounds, 1.0) * task + passing) / efficiency;
+    const double bytes = 4.0 * cut.rows * p.w * p.c; // of x for a unit
+    const double outputs = 4.0 * p.k * std::min(cut.tiles * rows, p.p) * p.q;
+    const double memory = units * (bytes + outputs) / 17; // bytes per clock
     const double first = 1500 + bytes / 32 + (cut.bulks ? 0 : cut.pieces / 32.0 / cut.loaders * 60);
-    const double per_clock = 17; // bytes of memory for each multiprocessor
-    const double memory = units * (bytes + 4.0 * p.k * std::min(cut.tiles * rows, p.p) * p.q);
-    return first + std::max(std::max(rounds, 1.0) * task / efficiency, memory / per_clock);
+    return first + std::max(products, memory) + 0.1 * std::min(products, memory);
 }
 
 // With so many rows to a thread and row tiles to a unit; false where it does not fit.
@@ -497,17 +506,10 @@ bool cut_into(const cf_call *call, int rows, int tiles, Cut &cut) {
     cut.plane = uint32_t(plane);
     cut.slot = uint32_t(slot);
     cut.slots = int(std::min({fit, int64_t(MaxSlots), of_block}));
-    cut.by_columns = cf::Divisor(cut.columns);
-    cut.by_q = cf::Divisor(p.q);
-    cut.by_groups = cf::Divisor(cut.groups);
-    cut.by_strips = cf::Divisor(cut.strips);
-    cut.by_slots = cf::Divisor(cut.slots);
-    cut.by_row = cf::Divisor(std::max(cut.row_pieces, 1));
-    cut.by_rows = cf::Divisor(cut.rows);
     return true;
 }
 
-bool tall(const cf_call *call) {
+bool all_rows(const cf_call *call) {
     return call->problem.stride_h == 1 && Configs[call->config].constant;
 }
 
@@ -516,7 +518,7 @@ Plan plan_of(const cf_call *call) {
     const cf_problem &p = call->problem;
     Plan best = {};
     for (int rows : RowTiles) {
-        if (rows > 20 && !tall(call))
+        if (rows != 20 && rows != 8 && !all_rows(call))
             continue; // not compiled
         const int all = int(cf::ceil_div(p.p, rows));
         for (int tiles = 1; tiles <= all; ++tiles) {
@@ -601,7 +603,14 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     const Plan plan = plan_of(&part);
     if (plan.rows == 0)
         return cudaErrorInvalidValue;
-    const Cut &cut = plan.cut;
+    Cut cut = plan.cut;
+    cut.by_columns = cf::Divisor(cut.columns);
+    cut.by_q = cf::Divisor(p.q);
+    cut.by_groups = cf::Divisor(cut.groups);
+    cut.by_strips = cf::Divisor(cut.strips);
+    cut.by_slots = cf::Divisor(cut.slots);
+    cut.by_row = cf::Divisor(std::max(cut.row_pieces, 1));
+    cut.by_rows = cf::Divisor(cut.rows);
     const Filter filter = {static_cast<const float *>(call->packed), floats(p)};
     const size_t shared = size_t(cut.slots) * cut.slot + (Constant ? 0 : filter.floats * 4);
     const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
@@ -623,9 +632,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
             finish.most = 6;
     }
     const auto launch = [&](auto r, auto rows, auto stride) -> int32_t {
-        constexpr int R = decltype(r)::value, Rows = decltype(rows)::value;
-        constexpr int Threads = Warps<R, Rows, Constant> * 32;
-        auto *kernel = small_fma_kernel<R, Rows, decltype(stride)::value, Constant>;
+        constexpr int R = decltype(r)::value, Rows = decltype(rows)::value,
+                      Stride = decltype(stride)::value;
+        constexpr int Threads = Warps<R, Rows, Stride, Constant> * 32;
+        auto *kernel = small_fma_kernel<R, Rows, Stride, Constant>;
         if (const cudaError_t error = cudaFuncSetAttribute(
                 kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
             return error;
@@ -638,6 +648,8 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
                 return launch(r, cf::Constant<34>{}, stride);
             if (plan.rows == 29)
                 return launch(r, cf::Constant<29>{}, stride);
+            if (plan.rows == 15)
+                return launch(r, cf::Constant<15>{}, stride);
         }
         return plan.rows == 20 ? launch(r, cf::Constant<20>{}, stride)
                                : launch(r, cf::Constant<8>{}, stride);
