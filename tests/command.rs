@@ -211,6 +211,17 @@ fn devices_that_are_not_there() {
 }
 
 #[test]
+fn each_variant_gets_as_many_problems_as_it_was_promised() {
+    // cpu_gemm cannot do every random problem.
+    let args = ["check", "--device", "cpu", "--each", "30", "--data", "integer"];
+    let text = says(&args);
+    assert!(
+        text.contains("60 passed, 0 failed, 0 skipped, 0 unsupported"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_variant_that_cannot_do_it() {
     // One row is not supported, so nothing was shown.
     let problem = "mb1ic3ih8oc4kh3+math=f16acc";

@@ -1,32 +1,36 @@
 //! `convforge check`: variants against the oracle.
 
 use std::{
+    collections::HashSet,
     io::{self, Write},
     process::ExitCode,
     str::FromStr,
 };
 
 use convforge::{
-    Problem,
+    Device, Problem,
     check::{self, Data, Outcome, Profile},
     measure::Status,
+    variant::{self, Query},
 };
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{Configs, DeviceArgs, ProblemArgs, VariantArgs},
+    args::{Configs, Configured, DeviceArgs, ProblemArgs, VariantArgs},
     failure::Failure,
     terminal::{self, Progress},
 };
 
 /// Generated problems where nothing is asked for.
 const DEFAULT_GENERATED: usize = 100;
+/// So many random problems are drawn for each that --each asks for, before it gives up.
+const DRAWS: u64 = 2000;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --problem, --suite and --generated it takes 100 generated \
-                        problems. A failure is printed with the command that repeats it."
+    after_help = "Without --problem, --suite, --generated and --each it takes 100 \
+                        generated problems. A failure is printed with the command that repeats it."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -34,6 +38,9 @@ pub struct Args {
     /// That many random valid problems
     #[arg(long, value_name = "N")]
     generated: Option<usize>,
+    /// For every variant so many random problems that it can do, however rare they are
+    #[arg(long, value_name = "N")]
+    each: Option<usize>,
     /// Seed of the problems and of the data
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -129,32 +136,79 @@ struct Counts {
 }
 
 impl Args {
-    fn problems(&self) -> Result<Vec<Problem>, Failure> {
-        let layers = self.problems.layers()?;
-        let mut problems: Vec<Problem> = layers.into_iter().map(|layer| layer.problem).collect();
-        let default = if problems.is_empty() {
-            DEFAULT_GENERATED
-        } else {
-            0
-        };
-        let profile = Profile::default();
-        let generated = 0..self.generated.unwrap_or(default) as u64;
-        problems.extend(generated.map(|index| profile.problem(self.seed, index)));
-        let fits = |problem: &Problem| self.kinds().iter().any(|data| data.fits(problem));
-        problems.retain(fits);
-        if problems.is_empty() && !self.data.is_empty() {
+    /// What is checked, in order.
+    fn cases<'a>(
+        &self,
+        device: &Device,
+        variants: &'a [Configured],
+    ) -> Result<Vec<(Problem, &'a Configured)>, Failure> {
+        let problems = self.problems()?;
+        let mut cases = Vec::new();
+        for problem in self.share(problems) {
+            cases.extend(variants.iter().map(|variant| (problem.clone(), variant)));
+        }
+        for variant in variants {
+            let possible = self.possible(device, variant).collect();
+            cases.extend(self.share(possible).map(|problem| (problem, variant)));
+        }
+        if cases.is_empty() && !self.data.is_empty() {
             return Err(Failure::Usage(
                 "the data that was asked for fits none of the problems; subnormal data is for f16 \
                  operands with sums in f32"
                     .to_owned(),
             ));
         }
+        Ok(cases)
+    }
+
+    /// The problems for every variant.
+    fn problems(&self) -> Result<Vec<Problem>, Failure> {
+        let layers = self.problems.layers()?;
+        let mut problems: Vec<Problem> = layers.into_iter().map(|layer| layer.problem).collect();
+        let default = match problems.is_empty() && self.each.is_none() {
+            true => DEFAULT_GENERATED,
+            false => 0,
+        };
+        problems.extend(self.drawn(self.generated.unwrap_or(default) as u64));
+        problems.retain(|problem| self.fits(problem));
+        Ok(problems)
+    }
+
+    /// The random problems of --each that this variant can do.
+    fn possible(
+        &self,
+        device: &Device,
+        (variant, config): &Configured,
+    ) -> impl Iterator<Item = Problem> {
+        let count = self.each.unwrap_or(0);
+        let limits = device.limits();
+        let can = move |problem: &Problem| {
+            let query = Query {
+                problem,
+                config: *config,
+                limits: &limits,
+            };
+            variant::supports(&**variant, device, &query).is_ok()
+        };
+        let drawn = self.drawn(count as u64 * DRAWS);
+        drawn
+            .filter(move |problem| self.fits(problem) && can(problem))
+            .take(count)
+    }
+
+    fn drawn(&self, count: u64) -> impl Iterator<Item = Problem> {
+        let profile = Profile::default();
+        (0..count).map(move |index| profile.problem(self.seed, index))
+    }
+
+    /// Whether any of the data that was asked for fits the problem.
+    fn fits(&self, problem: &Problem) -> bool {
+        self.kinds().iter().any(|data| data.fits(problem))
+    }
+
+    fn share(&self, problems: Vec<Problem>) -> impl Iterator<Item = Problem> {
         let Shard { index, count } = self.shard;
-        Ok(problems
-            .into_iter()
-            .skip(index - 1)
-            .step_by(count)
-            .collect())
+        problems.into_iter().skip(index - 1).step_by(count)
     }
 
     /// The kinds of data.
@@ -173,7 +227,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         terminal::remark(&terminal::no_gpu(&why), !args.json)?;
     }
     let variants = args.variants.variants(&device, Configs::All)?;
-    let problems = args.problems()?;
+    let work = args.cases(&device, &variants)?;
     let options = check::Options {
         data: args.kinds().to_vec(),
         ..args.judge.options()
@@ -181,36 +235,34 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 
     let mut counts = Counts::default();
     let mut cases = Vec::new();
-    let mut progress = Progress::new(problems.len() * variants.len());
-    'all: for problem in &problems {
-        for (variant, config) in &variants {
-            if terminal::interrupted() {
-                break 'all;
-            }
-            let name = variant.info().spelled(*config);
-            progress.say(&format!("{name} {problem}"));
-            let outcome = check::case(&device, variant, *config, problem, args.seed, &options);
-            progress.step();
-            let (count, status, reason) = match outcome {
-                Outcome::Passed(_) => {
-                    counts.passed += 1;
-                    continue;
-                }
-                Outcome::Failed(why) => (&mut counts.failed, Status::Failed, why),
-                Outcome::Skipped(why) => (&mut counts.skipped, Status::Skipped, why),
-                Outcome::Unsupported(why) => (&mut counts.unsupported, Status::Unsupported, why),
-            };
-            *count += 1;
-            if status == Status::Failed && !args.json {
-                progress.print(&format!("FAILED {name} {problem}\n    {reason}"))?;
-            }
-            cases.push(Case {
-                problem: problem.clone(),
-                variant: name,
-                status,
-                reason,
-            });
+    let mut progress = Progress::new(work.len());
+    for (problem, (variant, config)) in &work {
+        if terminal::interrupted() {
+            break;
         }
+        let name = variant.info().spelled(*config);
+        progress.say(&format!("{name} {problem}"));
+        let outcome = check::case(&device, variant, *config, problem, args.seed, &options);
+        progress.step();
+        let (count, status, reason) = match outcome {
+            Outcome::Passed(_) => {
+                counts.passed += 1;
+                continue;
+            }
+            Outcome::Failed(why) => (&mut counts.failed, Status::Failed, why),
+            Outcome::Skipped(why) => (&mut counts.skipped, Status::Skipped, why),
+            Outcome::Unsupported(why) => (&mut counts.unsupported, Status::Unsupported, why),
+        };
+        *count += 1;
+        if status == Status::Failed && !args.json {
+            progress.print(&format!("FAILED {name} {problem}\n    {reason}"))?;
+        }
+        cases.push(Case {
+            problem: problem.clone(),
+            variant: name,
+            status,
+            reason,
+        });
     }
     drop(progress);
 
@@ -242,6 +294,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         if terminal::interrupted() {
             writeln!(out, "interrupted")?;
         }
+        let problems: HashSet<String> = work.iter().map(|(p, _)| p.to_string()).collect();
         writeln!(
             out,
             "Problems: {}, on {device}, seed {}, data: {}",
