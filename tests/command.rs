@@ -213,7 +213,9 @@ fn devices_that_are_not_there() {
 #[test]
 fn each_variant_gets_as_many_problems_as_it_was_promised() {
     // cpu_gemm cannot do every random problem.
-    let args = ["check", "--device", "cpu", "--each", "30", "--data", "integer"];
+    let args = [
+        "check", "--device", "cpu", "--each", "30", "--data", "integer",
+    ];
     let text = says(&args);
     assert!(
         text.contains("60 passed, 0 failed, 0 skipped, 0 unsupported"),
