@@ -13,6 +13,7 @@
 //! | [`measure`] | timing |
 //! | [`suite`] | named sets of problems |
 //! | [`net`] | the small network of the accuracy study |
+//! | [`study`] | what the source reports measured, measured again and kept in one file |
 //! | [`gpu`] | safe wrappers over the CUDA driver |
 
 #![warn(missing_docs)]
@@ -32,6 +33,7 @@ pub mod policy;
 mod problem;
 mod reference;
 mod select;
+pub mod study;
 pub mod suite;
 pub mod variant;
 

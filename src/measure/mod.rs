@@ -35,6 +35,7 @@ pub(crate) use compare::thoroughness;
 pub use compare::{Contender, Row, Status, compare};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
+pub(crate) use report::write_whole;
 pub use report::{ClockLog, Format, Report};
 pub use table::{bytes, duration};
 pub use view::{Part, View};

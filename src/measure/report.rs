@@ -75,12 +75,7 @@ impl Report {
     /// # Errors
     /// [`Error::File`].
     pub fn write(&self, path: &Path, format: Format) -> Result<()> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".part");
-        let part = path.with_file_name(name);
-        let failed = |error| Error::file(path, format!("cannot be written: {error}"));
-        fs::write(&part, self.text(format)).map_err(failed)?;
-        fs::rename(&part, path).map_err(failed)
+        write_whole(path, &self.text(format))
     }
 
     /// The file's text.
@@ -163,6 +158,16 @@ impl Report {
         }
         text
     }
+}
+
+/// Writes a text to a file of another name and renames it, so that the file is whole at any time.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    let failed = |error| Error::file(path, format!("cannot be written: {error}"));
+    fs::write(&part, text).map_err(failed)?;
+    fs::rename(&part, path).map_err(failed)
 }
 
 impl Row {

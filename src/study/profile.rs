@@ -1,0 +1,109 @@
+//! What a profiler counted; `scripts/profile.sh` makes the file.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Problem, Result};
+
+/// Counters of variants on problems.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// `NVIDIA H200`.
+    pub device: String,
+    /// Version of NVIDIA's driver.
+    pub driver: String,
+    /// The profiler with its version: `ncu 2025.3.1`.
+    pub tool: String,
+    /// Hash of the kernels' sources.
+    pub csrc: String,
+    /// When, in UTC.
+    pub date: String,
+    /// One per variant, problem and kernel.
+    pub rows: Vec<ProfileRow>,
+}
+
+/// One kernel of a variant on a problem, one launch of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfileRow {
+    /// The variant with its configuration.
+    pub variant: String,
+    /// The problem.
+    pub problem: Problem,
+    /// The kernel's name without template arguments.
+    pub kernel: String,
+    /// How often it ran in one call of the variant.
+    pub launches: usize,
+    /// What was counted; of several launches the sum of times and bytes, the time-weighted mean of
+    /// shares.
+    pub counters: Counters,
+    /// Lines of source with the most divergence or the most stalls: `direct.cuh:42`, with the share
+    /// in percent.
+    #[serde(default)]
+    pub hot_lines: BTreeMap<String, f64>,
+}
+
+/// One kernel's counters; percentages are of the peak. A counter that could not be read is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Duration under the profiler, clocks not locked.
+    pub duration_us: Option<f64>,
+    /// SM throughput, ncu's speed of light.
+    pub sm_pct: Option<f64>,
+    /// Memory throughput, ncu's speed of light.
+    pub memory_pct: Option<f64>,
+    /// L1 and shared memory.
+    pub l1_pct: Option<f64>,
+    /// L2.
+    pub l2_pct: Option<f64>,
+    /// Device memory.
+    pub dram_pct: Option<f64>,
+    /// Bytes read from device memory.
+    pub dram_read_bytes: Option<f64>,
+    /// Bytes written to it.
+    pub dram_write_bytes: Option<f64>,
+    /// Instructions issued, of the issue slots.
+    pub issue_pct: Option<f64>,
+    /// The FMA pipe.
+    pub fma_pct: Option<f64>,
+    /// The integer pipe.
+    pub alu_pct: Option<f64>,
+    /// The load and store pipe.
+    pub lsu_pct: Option<f64>,
+    /// The tensor pipe.
+    pub tensor_pct: Option<f64>,
+    /// Warps resident, of the most possible.
+    pub occupancy_pct: Option<f64>,
+    /// What registers and shared memory allow.
+    pub theoretical_occupancy_pct: Option<f64>,
+    /// Registers of a thread.
+    pub registers: Option<f64>,
+    /// Shared memory of a block, static and dynamic.
+    pub shared_bytes: Option<f64>,
+    /// Threads active per instruction, of 32.
+    pub active_threads: Option<f64>,
+    /// Instructions executed by warps.
+    pub instructions: Option<f64>,
+    /// Sectors per request of global loads, of 4 or more.
+    pub load_sectors: Option<f64>,
+    /// Extra passes through shared memory for bank conflicts, in percent of all.
+    pub bank_conflict_pct: Option<f64>,
+    /// The most frequent reason for a warp to wait: `long_scoreboard`.
+    pub stall: Option<String>,
+    /// Its share of all waiting.
+    pub stall_pct: Option<f64>,
+}
+
+impl Profile {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// [`Error::File`] with what is wrong with it.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        serde_json::from_str(&text).map_err(|error| {
+            Error::file(path, format!("is no file of scripts/profile.sh: {error}"))
+        })
+    }
+}
