@@ -53,6 +53,26 @@ struct Barrier {
     }
 };
 
+// A number in shared memory that one thread counts up, and that whole warps wait to see beyond n.
+// What was written before it is seen after it. They sleep between two looks: other warps need the
+// issue.
+__device__ __forceinline__ void wait_beyond(const int &v, int n) {
+    int now;
+    for (;;) {
+        asm volatile("ld.acquire.cta.shared::cta.s32 %0, [%1];"
+                     : "=r"(now)
+                     : "r"(shared_address(&v))
+                     : "memory");
+        if (__all_sync(~0u, now > n))
+            return;
+        asm volatile("nanosleep.u32 100;");
+    }
+}
+__device__ __forceinline__ void store_release(int &v, int n) {
+    asm volatile("st.release.cta.shared::cta.s32 [%0], %1;" ::"r"(shared_address(&v)), "r"(n)
+                 : "memory");
+}
+
 #if __CUDA_ARCH__ >= 900
 // Makes barriers that this thread initialised known to copies in flight and to other threads; the
 // latter meet at a __syncthreads as well.
@@ -85,6 +105,26 @@ __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, uint32_
                  "[%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(shared_address(&full.word))
                  : "memory");
+}
+
+// Contiguous bytes from shared memory to a global address, both multiples of 16, as is their
+// number. What threads wrote there has to be published before.
+__device__ __forceinline__ void store_bulk(uint64_t to, uint32_t from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+
+// Makes what this thread wrote into shared memory visible to bulk copies from there.
+__device__ __forceinline__ void publish_to_bulk_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Waits until this thread's bulk stores have read what they store.
+__device__ __forceinline__ void wait_for_stores_to_read() {
+    asm volatile("cp.async.bulk.commit_group;\n"
+                 "cp.async.bulk.wait_group.read 0;" ::
+                     : "memory");
 }
 #endif
 

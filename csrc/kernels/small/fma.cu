@@ -2,7 +2,7 @@
 //
 // With 1 to 32 channels on either side a matrix product has nothing to tile: 4 output channels fill
 // a quarter of a 16-wide tile. So the tile is made of pixels instead. A thread owns a column of
-// Rows output pixels in Maps = 4 output channels, up to 136 sums in registers. For one (input
+// Rows output pixels in Maps = 4 output channels, up to 116 sums in registers. For one (input
 // channel, filter column) it reads the Rows + R - 1 inputs below each other that its column needs,
 // and then R x Maps weights each meet Rows of them: one load per some twenty multiply-adds, and one
 // weight per Rows.
@@ -12,8 +12,11 @@
 //   broadcast 16-byte words instead, and needs no constant symbol).
 // - The loop over (channel, filter column) is not unrolled, so that its body, R x 4 x Rows
 //   multiply-adds, stays within the instruction cache. Tall columns spread its loads and its
-//   counting over the most multiply-adds: 94.0 % of the body's instructions for R 7 and 34 rows.
+//   counting over more multiply-adds, but leave registers for fewer warps.
 // - Lanes run along the columns: reads of shared memory and stores of y are contiguous.
+// - Where rows of y are no whole sectors of 32 bytes, two warps would write to one, which costs the
+//   memory far more than its bytes. There the sums of a row tile gather in shared memory, and the
+//   loading warps store them from there by bulk copies.
 // - Blocks are persistent, one per multiprocessor. A warp of its own streams units (images, or
 //   strips of their rows where images are few) into a ring of slots; the others compute. They
 //   meet at no barrier of the block: a warp takes the next task, 32 columns in the block's row of
@@ -29,21 +32,14 @@
 //
 // Floor: 2 N K P Q C R S / 66.9 TFLOP/s, or the bytes of x and y.
 #include "device/constant.cuh"
-#include "device/divisor.cuh"
 #include "device/pipeline.cuh"
 #include "device/rank.cuh"
+#include "device/small.cuh"
 #include "device/sums.cuh"
-
-#include <algorithm>
 
 namespace {
 
-constexpr int Maps = 4;       // output channels of a thread
-constexpr int MaxSlots = 32;  // as many units as 32 columns may touch
-constexpr int MaxFilter = 11; // columns
-
-// Output rows of a thread. Weights in shared memory and a vertical stride of 2 have 20 and 8 only.
-constexpr int RowTiles[] = {34, 29, 20, 15, 8};
+using namespace cf::small;
 
 // As many as registers allow, and few enough registers that weights come to uniform ones. With 3
 // filter rows and 8 of outputs they do so for a stride of 2 only.
@@ -55,30 +51,6 @@ constexpr int Warps = Rows > 20   ? 12
 
 __constant__ __align__(16) float constant_filter[cf::ConstantBytes / sizeof(float)];
 cf::Turns turns;
-
-// A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
-struct Cut {
-    int c, h, w, k, s, p, q, stride_w, pad_top, pad_left, pad_right;
-    int tiles;   // row tiles of a unit
-    int strips;  // units of an image
-    int units;   // of the batch
-    int columns; // of a unit: tiles x q
-    int groups;  // of Maps output channels
-    int rows;    // input rows of a unit
-    int slots;
-    uint32_t pitch; // from row to row in a slot
-    uint32_t plane; // from channel to channel
-    uint32_t slot;  // from slot to slot
-    // Bulk copies of a unit, each so many bytes, but not beyond the end of its image or channel.
-    int bulks;
-    int64_t bulk, end;
-    // Without them: bytes that one lane copies at once, and how many such pieces a row and a unit
-    // have.
-    int piece, row_pieces, pieces;
-    int left;    // bytes of a slot before the first, behind the zeros of the padding
-    int loaders; // warps
-    cf::Divisor by_columns, by_q, by_groups, by_strips, by_slots, by_row, by_rows;
-};
 
 struct Filter {
     const float *packed; // [group][c][s][r][Maps]
@@ -111,8 +83,16 @@ __device__ __forceinline__ float4 load_shared4(uint32_t at) {
     return v;
 }
 
+__device__ __forceinline__ void store_shared(uint32_t at, float v) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+}
+
 // Hides from the compiler how an address came about: it would add it up anew for every use.
 __device__ __forceinline__ void keep(uint32_t &v) { asm volatile("" : "+r"(v)); }
+
+__device__ __forceinline__ int clamp(int v, int least, int most) {
+    return min(max(v, least), most);
+}
 
 // A NaN in v stays.
 __device__ __forceinline__ float between(float v, float least, float most) {
@@ -144,10 +124,13 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
                      float *__restrict__ y, const Finish finish) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) float shared[];
-    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots];
+    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages];
+    __shared__ int freed[MaxStages]; // how often a stage was stored; a barrier's phase would not
+                                     // do: a warp may be several turns ahead of another
     __shared__ int taken; // tasks
     const uint32_t slots = cf::shared_address(shared);
-    const uint32_t weights = slots + cut.slots * cut.slot; // where they are in shared memory
+    const uint32_t stages = slots + cut.slots * cut.slot;
+    const uint32_t weights = stages + cut.stages * cut.stage; // where they are in shared memory
     constexpr int Threads = Warps<R, Rows, Stride, Constant> * 32;
     const int computing = Threads / 32 - cut.loaders; // warps; the others load
     const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
@@ -167,7 +150,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         const uint32_t to = slots + slot_of(m) * cut.slot;
         cf::Barrier &barrier = full[slot_of(m)];
         if (cut.bulks > 0) {
-            if (lane == 0) {
+            if (lane == 0 && warp == computing) {
                 const int64_t skipped = int64_t(top) * cut.w;
                 const auto bytes = uint32_t(min(cut.bulk, cut.end - skipped * 4));
                 barrier.arrive_and_expect(bytes * cut.bulks);
@@ -193,14 +176,54 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         barrier.arrive_after_copies();
     };
 
+    // Where row tile `line` of this block's units begins in output channel 0: image and row.
+    struct Place {
+        int n, row;
+    };
+    const auto place_of = [&](int line) {
+        const int m = cut.by_tiles.quotient(line), u = unit(m), n = cut.by_strips.quotient(u);
+        return Place{n, ((u - n * cut.strips) * cut.tiles + line - m * cut.tiles) * Rows};
+    };
+    // Stores a gathered item, eight lanes to a plane: its whole sectors as one bulk copy, the
+    // elements before and behind them one by one.
+    const int64_t area = int64_t(cut.p) * cut.q;
+    const auto store = [&](int item) {
+        const int turn = cut.by_stages.quotient(item), stage = item - turn * cut.stages;
+        const int line = cut.by_groups.quotient(item), group = item - line * cut.groups;
+        const int k = lane / 8, element = lane % 8;
+        const Place place = place_of(line);
+        const int rows = group * Maps + k < cut.k ? clamp(cut.p - place.row, 0, Rows) : 0;
+        const uint64_t begin = __cvta_generic_to_global(
+            y + (int64_t(place.n) * cut.k + group * Maps + k) * area + place.row * cut.q);
+        const uint64_t end = begin + uint32_t(rows * cut.q) * 4;
+        const uint64_t first = (begin + 31) & ~uint64_t(31), last = end & ~uint64_t(31);
+        const uint64_t before = begin + element * 4, behind = max(first, last) + element * 4;
+        const uint32_t from = stages + stage * cut.stage + k * cut.stage_plane +
+                              uint32_t(begin & 15) - uint32_t(begin);
+        gathered[stage].wait(turn & 1);
+        if (element == 0 && first < last)
+            cf::store_bulk(first, from + uint32_t(first), uint32_t(last - first));
+        if (before < min(first, end))
+            store_global(before, load_shared(from + uint32_t(before)));
+        if (behind < end)
+            store_global(behind, load_shared(from + uint32_t(behind)));
+        cf::wait_for_stores_to_read();
+        __syncwarp();
+        if (lane == 0)
+            cf::store_release(freed[stage], turn + 1);
+    };
+
     if (threadIdx.x == 0)
         taken = 0;
     if (warp == computing) {
         if (lane < cut.slots) {
             full[lane].init(cut.bulks > 0 ? 1 : cut.loaders * 32);
             empty[lane].init(computing * 32);
-            cf::publish_barriers();
         }
+        if (lane < cut.stages)
+            gathered[lane].init(cut.q);
+        freed[lane] = 0;
+        cf::publish_barriers();
     }
     // What the bulk copies need is there; the others need to be told of the barriers.
     if (cut.bulks == 0) {
@@ -221,14 +244,20 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             load(m);
     } else if (!Constant) {
         for (int i = threadIdx.x; i < filter.floats; i += computing * 32)
-            shared[cut.slots * (cut.slot / 4) + i] = filter.packed[i];
+            shared[(weights - slots) / 4 + i] = filter.packed[i];
     }
     __syncthreads();
 
     if (warp >= computing) {
-        for (int m = cut.slots; m < units; ++m) {
-            empty[slot_of(m)].wait((turn_of(m) - 1) & 1);
-            load(m);
+        const int items = cut.stages ? cut.tiles * cut.groups : 0; // of a unit
+        int item = warp - computing;                               // in turn with the other warp
+        for (int m = 0; m < units; ++m) {
+            for (; item < (m + 1) * items; item += cut.loaders)
+                store(item);
+            if (m + cut.slots < units) {
+                empty[slot_of(m)].wait(turn_of(m) & 1);
+                load(m + cut.slots);
+            }
         }
         // Nobody leaves before its copies have arrived.
         asm volatile("cp.async.wait_all;" ::: "memory");
@@ -259,17 +288,17 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             break;
         const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
         const int begin = block * 32;
-        const int first = cut.by_columns.quotient(begin);
-        const int last = cut.by_columns.quotient(min(begin + 31, total - 1));
-        while (passed < first)
+        const int first = cut.by_q.quotient(begin); // line
+        const int last = cut.by_q.quotient(min(begin + 31, total - 1));
+        while (passed < cut.by_tiles.quotient(first))
             pass_next();
-        while (ready <= last)
+        while (ready <= cut.by_tiles.quotient(last))
             wait_next();
 
         // The last columns of a block repeat the very last one.
         const int column = min(begin + lane, total - 1);
-        const int m = cut.by_columns.quotient(column), i = column - m * cut.columns;
-        const int tile = cut.by_q.quotient(i), q = i - tile * cut.q;
+        const int line = cut.by_q.quotient(column), q = column - line * cut.q;
+        const int m = cut.by_tiles.quotient(line), tile = line - m * cut.tiles;
 
         // Addresses within the column: every other row's, to which the loop adds where it is, or
         // that and a row, in uniform registers.
@@ -323,10 +352,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             }
         }
 
-        const int u = unit(m), n = cut.by_strips.quotient(u);
-        const int row = ((u - n * cut.strips) * cut.tiles + tile) * Rows;
+        const auto [n, row] = place_of(line);
         const int rows = cut.p - row, maps = cut.k - group * Maps; // that are stored
-        const int64_t area = int64_t(cut.p) * cut.q;
         const int64_t place = (int64_t(n) * cut.k + group * Maps) * area + int64_t(row) * cut.q + q;
         if (finish.affine) {
 #pragma unroll
@@ -355,6 +382,39 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
 #pragma unroll
                 for (int j = 0; j < Rows; ++j)
                     sum[k][j] = between(sum[k][j], finish.least, finish.most);
+        }
+        if (cut.stages > 0) {
+            // Stages are taken in the order of items, so the first item that is not whole yet waits
+            // for nobody.
+            const auto turn_of = [&](int l) {
+                return cut.by_stages.quotient(l * cut.groups + group);
+            };
+            const auto stage_of = [&](int l) {
+                return l * cut.groups + group - turn_of(l) * cut.stages;
+            };
+            for (int l = first; l <= last; ++l)
+                cf::wait_beyond(freed[stage_of(l)], turn_of(l) - 1);
+            uint32_t to[Maps];
+#pragma unroll
+            for (int k = 0; k < Maps; ++k) {
+                const auto begin = uint32_t(uint64_t(y + place - q + k * area));
+                to[k] = stages + stage_of(line) * cut.stage + k * cut.stage_plane + (begin & 15) +
+                        q * 4;
+                keep(to[k]);
+            }
+            uint32_t below = 0;
+#pragma unroll
+            for (int j = 0; j < Rows; ++j) {
+#pragma unroll
+                for (int k = 0; k < Maps; ++k)
+                    store_shared(to[k] + below, sum[k][j]);
+                below += cut.q * 4;
+                keep(below);
+            }
+            cf::publish_to_bulk_copies();
+            if (begin + lane < total)
+                gathered[stage_of(line)].arrive();
+            continue;
         }
         uint64_t to[Maps];
 #pragma unroll
@@ -406,136 +466,6 @@ struct Config {
 };
 constexpr Config Configs[] = {{true}, {false}};
 
-int floats(const cf_problem &p) { return int(cf::ceil_div(p.k, Maps)) * Maps * p.c * p.r * p.s; }
-
-// Of a block, as the estimate wants it: about.
-int warps(int rows, bool constant) {
-    return rows > 20 ? 12 : rows > 15 ? (constant ? 16 : 12) : rows > 8 ? 20 : 28;
-}
-
-// A problem's plan: rows of a thread and the cut, with its estimated clocks.
-struct Plan {
-    int rows;
-    Cut cut;
-    double clocks;
-};
-
-// Clocks of the busiest multiprocessor. Each of its four schedulers issues one instruction per
-// clock at best; a warp alone on one leaves gaps.
-double clocks(const cf_call *call, const Cut &cut, int rows) {
-    const cf_problem &p = call->problem;
-    const bool constant = Configs[call->config].constant;
-    const double units = double(cf::ceil_div(cut.units, call->device.sm_count));
-    // Instructions of a task, and of a warp for each unit that it passes.
-    const double window = (rows - 1) * p.stride_h + p.r;
-    const double body = double(p.r) * Maps * rows + window + p.r * (constant ? 2 : 1) + 7;
-    const double task = double(p.c) * p.s * body + Maps * rows * 3 + 170;
-    const int computing = warps(rows, constant) - cut.loaders;
-    const double passing = units * computing * 40 / 4;
-    const double tasks_of_unit = cut.columns * cut.groups / 32.0;
-    const double tasks = units * tasks_of_unit;
-    const double together =
-        std::min({tasks, double(computing), std::max((cut.slots - 0.5) * tasks_of_unit, 1.0)});
-    const double on_each = std::max(together / 4, 1.0);
-    const double efficiency = on_each / (on_each + 0.15);
-    // Schedulers without a warp, and the last tasks, which not all of them have.
-    const double rounds = together < 4 ? tasks / together : tasks / 4 + 0.4;
-    const double products = (std::max(rounds, 1.0) * task + passing) / efficiency;
-    const double bytes = 4.0 * cut.rows * p.w * p.c; // of x for a unit
-    const double outputs = 4.0 * p.k * std::min(cut.tiles * rows, p.p) * p.q;
-    const double memory = units * (bytes + outputs) / 17; // bytes per clock
-    const double first = 1500 + bytes / 32 + (cut.bulks ? 0 : cut.pieces / 32.0 / cut.loaders * 60);
-    return first + std::max(products, memory) + 0.1 * std::min(products, memory);
-}
-
-// With so many rows to a thread and row tiles to a unit; false where it does not fit.
-bool cut_into(const cf_call *call, int rows, int tiles, Cut &cut) {
-    const cf_problem &p = call->problem;
-    const bool constant = Configs[call->config].constant;
-    const int64_t all = cf::ceil_div(p.p, rows);
-    const int64_t area = int64_t(p.h) * p.w, image = p.c * area;
-    cut = {};
-    cut.c = p.c, cut.h = p.h, cut.w = p.w, cut.k = p.k, cut.s = p.s, cut.p = p.p, cut.q = p.q;
-    cut.stride_w = p.stride_w;
-    cut.pad_top = p.pad_top, cut.pad_left = p.pad_left, cut.pad_right = p.pad_right;
-    cut.tiles = tiles;
-    cut.strips = int(cf::ceil_div(all, tiles));
-    cut.groups = int(cf::ceil_div(p.k, Maps));
-    // Tasks and columns are counted in 31 bits.
-    if (double(p.n) * cut.strips * tiles * p.q * cut.groups > (1 << 30))
-        return false;
-    cut.units = int(p.n * cut.strips);
-    cut.columns = tiles * p.q;
-    cut.rows = (tiles * rows - 1) * p.stride_h + p.r;
-
-    // Row tiles may read below the image, and the last strip may have fewer rows: sums of what
-    // lies there are not stored.
-    const bool unpadded = !p.pad_top && !p.pad_left && !p.pad_bottom && !p.pad_right;
-    const int64_t step = int64_t(tiles) * rows * p.stride_h * p.w; // from strip to strip
-    int64_t pitch = int64_t(p.w) * 4, plane, slot;
-    cut.loaders = 1;
-    if (unpadded && p.align >= 16 && cut.strips == 1 && image % 4 == 0) {
-        cut.bulks = 1;
-        cut.bulk = cut.end = image * 4;
-        plane = area * 4;
-        slot = (p.c - 1) * plane + std::max<int64_t>(cut.rows, p.h) * pitch;
-    } else if (unpadded && p.align >= 16 && area % 4 == 0 && step % 4 == 0) {
-        cut.bulks = p.c;
-        cut.bulk = plane = cf::ceil_div(cut.rows * pitch, 16) * 16;
-        cut.end = area * 4;
-        slot = p.c * plane;
-    } else {
-        cut.loaders = 2;
-        cut.piece = p.align >= 16 && p.w % 4 == 0 ? 16 : 4;
-        cut.row_pieces = p.w * 4 / cut.piece;
-        cut.left = int(cf::ceil_div(p.pad_left * 4, cut.piece) * cut.piece);
-        pitch = cf::ceil_div(cut.left + pitch + p.pad_right * 4, cut.piece) * cut.piece;
-        plane = cut.rows * pitch;
-        slot = p.c * plane;
-    }
-    slot = cf::ceil_div(slot, 128) * 128;
-    const int64_t budget = call->device.shared_per_block - 1024 - (constant ? 0 : floats(p) * 4);
-    const int64_t fit = budget / slot;
-    const int64_t of_block = cf::ceil_div(cut.units, call->device.sm_count);
-    // All units that 32 columns may touch have to be there together, and one more to be on its way.
-    const int64_t touched = cf::ceil_div(31, cut.columns) + 1;
-    if (fit < std::min(std::max<int64_t>(touched, 2), of_block))
-        return false;
-    cut.pieces = p.c * cut.rows * cut.row_pieces;
-    cut.pitch = uint32_t(pitch);
-    cut.plane = uint32_t(plane);
-    cut.slot = uint32_t(slot);
-    cut.slots = int(std::min({fit, int64_t(MaxSlots), of_block}));
-    return true;
-}
-
-bool all_rows(const cf_call *call) {
-    return call->problem.stride_h == 1 && Configs[call->config].constant;
-}
-
-// The plan with the fewest clocks; rows is 0 where none fits.
-Plan plan_of(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    Plan best = {};
-    for (int rows : RowTiles) {
-        if (rows != 20 && rows != 8 && !all_rows(call))
-            continue; // not compiled
-        const int all = int(cf::ceil_div(p.p, rows));
-        for (int tiles = 1; tiles <= all; ++tiles) {
-            // Each number of strips once, with as few row tiles as it needs; few of tall images'.
-            if (tiles > 1 && cf::ceil_div(all, tiles) == cf::ceil_div(all, tiles - 1))
-                continue;
-            Plan plan = {rows, {}, 0};
-            if (!cut_into(call, rows, tiles, plan.cut))
-                continue;
-            plan.clocks = clocks(call, plan.cut, rows);
-            if (best.rows == 0 || plan.clocks < best.clocks)
-                best = plan;
-        }
-    }
-    return best;
-}
-
 int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     const cf_problem &p = call->problem;
     if (p.layout != CF_NCHW)
@@ -567,7 +497,7 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     if (double(p.n) * cf::ceil_div(p.p, RowTiles[0]) * p.q * cf::ceil_div(p.k, Maps) > (1 << 30))
         return cf::no(why, bytes, "counts columns of pixels in 31 bits, too few for %lld images",
                       (long long)p.n);
-    if (plan_of(call).rows == 0)
+    if (plan_of(call, Configs[call->config].constant).rows == 0)
         return cf::no(why, bytes,
                       "keeps strips of %d channels, %d columns and all rows that 8 rows of outputs "
                       "need in shared memory, which has %d bytes",
@@ -600,19 +530,21 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cf_call part = *call;
     part.problem.n = count;
     const cf_problem &p = part.problem;
-    const Plan plan = plan_of(&part);
+    const Plan plan = plan_of(&part, Constant);
     if (plan.rows == 0)
         return cudaErrorInvalidValue;
     Cut cut = plan.cut;
-    cut.by_columns = cf::Divisor(cut.columns);
     cut.by_q = cf::Divisor(p.q);
+    cut.by_tiles = cf::Divisor(cut.tiles);
     cut.by_groups = cf::Divisor(cut.groups);
     cut.by_strips = cf::Divisor(cut.strips);
     cut.by_slots = cf::Divisor(cut.slots);
+    cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_row = cf::Divisor(std::max(cut.row_pieces, 1));
     cut.by_rows = cf::Divisor(cut.rows);
     const Filter filter = {static_cast<const float *>(call->packed), floats(p)};
-    const size_t shared = size_t(cut.slots) * cut.slot + (Constant ? 0 : filter.floats * 4);
+    const size_t shared = size_t(cut.slots) * cut.slot + size_t(cut.stages) * cut.stage +
+                          (Constant ? 0 : filter.floats * 4);
     const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
     const float *x = static_cast<const float *>(call->x) + first * p.c * p.h * p.w;
     const int64_t skipped = first * p.k * p.p * p.q;
@@ -644,10 +576,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     };
     const auto for_rows = [&](auto r, auto stride) -> int32_t {
         if constexpr (Constant && decltype(stride)::value == 1) {
-            if (plan.rows == 34)
-                return launch(r, cf::Constant<34>{}, stride);
             if (plan.rows == 29)
                 return launch(r, cf::Constant<29>{}, stride);
+            if (plan.rows == 17)
+                return launch(r, cf::Constant<17>{}, stride);
             if (plan.rows == 15)
                 return launch(r, cf::Constant<15>{}, stride);
         }
@@ -681,7 +613,8 @@ int32_t launch(const cf_call *call) {
 // Assumes 1.9 GHz.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
-    return cf::LaunchUs + plan_of(call).clocks / 1900 + (sums_follow(p) ? cf::finish_us(p) : 0);
+    return cf::LaunchUs + plan_of(call, Configs[call->config].constant).clocks / 1900 +
+           (sums_follow(p) ? cf::finish_us(p) : 0);
 }
 
 constexpr const char *configs[] = {"weights=constant", "weights=shared", nullptr};
