@@ -84,6 +84,9 @@ fn an_empty_folder_is_named_with_what_was_looked_for() {
         let variable = "CONVFORGE_CUDNN_LIB";
         let parts = ["cuDNN cannot be used", "libcudnn.so.9", place, variable];
         devices_says(variable, folder.path(), &parts);
+        let variable = "CONVFORGE_NVRTC_LIB";
+        let parts = ["NVRTC cannot be used", "libnvrtc.so.13", place, variable];
+        devices_says(variable, folder.path(), &parts);
     }
 }
 

@@ -85,7 +85,7 @@ pub struct Library {
     pub version: Result<String, String>,
 }
 
-/// The libraries of this build: the driver's, cuBLAS, cuDNN.
+/// The libraries of this build: the driver's, cuBLAS, cuDNN and the NVRTC that it opens.
 pub fn libraries() -> Vec<Library> {
     #[allow(unused_mut, reason = "a build without CUDA has none")]
     let mut libraries = Vec::new();
@@ -110,13 +110,22 @@ pub fn libraries() -> Vec<Library> {
         });
     }
     #[cfg(all(feature = "cudnn", not(no_toolkit)))]
-    libraries.push(Library {
-        name: "cuDNN",
-        version: crate::baselines::cudnn_version().map_err(|error| match error {
-            crate::Error::Library { why, .. } => why,
-            error => error.to_string(),
-        }),
-    });
+    libraries.extend([
+        Library {
+            name: "cuDNN",
+            version: crate::baselines::cudnn_version().map_err(|error| match error {
+                crate::Error::Library { why, .. } => why,
+                error => error.to_string(),
+            }),
+        },
+        // cuDNN opens it by itself, and without it has fewer plans.
+        Library {
+            name: "NVRTC",
+            version: cudnn_sys::nvrtc_version()
+                .map(|(major, minor)| format!("{major}.{minor}"))
+                .map_err(|missing| missing.why.to_string()),
+        },
+    ]);
     libraries
 }
 

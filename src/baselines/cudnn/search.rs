@@ -123,6 +123,14 @@ impl Search<'_> {
         let mut tally = Tally::default();
         let deadline = Instant::now() + self.options.budget;
         let proposals = self.proposals(&mut tally);
+        // Some problems have no plan that compiles; but then NVRTC's absence is not the reason.
+        if tally.compile == 0
+            && let Err(missing) = cudnn_sys::NVRTC.open()
+        {
+            tally.remark(format!(
+                "{missing}: cuDNN leaves out the plans that it would compile at run time"
+            ));
+        }
         let candidates = self.build(proposals, deadline, &mut tally)?;
         let runners = self.first_round(candidates, &mut tally)?;
         let adds = |runner: &Runner| runner.candidate.arithmetic == Arithmetic::Exact;

@@ -17,6 +17,32 @@ pub static LIBRARY: loader::Library = loader::Library::new(loader::Names {
     remedy: "install it with `python3 scripts/toolkit.py --need cudnn`",
 });
 
+/// NVRTC, which cuDNN opens by itself to compile some of its plans; here only to say whether it is
+/// there. The variable is convforge's: once the library is open, cuDNN finds it by its name.
+pub static NVRTC: loader::Library = loader::Library::new(loader::Names {
+    name: "NVRTC",
+    soname: "libnvrtc.so.13",
+    variable: "CONVFORGE_NVRTC_LIB",
+    packaged: true,
+    remedy: "install it with `python3 scripts/toolkit.py --need cudnn`",
+});
+
+/// Major and minor version of NVRTC.
+///
+/// # Errors
+/// [`loader::Missing`], if it cannot be opened.
+pub fn nvrtc_version() -> Result<(i32, i32), loader::Missing> {
+    static SYMBOL: loader::Symbol = loader::Symbol::new(&NVRTC, c"nvrtcVersion");
+    let address = SYMBOL.address()?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: nvrtcVersion has had this type since CUDA 7; it writes two integers.
+    unsafe {
+        let version: unsafe extern "C" fn(*mut i32, *mut i32) -> i32 = std::mem::transmute(address);
+        version(&mut major, &mut minor);
+    }
+    Ok((major, minor))
+}
+
 #[allow(clippy::all, clippy::undocumented_unsafe_blocks)]
 #[allow(missing_docs, dead_code, unused_imports, unsafe_op_in_unsafe_fn)]
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
