@@ -212,6 +212,11 @@ impl Conv {
         &self.variant
     }
 
+    /// The index of its configuration.
+    pub(crate) fn config(&self) -> usize {
+        self.config
+    }
+
     /// What was chosen inside: the name of a library's plan.
     pub fn note(&self) -> Option<String> {
         self.plan.note()

@@ -1,6 +1,8 @@
 //! Where a convolution runs: the CPU or one GPU, behind one set of types, so that everything above
 //! is written once.
 
+mod host_copies;
+
 use std::{ffi::c_void, sync::Arc, time::Instant};
 
 use bytemuck::Pod;
@@ -8,6 +10,8 @@ use bytemuck::Pod;
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{Error, Result, Storage};
+
+pub(crate) use host_copies::{HostCopies, with_host_copies};
 
 /// What a kernel may use; read once per device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -222,6 +226,18 @@ impl Stream {
                 let event = gpu::Event::new(stream.gpu())?;
                 stream.record(&event)?;
                 Ok(Mark::Gpu(event))
+            }
+        }
+    }
+
+    /// Moves a mark of this device to here; unlike [`mark`](Self::mark) it allocates nothing.
+    pub(crate) fn move_mark(&self, mark: &mut Mark) -> Result<()> {
+        match (self, &mut *mark) {
+            #[cfg(feature = "cuda")]
+            (Stream::Gpu(stream), Mark::Gpu(event)) => stream.record(event),
+            _ => {
+                *mark = self.mark()?;
+                Ok(())
             }
         }
     }

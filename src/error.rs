@@ -1,6 +1,6 @@
 //! The one error type: what went wrong, with the shapes and the place in words.
 
-use std::path::PathBuf;
+use std::{ops::Range, path::PathBuf};
 
 use crate::Problem;
 
@@ -211,6 +211,22 @@ pub enum Error {
         /// Bytes in all.
         total: usize,
     },
+    /// A part of a batch failed, and the rest was not begun.
+    #[error(
+        "{} of {chunks} ({}): {error}",
+        span("chunk", .failed), span("image", .images)
+    )]
+    Chunk {
+        /// The chunk, from 0. Where the device failed after all of them were queued it does not
+        /// tell which one it was, so all are named.
+        failed: Range<usize>,
+        /// How many chunks there are.
+        chunks: usize,
+        /// The images in question, from 0.
+        images: Range<usize>,
+        /// What failed.
+        error: Box<Error>,
+    },
     /// A file is not what it should be.
     #[error("{}: {why}", .path.display())]
     File {
@@ -235,6 +251,14 @@ fn near(close: &Option<String>) -> String {
         .iter()
         .map(|name| format!("; did you mean `{name}`?"))
         .collect()
+}
+
+/// `chunk 3`, `images 3000 to 3999`.
+fn span(what: &str, range: &Range<usize>) -> String {
+    match range.len() {
+        0 | 1 => format!("{what} {}", range.start),
+        _ => format!("{what}s {} to {}", range.start, range.end - 1),
+    }
 }
 
 fn suggestion(close: &Option<String>) -> String {

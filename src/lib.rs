@@ -9,6 +9,7 @@
 //! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
 //! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`variant`] | what every kernel and baseline offers, and the list of all of them |
+//! | [`Pipeline`] | a batch in host memory, cut over streams: copies beside kernels |
 //! | [`check`] | comparing an output with the oracle |
 //! | [`measure`] | timing |
 //! | [`suite`] | named sets of problems |
@@ -29,6 +30,7 @@ pub mod gpu;
 mod kernels;
 pub mod measure;
 pub mod net;
+pub mod pipeline;
 pub mod policy;
 mod problem;
 mod reference;
@@ -40,6 +42,7 @@ pub mod variant;
 pub use conv::{BoundConv, Conv, Operands, Packed, RawOperands, Workspace};
 pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};
 pub use error::{Error, Result};
+pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
 pub use select::Pick;
 

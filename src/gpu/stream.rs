@@ -8,7 +8,7 @@ use cuda_sys::{CUgraph, CUresult, CUstream};
 use super::{
     DeviceBuffer, Event, Gpu, Graph, Pending, PinnedBuffer,
     buffer::{in_range, same_gpu, same_length},
-    call,
+    call::{self, Unrecorded},
 };
 use crate::{Error, Result};
 
@@ -276,22 +276,91 @@ impl Stream {
         enqueue: impl FnOnce(&PinnedBuffer<T>) -> Result<()>,
     ) -> Result<Pending<PinnedBuffer<T>>> {
         let _current = self.gpu.enter()?;
-        let mut status = cuda_sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream is alive; it writes one number.
-        unsafe { cu!(cuStreamIsCapturing(self.stream, &mut status)) }?;
-        if status != cuda_sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
-            return Err(Error::Gpu {
-                call: "cuMemcpyAsync",
-                code: 900,
-                name: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED".into(),
-                text: "a graph cannot hold a copy from or to host memory that may be freed \
-                       before it is launched; copy outside of the recording"
-                    .into(),
-            });
-        }
+        self.refuse_recording()?;
         Pending::start(self, buffer, |buffer| {
             if bytes == 0 { Ok(()) } else { enqueue(buffer) }
         })
+    }
+
+    /// Refuses to copy from or to the host while the stream is being recorded.
+    fn refuse_recording(&self) -> Result<()> {
+        let mut status = cuda_sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the stream is alive; it writes one number.
+        unsafe { cu!(cuStreamIsCapturing(self.stream, &mut status)) }?;
+        if status == cuda_sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+            return Ok(());
+        }
+        Err(Error::Gpu {
+            call: "cuMemcpyAsync",
+            code: 900,
+            name: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED".into(),
+            text: "a graph cannot hold a copy from or to host memory that may be freed before it \
+                   is launched; copy outside of the recording"
+                .into(),
+        })
+    }
+
+    /// Queues copying all of `from`, pinned or not, over all of `to`.
+    ///
+    /// # Errors
+    /// As [`upload_async`](Self::upload_async).
+    ///
+    /// # Safety
+    /// `from` is neither freed nor written to before [`finish`](Self::finish) has returned.
+    pub(crate) unsafe fn upload_slice<T: Pod>(
+        &self,
+        from: &[T],
+        to: &mut DeviceBuffer<T>,
+    ) -> Result<()> {
+        same_gpu("the target", to.gpu(), &self.gpu)?;
+        same_length("upload", from.len(), to.len())?;
+        let (address, bytes) = to.bytes("upload", &(0..to.len()))?;
+        self.slice_copy(bytes, || {
+            let source = from.as_ptr().cast();
+            // SAFETY: both sides have so many bytes; the caller keeps the host's, and the device's
+            // is waited for as in `memset`.
+            unsafe { cu!(cuMemcpyHtoDAsync(address, source, bytes, self.stream)) }
+        })
+    }
+
+    /// Queues copying all of `from` over all of `to`, pinned or not.
+    ///
+    /// # Errors
+    /// As [`download_async`](Self::download_async).
+    ///
+    /// # Safety
+    /// `to` is neither freed nor touched before [`finish`](Self::finish) has returned.
+    pub(crate) unsafe fn download_slice<T: Pod>(
+        &self,
+        from: &DeviceBuffer<T>,
+        to: &mut [T],
+    ) -> Result<()> {
+        same_gpu("the source", from.gpu(), &self.gpu)?;
+        same_length("download", from.len(), to.len())?;
+        let (address, bytes) = from.bytes("download", &(0..from.len()))?;
+        self.slice_copy(bytes, || {
+            let target = to.as_mut_ptr().cast();
+            // SAFETY: as in `upload_slice`; any bytes are a valid `T`.
+            unsafe { cu!(cuMemcpyDtoHAsync(target, address, bytes, self.stream)) }
+        })
+    }
+
+    fn slice_copy(&self, bytes: usize, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _current = self.gpu.enter()?;
+        self.refuse_recording()?;
+        // A copy of memory that is not pinned waits, which this thread may not do in a recording
+        // of another stream.
+        let _unrecorded = Unrecorded::new();
+        if bytes == 0 { Ok(()) } else { enqueue() }
+    }
+
+    /// Waits until everything queued is done, also while this thread records another stream.
+    ///
+    /// # Errors
+    /// A failure of work queued earlier shows here.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let _unrecorded = Unrecorded::new();
+        self.synchronize()
     }
 
     pub(super) fn handle(&self) -> CUstream {

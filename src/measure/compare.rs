@@ -311,21 +311,23 @@ pub fn compare(
 }
 
 /// What becomes of a contender that is not timed, and why.
-type Ending = (Status, String);
+pub(crate) type Ending = (Status, String);
 
 fn planned(device: &Device, problem: &Problem, contender: &Contender) -> Result<Conv, Ending> {
-    contender
-        .conv(device, problem)
-        .map_err(|error| match error {
-            Error::Unsupported { why, .. } | Error::NoVariant { why, .. } => {
-                (Status::Unsupported, why)
-            }
-            Error::Library { .. } => (Status::Skipped, error.to_string()),
-            error => (Status::Failed, error.to_string()),
-        })
+    contender.conv(device, problem).map_err(unplanned)
 }
 
-fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<(), Ending> {
+/// What an error of planning makes of a contender.
+pub(crate) fn unplanned(error: Error) -> Ending {
+    match error {
+        Error::Unsupported { why, .. } | Error::NoVariant { why, .. } => (Status::Unsupported, why),
+        Error::Library { .. } => (Status::Skipped, error.to_string()),
+        error => (Status::Failed, error.to_string()),
+    }
+}
+
+/// Passes, or says what becomes of the contender.
+pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<(), Ending> {
     let options = thoroughness(conv.device(), conv.problem(), arithmetic);
     match check::conv(conv, seed, &options) {
         Outcome::Passed(_) => Ok(()),

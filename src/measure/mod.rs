@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(all(feature = "cudnn", not(no_toolkit)))]
 pub(crate) use compare::thoroughness;
 pub use compare::{Contender, Row, Status, compare};
+pub(crate) use compare::{Ending, checked, unplanned};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
 pub(crate) use report::write_whole;

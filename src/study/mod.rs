@@ -4,13 +4,15 @@
 //! | --- | --- |
 //! | [`Study`] | the file: layers, network, overlap |
 //! | [`NetworkRow`] | one variant running the whole network: op times, layer times, accuracy |
-//! | [`OverlapRow`] | one variant under a number of streams: copies and kernels overlapped |
+//! | [`overlap()`], [`OverlapRow`] | one variant under a number of streams: copies and kernels overlapped |
 //! | [`Profile`] | what a profiler counted, kernel by kernel |
 
 mod file;
+mod overlap;
 mod profile;
 mod rows;
 
 pub use file::Study;
+pub use overlap::{OverlapOptions, overlap};
 pub use profile::{Counters, Profile, ProfileRow};
 pub use rows::{HostMemory, LayerTimes, NetworkRow, OverlapRow, Span, Spread, Work};

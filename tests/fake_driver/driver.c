@@ -1,15 +1,24 @@
 /* A CUDA driver with two GPUs of 1 GiB that live in host memory: enough of one to see, on a machine
- * without a GPU, what the library does with two devices and with memory that runs out. It launches
- * nothing. */
+ * without a GPU, what the library does with two devices, with memory that runs out and with copies
+ * that fail. It launches nothing, and does everything at once. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, MULTIPROCESSORS = 16, MAJOR = 75 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, FAULT = 700 };
+enum { MULTIPROCESSORS = 16, MAJOR = 75 };
 static const size_t memory = (size_t)1 << 30;
 static _Atomic size_t used[2];
 static __thread int stack[16], depth;
 static _Atomic uint64_t streams;
+
+/* What the calling thread has done, and which of its calls are to fail: the copy that brings the count
+ * to this number; every wait. */
+static __thread struct { int allocations, copies, failing_copy, failing_waits; } thread;
+int *fake_allocations(void) { return &thread.allocations; }
+int *fake_copies(void) { return &thread.copies; }
+int *fake_failing_copy(void) { return &thread.failing_copy; }
+int *fake_failing_waits(void) { return &thread.failing_waits; }
 
 int cuInit(unsigned flags) { return flags ? INVALID_VALUE : OK; }
 int cuDriverGetVersion(int *version) { return *version = 13000, OK; }
@@ -64,6 +73,7 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
         return OUT_OF_MEMORY;
     block[0] = bytes;
     *current() += bytes;
+    thread.allocations++;
     return *address = (uint64_t)(uintptr_t)block + 256, OK;
 }
 
@@ -74,17 +84,41 @@ int cuMemFree_v2(uint64_t address) {
     return OK;
 }
 
+int cuMemHostAlloc(void **address, size_t bytes, unsigned flags) {
+    thread.allocations++;
+    return (void)flags, (*address = aligned_alloc(256, (bytes + 255) / 256 * 256)) ? OK : OUT_OF_MEMORY;
+}
+int cuMemFreeHost(void *address) { return free(address), OK; }
+
+int cuEventCreate(uintptr_t *event, unsigned flags) {
+    return (void)flags, thread.allocations++, *event = 1, OK;
+}
+int cuEventDestroy_v2(uintptr_t event) { return (void)event, OK; }
+int cuEventRecord(uintptr_t event, uintptr_t stream) { return (void)event, (void)stream, OK; }
+int cuEventSynchronize(uintptr_t event) { return (void)event, OK; }
+int cuEventElapsedTime_v2(float *milliseconds, uintptr_t from, uintptr_t to) {
+    return (void)from, (void)to, *milliseconds = 0, OK;
+}
+
 int cuStreamCreate(uintptr_t *stream, unsigned flags) {
-    return (void)flags, *stream = ++streams, OK;
+    return (void)flags, thread.allocations++, *stream = ++streams, OK;
 }
 int cuStreamDestroy_v2(uintptr_t stream) { return (void)stream, OK; }
 int cuStreamGetId(uintptr_t stream, uint64_t *id) { return *id = stream, OK; }
-int cuStreamSynchronize(uintptr_t stream) { return (void)stream, OK; }
+int cuStreamSynchronize(uintptr_t stream) {
+    return (void)stream, thread.failing_waits ? FAULT : OK;
+}
+int cuStreamIsCapturing(uintptr_t stream, int *status) { return (void)stream, *status = 0, OK; }
 int cuThreadExchangeStreamCaptureMode(int *mode) { return (void)mode, OK; }
 
+static int copy(void *to, const void *from, size_t bytes) {
+    if (++thread.copies == thread.failing_copy)
+        return FAULT;
+    return memcpy(to, from, bytes), OK;
+}
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, uintptr_t stream) {
-    return (void)stream, memcpy((void *)(uintptr_t)to, from, bytes), OK;
+    return (void)stream, copy((void *)(uintptr_t)to, from, bytes);
 }
 int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, uintptr_t stream) {
-    return (void)stream, memcpy(to, (const void *)(uintptr_t)from, bytes), OK;
+    return (void)stream, copy(to, (const void *)(uintptr_t)from, bytes);
 }

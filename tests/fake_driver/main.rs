@@ -1,5 +1,8 @@
-//! Two devices, and memory that runs out, on any machine: the library on a CUDA driver made of a
-//! page of C (`driver.c`), which launches nothing. Everything here ends before a launch.
+//! Two devices, memory that runs out and copies that fail, on any machine: the library on a CUDA
+//! driver made of a page of C (`driver.c`), which launches nothing. Everything here ends before a
+//! launch, or has a variant of its own that launches nothing.
+
+mod pipeline;
 
 use std::{env, fs, process::Command, process::ExitCode};
 
@@ -41,6 +44,18 @@ fn main() -> ExitCode {
         case("an_ordinal_too_many", an_ordinal_too_many),
         case("memory_runs_out", memory_runs_out),
         case("data_comes_back", data_comes_back),
+        case(
+            "nothing_is_allocated_per_chunk",
+            pipeline::nothing_is_allocated_per_chunk,
+        ),
+        case(
+            "a_failing_copy_stops_the_rest",
+            pipeline::a_failing_copy_stops_the_rest,
+        ),
+        case(
+            "a_failure_while_waiting_names_all_chunks",
+            pipeline::a_failure_while_waiting_names_all_chunks,
+        ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -1,0 +1,150 @@
+//! A pipeline's copies: how many there are, what is allocated for them, and what becomes of one that
+//! fails.
+
+use std::{env, ffi::c_int, sync::Arc};
+
+use convforge::{
+    Device, Error, Pipeline, Problem, Result,
+    gpu::{Gpu, PinnedBuffer},
+    pipeline::Options,
+    variant::{Args, Info, Kind, Plan, Query, Variant},
+};
+
+/// Ten images of 16 pixels, doubled; in chunks of 3, the last chunk is one image.
+const PROBLEM: &str = "mb10ic1ih4oc1kh1";
+const LEN: usize = 160;
+const CHUNKS: c_int = 4;
+
+/// A count or setting of the fake driver's, for this thread.
+fn driver(name: &str) -> &'static mut c_int {
+    let path = env::var_os("CONVFORGE_CUDA_LIB").unwrap();
+    // SAFETY: the driver is loaded already and stays so. Each function answers the address of its
+    // own integer, which lives as long as the thread.
+    unsafe {
+        let library = libloading::Library::new(path).unwrap();
+        let integer = library.get::<unsafe extern "C" fn() -> *mut c_int>(name);
+        &mut *integer.unwrap()()
+    }
+}
+
+/// Multiplies by the only weight, on a GPU whose memory is the host's.
+struct Scale(Info);
+
+impl Variant for Scale {
+    fn info(&self) -> &Info {
+        &self.0
+    }
+
+    fn supports(&self, _: &Query) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
+        Ok(Box::new(ScalePlan(query.problem.clone())))
+    }
+}
+
+struct ScalePlan(Problem);
+
+impl Plan for ScalePlan {
+    unsafe fn launch(&self, args: Args) -> Result<()> {
+        let (x, w, y) = (
+            args.x.cast::<f32>(),
+            args.w.cast::<f32>(),
+            args.y.cast::<f32>(),
+        );
+        for i in 0..self.0.y_len() {
+            // SAFETY: input and output are as large as the problem says.
+            unsafe { y.add(i).write(*w * *x.add(i)) };
+        }
+        Ok(())
+    }
+}
+
+fn pipeline(timeline: bool) -> Pipeline<f32> {
+    let info = Info {
+        name: "scale".to_owned(),
+        family: "test".to_owned(),
+        idea: "y = w x".to_owned(),
+        source: "tests".to_owned(),
+        kind: Kind::Kernel,
+        arithmetic: Default::default(),
+        min_arch: 0,
+        max_arch: 1000,
+        configs: Vec::new(),
+    };
+    let options = Options {
+        streams: 2,
+        chunk: Some(3),
+        timeline,
+    };
+    let (device, problem) = (Device::gpu(0).unwrap(), PROBLEM.parse().unwrap());
+    let variant = Arc::new(Scale(info));
+    Pipeline::with_variant(&device, &problem, (variant, 0), &[2.0], &[], &options).unwrap()
+}
+
+fn input() -> Vec<f32> {
+    (0..LEN).map(|i| i as f32).collect()
+}
+
+pub fn nothing_is_allocated_per_chunk() {
+    let gpu = Gpu::new(0).unwrap();
+    let x = input();
+    let doubled: Vec<f32> = x.iter().map(|x| 2.0 * x).collect();
+    for timeline in [false, true] {
+        let mut pipeline = pipeline(timeline);
+        let mut pageable = vec![f32::NAN; LEN];
+        let mut pinned_x = PinnedBuffer::alloc(&gpu, LEN).unwrap();
+        let mut pinned = PinnedBuffer::alloc(&gpu, LEN).unwrap();
+        pinned_x.copy_from_slice(&x);
+        let (allocations, copies) = (*driver("fake_allocations"), *driver("fake_copies"));
+        pipeline.run(&x, &mut pageable).unwrap();
+        pipeline.run(&pinned_x, &mut pinned).unwrap();
+        assert_eq!(*driver("fake_allocations"), allocations);
+        assert_eq!(*driver("fake_copies"), copies + 2 * 2 * CHUNKS);
+        assert_eq!(pageable, doubled);
+        assert_eq!(pinned[..], doubled[..]);
+    }
+}
+
+/// Each copy of a run fails in turn.
+pub fn a_failing_copy_stops_the_rest() {
+    // In, in, out, in, out, in, out, out: a copy out comes after the next copy in.
+    let chunks = [0, 1, 0, 2, 1, 3, 2, 3];
+    let places = ["0 to 2", "3 to 5", "6 to 8", "9"];
+    for (nth, chunk) in chunks.into_iter().enumerate() {
+        let mut pipeline = pipeline(false);
+        let mut y = vec![f32::NAN; LEN];
+        let failing = *driver("fake_copies") + nth as c_int + 1;
+        *driver("fake_failing_copy") = failing;
+        let error = pipeline.run(&input(), &mut y).unwrap_err();
+        assert_eq!(
+            *driver("fake_copies"),
+            failing,
+            "a copy was begun after that"
+        );
+        let images = if chunk == 3 { "image" } else { "images" };
+        let place = format!("chunk {chunk} of 4 ({images} {}): cuMemcpy", places[chunk]);
+        assert!(error.to_string().starts_with(&place), "{error}");
+        let Error::Chunk { error, .. } = error else {
+            panic!("{error}")
+        };
+        assert!(matches!(*error, Error::Gpu { code: 700, .. }), "{error}");
+        // A later run is as good as any.
+        pipeline.run(&input(), &mut y).unwrap();
+        assert_eq!(y[LEN - 1], 2.0 * (LEN - 1) as f32);
+    }
+}
+
+/// What shows only when it is waited for may have been any chunk.
+pub fn a_failure_while_waiting_names_all_chunks() {
+    let mut pipeline = pipeline(false);
+    *driver("fake_failing_waits") = 1;
+    let error = pipeline.run(&input(), &mut [0.0; LEN]).unwrap_err();
+    *driver("fake_failing_waits") = 0;
+    let text = error.to_string();
+    assert!(
+        text.starts_with("chunks 0 to 3 of 4 (images 0 to 9): cuStreamSynchronize"),
+        "{text}"
+    );
+}
