@@ -14,6 +14,7 @@
 //! | [`suite`] | named sets of problems |
 //! | [`net`] | the small network of the accuracy study |
 //! | [`study`] | what the source reports measured, measured again and kept in one file |
+//! | [`Range`] | names on a profiler's timeline |
 //! | [`gpu`] | safe wrappers over the CUDA driver |
 
 #![warn(missing_docs)]
@@ -31,6 +32,7 @@ pub mod measure;
 pub mod net;
 pub mod policy;
 mod problem;
+mod range;
 mod reference;
 mod select;
 pub mod study;
@@ -41,6 +43,7 @@ pub use conv::{BoundConv, Conv, Operands, Packed, RawOperands, Workspace};
 pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};
 pub use error::{Error, Result};
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
+pub use range::Range;
 pub use select::Pick;
 
 /// Names the CUDA sources that this build was made from; results carry it.
