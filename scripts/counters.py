@@ -92,13 +92,17 @@ def short_name(kernel):
 def launches(raw):
     """The launches on the raw page: their kernel and their metrics, times in microseconds. The first
     row has names, the second units."""
-    rows = [row for row in csv.reader(io.StringIO(raw)) if len(row) > 1]
-    if len(rows) < 3 or "Kernel Name" not in rows[0]:
+    rows = list(csv.reader(io.StringIO(raw)))
+    while rows and "Kernel Name" not in rows[0]:  # remarks of ncu's
+        del rows[0]
+    if len(rows) < 2:
         return []
     names, units = rows[:2]
     at = names.index("Kernel Name")
     found = []
     for row in rows[2:]:
+        if len(row) <= at:
+            continue
         values = {}
         for name, unit, text in zip(names, units, row):
             value = number(text)
@@ -142,7 +146,8 @@ def counters(group):
     reasons = {}
     for name in {name for values in group for name in values}:
         match = STALL.fullmatch(name)
-        if match and match[1] != "selected":  # that one issues
+        # A warp that was selected issues; some versions have each reason twice.
+        if match and match[1] != "selected" and not match[1].endswith("_not_issued"):
             reasons[match[1]] = mean(group, name)
     waiting = sum(reasons.values())
     if waiting > 0:

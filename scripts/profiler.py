@@ -225,9 +225,7 @@ class Profiler:
         status, said = self.ncu(folder, variant, problem)
         ran = json_of(said)
         if status or not ran:
-            log = folder / "ncu.log"
-            told = log.read_text(errors="replace") if log.exists() else ""
-            result["why"] = reason(status, f"{told}\n{said}")
+            result["why"] = reason(status, said)
         else:
             result["environment"] = ran["environment"]
             result["rows"] = counters.rows(ran["variant"], ran["problem"], *self.pages(folder))
@@ -242,12 +240,14 @@ class Profiler:
 
     def ncu(self, folder, variant, problem):
         """Runs ncu; a metric that it does not know for this chip is left out."""
+        log, report = folder / "ncu.log", folder / "counters.ncu-rep"
         while True:
+            report.unlink(missing_ok=True)
             wanted = [name for name in counters.metrics() if name not in self.absent]
             command = [
                 self.tools["ncu"], "--profile-from-start", "off", "--clock-control", "none", "--nvtx",
-                "--metrics", ",".join(wanted), "--log-file", folder / "ncu.log",
-                "--export", folder / "counters", "--force-overwrite",
+                "--metrics", ",".join(wanted), "--log-file", log,
+                "--export", report.with_suffix(""), "--force-overwrite",
             ]  # fmt: skip
             for section in counters.SECTIONS:
                 command += ["--section", section]
@@ -257,12 +257,11 @@ class Profiler:
                     break
             command += self.call(variant, problem, 1)
             status, said = run(command, self.args.seconds, folder / "program.txt")
-            log = folder / "ncu.log"
             told = log.read_text(errors="replace") if log.exists() else ""
-            unknown = [line for line in told.splitlines() if "find metric" in line]
-            unknown = {name for name in wanted if any(name in line for line in unknown)}
-            if not unknown:
-                return status, said
+            about = [line for line in told.splitlines() if line.startswith("==") and "metric" in line]
+            unknown = {name for name in wanted if any(name in line for line in about)}
+            if report.exists() or not unknown:
+                return status, f"{told}\n{said}"
             self.absent |= unknown
 
     def pages(self, folder):
@@ -357,12 +356,12 @@ def jobs_of(profiler, args):
 
 def work(args):
     profiler = Profiler(args)
-    jobs = jobs_of(profiler, args)
     if args.all and not profiler.tool:
         raise Failure("--all counts, and there is no ncu", NO_PROFILER)
+    jobs = jobs_of(profiler, args)
     results = []
     for done, (variant, problem) in enumerate(jobs):
-        if args.minutes and time.monotonic() - args.began > 60 * args.minutes:
+        if args.minutes is not None and time.monotonic() - args.began > 60 * args.minutes:
             print(f"{len(jobs) - done} of {len(jobs)} are left: the same command goes on.")
             return UNFINISHED
         print(f"\n{variant} on {problem}", flush=True)
@@ -383,9 +382,9 @@ def work(args):
         print(f"\n{results[0]['asked']} and {results[1]['asked']} on {results[0]['problem']}")
         print(compared(*results))
     print(f"\nReports are in {args.out}.")
-    if profiler.failed:
-        return FAILED
-    return 0 if any(profiler.tools.values()) else NO_PROFILER
+    if not any(profiler.tools.values()):
+        return NO_PROFILER
+    return FAILED if profiler.failed else 0
 
 
 def main():
@@ -401,7 +400,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=300, help="for one run of a tool (300)")
     parser.add_argument("--minutes", type=float, help="begin nothing new after so many (no limit)")
     parser.add_argument("--again", action="store_true", help="count what is there already")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.began = time.monotonic()
     return work(args)
 

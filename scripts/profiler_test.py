@@ -124,7 +124,8 @@ def raw_csv():
 
 class Reading(unittest.TestCase):
     def test_launches_of_one_kernel_add_up(self):
-        unroll, gemm = counters.rows("v:tile=16", PROBLEM, raw_csv(), SOURCE)
+        raw = f"==WARNING== Old report, maybe\n{raw_csv()}\n"
+        unroll, gemm = counters.rows("v:tile=16", PROBLEM, raw, SOURCE)
         self.assertEqual([unroll["kernel"], unroll["launches"]], ["unroll", 1])
         self.assertEqual([gemm["kernel"], gemm["launches"]], ["gemm", 2])
         wanted = {"duration_us": 4.0, "sm_pct": 70.0, "dram_read_bytes": 5000.0, "registers": 40.0,
@@ -247,7 +248,7 @@ class Running(unittest.TestCase):
         # Its failure loses nothing.
         self.assertEqual(json.loads((self.out / "profile.json").read_text())["rows"], rows)
 
-        self.assertEqual(self.run_script("--all", "--minutes", "0.00001")[0], 75)
+        self.assertEqual(self.run_script("--all", "--minutes", "0")[0], 75)
 
     def test_what_makes_no_sense(self):
         self.program("ncu", NCU)

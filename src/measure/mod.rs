@@ -41,7 +41,7 @@ pub use profile::profile;
 pub(crate) use report::write_whole;
 pub use report::{ClockLog, Format, Report};
 pub use table::{bytes, duration};
-pub use trace::{Event, trace, write_trace};
+pub use trace::{Event, write_trace};
 pub use view::{Part, View};
 
 use crate::{Conv, Device, Error, Problem, Result, Workspace};

@@ -9,9 +9,9 @@ use crate::{Conv, Error, Mark, Range, Result};
 #[cfg(feature = "cuda")]
 use crate::{Stream, gpu::Recording};
 
-/// Checks a convolution, calls it once to warm up and then `runs` times. A call is what the reports
-/// time as a layer: the input copied from ordinary host memory, the stages, the output copied back.
-/// The answer has an event for each of them, by the device's own clock.
+/// Checks a convolution, calls it once to warm up and then `runs` times. A call is a layer of the
+/// reports but for the allocations: the input copied from ordinary host memory, the stages, the output
+/// copied back. The answer has an event for each of them, by the device's own clock.
 ///
 /// A profiler that was told to wait for `cuProfilerStart` records these calls and nothing else; they
 /// stand in a [`Range`] of the variant and the problem.

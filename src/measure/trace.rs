@@ -23,7 +23,7 @@ pub struct Event {
 }
 
 /// Events of one run as the text of a trace file; lanes stand in the order of their first events.
-pub fn trace(title: &str, events: &[Event]) -> String {
+fn text(title: &str, events: &[Event]) -> String {
     let mut lanes: Vec<&str> = Vec::new();
     let mut work: Vec<Value> = Vec::new();
     for event in events {
@@ -59,12 +59,12 @@ fn to_ns(us: f64) -> f64 {
     (us * 1e3).round() / 1e3
 }
 
-/// Writes the trace file.
+/// Writes a timeline as a trace file.
 ///
 /// # Errors
 /// [`Error::File`](crate::Error::File).
 pub fn write_trace(path: &Path, title: &str, events: &[Event]) -> Result<()> {
-    write_whole(path, &trace(title, events))
+    write_whole(path, &text(title, events))
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
             event("unroll", "kernels", 1.25),
             event("gemm", "kernels", 2.0),
         ];
-        let text = trace("a \"name\"", &events);
+        let text = text("a \"name\"", &events);
         let file: Value = serde_json::from_str(&text).unwrap();
         let all = file["traceEvents"].as_array().unwrap();
         let of = |kind: &str| all.iter().filter(|e| e["ph"] == kind).collect::<Vec<_>>();
