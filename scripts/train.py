@@ -173,6 +173,10 @@ def train(args):
         import torch
     except ImportError as why:
         raise Failure(f"training needs PyTorch: {why}")
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise Failure(f"{args.out}: {why.strerror}")
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(args.seed)
     torch.use_deterministic_algorithms(True, warn_only=True)
