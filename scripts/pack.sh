@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs what a machine with a GPU and without Rust needs into dist/convforge-gpu: the command, the
-# test binary, gpu.sh and, with --data DIR, the images, weights and logits in DIR.
+# test binary, gpu.sh, profile.sh with the kernels' sources, which ncu shows line by line, and, with
+# --data DIR, the images, weights and logits in DIR.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,7 +41,9 @@ mkdir -p "$pack/bin"
 cp "$command" "$pack/bin/convforge"
 cp "$tests" "$pack/bin/variants"
 strip "$pack/bin/convforge" "$pack/bin/variants"
-cp scripts/gpu.sh "$pack/"
+cp scripts/gpu.sh scripts/profile.sh scripts/profiler.py scripts/profiler_text.py \
+    scripts/counters.py "$pack/"
+cp -r csrc "$pack/"
 if [[ -n $data ]]; then
     mkdir "$pack/data"
     # The training set is large, and nothing here reads it.

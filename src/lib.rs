@@ -15,6 +15,7 @@
 //! | [`suite`] | named sets of problems |
 //! | [`net`] | the small network of the accuracy study |
 //! | [`study`] | what the source reports measured, measured again and kept in one file |
+//! | [`Range`] | names on a profiler's timeline |
 //! | [`gpu`] | safe wrappers over the CUDA driver |
 
 #![warn(missing_docs)]
@@ -33,6 +34,7 @@ pub mod net;
 pub mod pipeline;
 pub mod policy;
 mod problem;
+mod range;
 mod reference;
 mod select;
 pub mod study;
@@ -44,6 +46,7 @@ pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};
 pub use error::{Error, Result};
 pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
+pub use range::Range;
 pub use select::Pick;
 
 /// Names the CUDA sources that this build was made from; results carry it.

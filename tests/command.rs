@@ -174,6 +174,49 @@ fn a_pick_is_compared_and_says_what_it_chose() {
 }
 
 #[test]
+fn a_profile_writes_a_timeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.json");
+    let profile = ["profile", "cpu_gemm", "--device", "cpu"];
+    let problem = ["--problem", "mb1ic3ih8oc4kh3"];
+    let args = [&profile[..], &problem].concat();
+    let written = ["--runs", "2", "--json", "--trace", trace.to_str().unwrap()];
+    let ran: serde_json::Value =
+        serde_json::from_str(&says(&[&args[..], &written].concat())).unwrap();
+    assert_eq!(ran["variant"], "cpu_gemm");
+    assert_eq!(ran["problem"], "mb1ic3ih8oc4oh6kh3");
+    assert!(ran["environment"]["csrc"].is_string(), "{ran}");
+    let text = fs::read_to_string(trace).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let work: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+    let names: Vec<_> = work.iter().map(|event| event["name"].clone()).collect();
+    let call = ["input", "cpu_gemm", "output"];
+    assert_eq!(names, [call, call].concat());
+    // One after the other.
+    let time = |event: &serde_json::Value, key: &str| event[key].as_f64().unwrap();
+    for pair in work.windows(2) {
+        let end = time(pair[0], "ts") + time(pair[0], "dur");
+        assert!(end <= time(pair[1], "ts") + 1e-3, "{text}");
+    }
+
+    // No number is printed.
+    let text = says(&args);
+    assert!(
+        text.contains("checked, called 3 times on the CPU"),
+        "{text}"
+    );
+    let cannot = ["profile", "cpu_gem", "--device", "cpu"];
+    fails(
+        &[&cannot[..], &problem].concat(),
+        &["did you mean `cpu_gemm`"],
+    );
+    fails(&[&args[..], &["--runs", "0"]].concat(), &["0"]);
+    let nowhere = "no/such/folder/trace.json";
+    fails(&[&args[..], &["--trace", nowhere]].concat(), &[nowhere]);
+}
+
+#[test]
 fn a_sweep_says_what_can_be_swept() {
     let cpu = ["sweep", "--device", "cpu"];
     let sweep = |more: &[&str], parts: &[&str]| fails(&[&cpu, more].concat(), parts);

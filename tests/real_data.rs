@@ -1,4 +1,5 @@
-//! The readers and the resizer on the real data: every file's content against its SHA-256.
+//! The readers and the resizer on the real data: every file's content against its SHA-256; and how
+//! well the weights of scripts/train.py classify it.
 //!
 //! The folder is named by CONVFORGE_DATA, or lies beside the checkout. Cases whose files are not
 //! there are ignored, with the reason; they never pass.
@@ -11,6 +12,8 @@ use convforge::net::idx::{Images, Labels};
 use convforge::net::npy::Array2;
 use convforge::net::resize::resize;
 use convforge::net::weights::Weights;
+use convforge::net::{Network, SIDE};
+use convforge::{Device, Math, Pick};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use sha2::{Digest, Sha256};
 
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         ),
         case("weights-86.bin", "weights-86.bin", checked_weights),
         case("logits-86.npy", "logits-86.npy", rewritten_logits),
+        Trial::ignorable_test("shipped weights", shipped_weights),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -151,4 +155,30 @@ fn rewritten_logits(path: &Path) -> Bytes {
     let copy = folder.path().join("copy.npy");
     Array2::read(path)?.write(&copy)?;
     Ok(fs::read(copy)?)
+}
+
+/// What scripts/train.py made is good enough for the study.
+fn shipped_weights() -> Result<Completion, Failed> {
+    let shipped = "benches/weights/fashion-mnist-86.safetensors";
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join(shipped);
+    let folder = data_folder();
+    let [images, labels] =
+        ["images-idx3", "labels-idx1"].map(|name| folder.join(format!("t10k-{name}-ubyte.gz")));
+    for needed in [&weights, &images, &labels] {
+        if !needed.is_file() {
+            let why = format!("there is no {}", needed.display());
+            return Ok(Completion::ignored_with(why));
+        }
+    }
+    let weights = Weights::read(weights)?;
+    let images = resize(&Images::read(images)?, SIDE)?;
+    let mut network = Network::new(&Device::Cpu, &weights, Pick::Rule, Math::Fp32)?;
+    let classes = network.classify(&images, 500, &mut |_| true)?.classes();
+    let labels = Labels::read(labels)?.values;
+    let pairs = classes.iter().zip(&labels);
+    let right = pairs.filter(|(class, label)| class == label).count();
+    if right * 100 < labels.len() * 87 {
+        return Err(format!("{right} of {} images are classified right", labels.len()).into());
+    }
+    Ok(Completion::Completed)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{How, Options, Stage, Timing, time};
 use crate::{
-    Conv, Device, Error, Pick, Problem,
+    Conv, Device, Error, Pick, Problem, Range,
     check::{self, Data, Outcome},
     suite::{CPU_FLOPS, Layer},
     variant::{Arithmetic, Variant},
@@ -264,6 +264,7 @@ pub fn compare(
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Row> {
     let stopped = || stop.load(Ordering::Relaxed);
+    let _layer = Range::enter(&layer.problem.to_string());
     let mut rows = Vec::new();
     let mut ready: Vec<(usize, Conv)> = Vec::new();
     for contender in contenders {
@@ -272,7 +273,9 @@ pub fn compare(
             rows.push(row.ends(Status::Skipped, Error::Interrupted));
             continue;
         }
-        progress(&format!("checking {}", contender.name()));
+        let doing = format!("checking {}", contender.name());
+        progress(&doing);
+        let _range = Range::enter(&doing);
         let conv = planned(device, &layer.problem, contender).and_then(|conv| {
             let picked = matches!(contender, Contender::Pick(_));
             row.chose = picked.then(|| conv.name());

@@ -6,7 +6,7 @@ use super::{How, LEAST_SAMPLES, Options, Stage, Timing};
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{
-    Buffer, Conv, Device, Error, Mark, Problem, RawOperands, Result, Stream, Workspace,
+    Buffer, Conv, Device, Error, Mark, Problem, Range, RawOperands, Result, Stream, Workspace,
     check::{Data, Recipe, Tensor},
 };
 
@@ -21,7 +21,7 @@ const MOST_SETS: usize = 1024;
 const STAGE_RUNS: usize = 7;
 
 /// The same tensor in several sets, each aligned.
-struct Arena {
+pub(super) struct Arena {
     memory: Buffer<u8>,
     start: usize,
     stride: usize,
@@ -62,14 +62,24 @@ impl Arena {
             .cast_mut()
             .wrapping_byte_add(self.start + set * self.stride)
     }
+
+    /// All of its memory, copied to the host once `stream`'s work is done.
+    pub(super) fn download(&self, stream: &Stream) -> Result<Vec<u8>> {
+        self.memory.to_vec(stream)
+    }
+
+    /// Replaces all of its memory, once `stream`'s work is done.
+    pub(super) fn upload(&mut self, bytes: &[u8], stream: &Stream) -> Result<()> {
+        self.memory.copy_from(bytes, stream)
+    }
 }
 
 /// The operands of a problem in several sets, shared by all variants that are compared.
 pub(super) struct Tensors {
     sets: usize,
-    x: Arena,
+    pub(super) x: Arena,
     w: Arena,
-    y: Arena,
+    pub(super) y: Arena,
     bias: Arena,
     residual: Arena,
 }
@@ -103,7 +113,7 @@ impl Tensors {
         })
     }
 
-    fn operands(&self, problem: &Problem, set: usize) -> RawOperands {
+    pub(super) fn operands(&self, problem: &Problem, set: usize) -> RawOperands {
         let epilogue = &problem.epilogue;
         let mut raw = RawOperands::new(self.x.at(set), self.w.at(set), self.y.at(set));
         if epilogue.bias {
@@ -116,6 +126,58 @@ impl Tensors {
     }
 }
 
+/// Re-arranges the filter of each set for `conv`, where it wants that. Answers the memory that the
+/// operands then point at, and the microseconds that the last one took.
+pub(super) fn pack(
+    conv: &Conv,
+    operands: &mut [RawOperands],
+    stream: &Stream,
+) -> Result<Option<(Arena, f64)>> {
+    let bytes = conv.packed_bytes();
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let arena = Arena::new(conv.device(), conv.problem(), bytes, operands.len(), None)?;
+    let mut us = 0.0;
+    for (set, operands) in operands.iter_mut().enumerate() {
+        operands.packed = arena.at(set);
+        let from = stream.mark()?;
+        // SAFETY: the filter and the arena are of this device and of the right sizes; the caller
+        // keeps both.
+        unsafe { conv.pack_raw(operands.w, arena.at(set), stream)? };
+        us = stream.mark()?.us_since(&from)?;
+    }
+    Ok(Some((arena, us)))
+}
+
+/// One call with a mark before it and one behind each of its stages.
+pub(super) struct Staged {
+    pub(super) names: Vec<String>,
+    pub(super) marks: Vec<Mark>,
+}
+
+/// Calls the convolution and marks its stages. A variant of one kernel may name none.
+///
+/// # Safety
+/// As [`Conv::run_raw`].
+pub(super) unsafe fn staged(
+    conv: &Conv,
+    operands: &RawOperands,
+    workspace: &mut Workspace,
+    stream: &Stream,
+) -> Result<Staged> {
+    let mut names = Vec::new();
+    let mut marks = vec![stream.mark()];
+    let mut stage = |name: &std::ffi::CStr| {
+        names.push(name.to_string_lossy().into_owned());
+        marks.push(stream.mark());
+    };
+    // SAFETY: as this function's.
+    unsafe { conv.run_staged(operands, workspace, stream, &mut stage)? };
+    let marks = marks.into_iter().collect::<Result<_>>()?;
+    Ok(Staged { names, marks })
+}
+
 /// What one sample runs.
 enum Work {
     #[cfg(feature = "cuda")]
@@ -126,6 +188,7 @@ enum Work {
 /// A variant that takes part in the rounds.
 pub(super) struct Lane<'a> {
     conv: &'a Conv,
+    name: String,
     operands: Vec<RawOperands>,
     /// What the operands point at, beside the shared tensors.
     _packed: Option<Arena>,
@@ -147,27 +210,15 @@ impl<'a> Lane<'a> {
         workspace: &mut Workspace,
         stream: &Stream,
     ) -> Result<Self> {
+        let _range = Range::enter(&conv.name());
         let problem = conv.problem();
         let mut operands: Vec<RawOperands> = (0..tensors.sets)
             .map(|set| tensors.operands(problem, set))
             .collect();
-        let mut pack_us = None;
-        let mut packed = None;
-        if conv.packed_bytes() > 0 {
-            let bytes = conv.packed_bytes();
-            let arena = Arena::new(conv.device(), problem, bytes, tensors.sets, None)?;
-            for (set, operands) in operands.iter_mut().enumerate() {
-                operands.packed = arena.at(set);
-                let from = stream.mark()?;
-                // SAFETY: the filter and the arena are of this device and of the right sizes; the
-                // lane keeps the arena, its caller the filter.
-                unsafe { conv.pack_raw(operands.w, arena.at(set), stream)? };
-                pack_us = Some(stream.mark()?.us_since(&from)?);
-            }
-            packed = Some(arena);
-        }
+        let (packed, pack_us) = pack(conv, &mut operands, stream)?.unzip();
         let mut lane = Lane {
             conv,
+            name: conv.name(),
             operands,
             _packed: packed,
             pack_us,
@@ -234,6 +285,7 @@ impl<'a> Lane<'a> {
 
     /// Enqueues one sample.
     pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
+        let _range = Range::enter(&self.name);
         let from = stream.mark()?;
         match (stream, &self.work) {
             #[cfg(feature = "cuda")]
@@ -280,27 +332,14 @@ impl<'a> Lane<'a> {
         let mut runs: Vec<Vec<f64>> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         for operands in self.operands.iter().cycle().take(STAGE_RUNS) {
-            let mut marks = vec![stream.mark()];
-            names.clear();
-            let mut stage = |name: &std::ffi::CStr| {
-                names.push(name.to_string_lossy().into_owned());
-                marks.push(stream.mark());
-            };
             // SAFETY: as in `launch`.
-            unsafe {
-                self.conv
-                    .run_staged(operands, workspace, stream, &mut stage)?
-            };
-            if names.len() < 2 {
+            let staged = unsafe { staged(self.conv, operands, workspace, stream)? };
+            if staged.names.len() < 2 {
                 return Ok(Vec::new());
             }
-            let marks = marks.into_iter().collect::<Result<Vec<_>>>()?;
-            runs.push(
-                marks
-                    .windows(2)
-                    .map(|m| m[1].us_since(&m[0]))
-                    .collect::<Result<_>>()?,
-            );
+            names = staged.names;
+            let marks = staged.marks.windows(2);
+            runs.push(marks.map(|m| m[1].us_since(&m[0])).collect::<Result<_>>()?);
         }
         let median = |stage: usize| {
             let mut times: Vec<f64> = runs.iter().filter_map(|r| r.get(stage).copied()).collect();

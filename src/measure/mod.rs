@@ -18,9 +18,11 @@ mod curve;
 mod environment;
 mod floor;
 mod lane;
+mod profile;
 mod report;
 mod sweep;
 mod table;
+mod trace;
 mod view;
 
 use std::{
@@ -36,9 +38,11 @@ pub use compare::{Contender, Row, Status, compare};
 pub(crate) use compare::{Ending, checked, unplanned};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
+pub use profile::profile;
 pub(crate) use report::write_whole;
 pub use report::{ClockLog, Format, Report};
 pub use table::{bytes, duration};
+pub use trace::{Event, write_trace};
 pub use view::{Part, View};
 
 use crate::{Conv, Device, Error, Problem, Result, Workspace};

@@ -1,7 +1,11 @@
-//! The weights of the small network, from its file or made up.
+//! The weights of the small network, from a file or made up.
 //!
-//! The file is little-endian: an int32 number of layers, then per layer an int32 count and that
-//! many float32, weights before biases. Layers without weights are there with a count of 0.
+//! A file has one of two formats, told apart by its content. As `scripts/train.py` writes it, it is
+//! safetensors (`tensors.rs`). The other one is little-endian: an int32 number of layers, then per
+//! layer an int32 count and that many float32, weights before biases. Layers without weights are
+//! there with a count of 0.
+
+mod tensors;
 
 use std::fs::File;
 use std::io::Read;
@@ -24,8 +28,11 @@ const LAYERS: [(&str, usize, usize); 10] = [
     ("softmax", 0, 0),
 ];
 
-/// Weights and biases of the network, row-major, all finite. The convolutions have no biases: the
-/// file carries some, but the network was trained to be run without.
+/// Bytes of a file at most; a right one has less than a fifth of it.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Weights and biases of the network, row-major, all finite. The convolutions have no biases: a file
+/// of counted layers carries some, but the network was trained to be run without.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     /// First convolution, `[4][1][7][7]`: output channel, input channel, row, column.
@@ -43,30 +50,25 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Reads the weight file.
+    /// Reads a weight file of either format.
     ///
     /// # Errors
-    /// [`Error::File`] if the file is missing or unreadable, has other layers or counts than the
-    /// network, is too short or too long, or holds a value that is not finite.
+    /// [`Error::File`] if the file is missing or unreadable, has other layers, tensors or shapes than
+    /// the network, is too short or too long, or holds a value that is not finite.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        // One byte more than a right file has, so that a longer one shows itself.
-        let expected = 4 + LAYERS
-            .iter()
-            .map(|(_, w, b)| 4 + 4 * (w + b))
-            .sum::<usize>();
         let mut bytes = Vec::new();
         File::open(path)
-            .and_then(|file| file.take(expected as u64 + 1).read_to_end(&mut bytes))
+            .and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
             .map_err(|e| Error::file(path, format!("expected a weight file: {e}")))?;
-        let weights = parse(&bytes).map_err(|why| Error::file(path, why))?;
-        if bytes.len() > expected {
-            return Err(Error::file(
-                path,
-                format!("trailing bytes: expected {expected} bytes, found more"),
-            ));
-        }
-        Ok(weights)
+        let weights = match tensors::begins(&bytes) {
+            _ if bytes.len() > MOST_BYTES => Err(format!(
+                "expected a weight file of at most {MOST_BYTES} bytes, found more"
+            )),
+            true => tensors::parse(&bytes),
+            false => parse(&bytes),
+        };
+        weights.map_err(|why| Error::file(path, why))
     }
 
     /// Made-up weights for runs without the file: evenly spread around 0, scaled so that pixels
@@ -123,6 +125,13 @@ fn parse(mut bytes: &[u8]) -> Result<Weights, String> {
         if weights > 0 {
             found.push((values, biases));
         }
+    }
+    if !bytes.is_empty() {
+        let expected: usize = LAYERS.iter().map(|(_, w, b)| 4 + 4 * (w + b)).sum();
+        return Err(format!(
+            "trailing bytes: expected {} bytes, found more",
+            4 + expected
+        ));
     }
     let [
         (conv1, _),

@@ -37,10 +37,14 @@ pub struct ProfileRow {
     /// What was counted; of several launches the sum of times and bytes, the time-weighted mean of
     /// shares.
     pub counters: Counters,
-    /// Lines of source with the most divergence or the most stalls: `direct.cuh:42`, with the share
-    /// in percent.
+    /// Lines of source where warps wait most: `direct.cuh:42`, with the share in percent of all
+    /// samples of waiting warps.
     #[serde(default)]
     pub hot_lines: BTreeMap<String, f64>,
+    /// Lines of source that leave the most threads idle, with the share in percent of all places for
+    /// threads in executed instructions.
+    #[serde(default)]
+    pub divergent_lines: BTreeMap<String, f64>,
 }
 
 /// One kernel's counters; percentages are of the peak. A counter that could not be read is absent.
@@ -105,5 +109,39 @@ impl Profile {
         serde_json::from_str(&text).map_err(|error| {
             Error::file(path, format!("is no file of scripts/profile.sh: {error}"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As scripts/profile.sh writes it: a counter that the chip does not have is not there.
+    const FILE: &str = r#"{
+        "device": "NVIDIA H200", "driver": "580.1", "tool": "ncu 2025.3.1", "csrc": "12ab",
+        "date": "2026-11-21T10:00:00Z",
+        "rows": [{
+            "variant": "fused_shared:tile=16", "problem": "mb1ic3ih8oc4oh6kh3", "kernel": "fused",
+            "launches": 2, "counters": {"duration_us": 12.5, "registers": 40.0, "stall": "wait"},
+            "hot_lines": {"shared.cu:42": 61.5}
+        }]
+    }"#;
+
+    #[test]
+    fn what_was_not_counted_is_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profile.json");
+        std::fs::write(&path, FILE).unwrap();
+        let [row] = &Profile::read(&path).unwrap().rows[..] else {
+            panic!("not one row")
+        };
+        assert_eq!(row.counters.duration_us, Some(12.5));
+        assert_eq!(row.counters.sm_pct, None);
+        assert_eq!(row.hot_lines["shared.cu:42"], 61.5);
+        assert!(row.divergent_lines.is_empty());
+
+        std::fs::write(&path, "{}").unwrap();
+        let why = Profile::read(&path).unwrap_err().to_string();
+        assert!(why.contains("is no file of scripts/profile.sh"), "{why}");
     }
 }

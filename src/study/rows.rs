@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Problem,
-    measure::{Stage, Status},
+    measure::{Event, Stage, Status},
 };
 
 /// A median with its spread, in microseconds.
@@ -161,9 +161,41 @@ pub struct Span {
     pub end_us: f64,
 }
 
+impl Span {
+    /// Its place on a timeline, in the lane of its stream.
+    pub fn event(&self) -> Event {
+        let work = match self.work {
+            Work::In => "copy in",
+            Work::Kernel => "kernels",
+            Work::Out => "copy out",
+        };
+        Event {
+            name: format!("{work} {}", self.chunk),
+            lane: format!("stream {}", self.stream),
+            part: self.chunk,
+            begin_us: self.begin_us,
+            end_us: self.end_us,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chunk_stands_in_the_lane_of_its_stream() {
+        let span = Span {
+            stream: 1,
+            chunk: 5,
+            work: Work::Out,
+            begin_us: 2.0,
+            end_us: 3.5,
+        };
+        let event = span.event();
+        assert_eq!((&*event.name, &*event.lane), ("copy out 5", "stream 1"));
+        assert_eq!((event.begin_us, event.end_us), (2.0, 3.5));
+    }
 
     #[test]
     fn a_spread_does_not_ask_for_order() {

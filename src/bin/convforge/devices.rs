@@ -130,6 +130,7 @@ fn print_json(args: &Args, gpus: &[Device], no_gpu: Option<String>) -> Result<Ex
         "devices": std::iter::once(cpu).chain(gpus).collect::<Vec<_>>(),
         "no_gpu": no_gpu,
         "driver": measure::driver_version(),
+        "csrc": convforge::CSRC_HASH,
         "libraries": libraries.collect::<Vec<_>>(),
     }))?;
     Ok(ExitCode::SUCCESS)

@@ -37,7 +37,8 @@ pub struct Args {
     /// IDX file of their labels, plain or gzip
     #[arg(long, value_name = "FILE", requires = "images")]
     labels: Option<PathBuf>,
-    /// Weight file of the network
+    /// Weight file of the network: safetensors as scripts/train.py writes it (its result is
+    /// benches/weights/fashion-mnist-86.safetensors), or counted layers of float32
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Only the first COUNT images
