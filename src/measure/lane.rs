@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::{How, LEAST_SAMPLES, Options, Stage, Timing};
+use super::{How, LEAST_SAMPLES, Options, Timing, stages::stages};
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{
@@ -17,8 +17,6 @@ const SAMPLE_US: f64 = 4_000.0;
 const LONGEST_SAMPLE_US: f64 = 20_000.0;
 /// Sets of buffers at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
-/// How often the stages of a variant are timed.
-const STAGE_RUNS: usize = 7;
 
 /// The same tensor in several sets, each aligned.
 struct Arena {
@@ -260,7 +258,11 @@ impl<'a> Lane<'a> {
         if self.samples.is_empty() {
             return Err(Error::Interrupted);
         }
-        let stages = self.stages(workspace, stream)?;
+        let stages = stages(stream, |run, stage| {
+            let operands = &self.operands[run % self.operands.len()];
+            // SAFETY: as in `launch`.
+            unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
+        })?;
         let how = self.how();
         let mut samples_us = self.samples;
         samples_us.sort_by(f64::total_cmp);
@@ -273,48 +275,6 @@ impl<'a> Lane<'a> {
             workspace_bytes: self.conv.workspace_bytes().preferred.min(workspace.bytes()),
             pack_us: self.pack_us,
         })
-    }
-
-    /// The median time of each stage, from runs of their own.
-    fn stages(&self, workspace: &mut Workspace, stream: &Stream) -> Result<Vec<Stage>> {
-        let mut runs: Vec<Vec<f64>> = Vec::new();
-        let mut names: Vec<String> = Vec::new();
-        for operands in self.operands.iter().cycle().take(STAGE_RUNS) {
-            let mut marks = vec![stream.mark()];
-            names.clear();
-            let mut stage = |name: &std::ffi::CStr| {
-                names.push(name.to_string_lossy().into_owned());
-                marks.push(stream.mark());
-            };
-            // SAFETY: as in `launch`.
-            unsafe {
-                self.conv
-                    .run_staged(operands, workspace, stream, &mut stage)?
-            };
-            if names.len() < 2 {
-                return Ok(Vec::new());
-            }
-            let marks = marks.into_iter().collect::<Result<Vec<_>>>()?;
-            runs.push(
-                marks
-                    .windows(2)
-                    .map(|m| m[1].us_since(&m[0]))
-                    .collect::<Result<_>>()?,
-            );
-        }
-        let median = |stage: usize| {
-            let mut times: Vec<f64> = runs.iter().filter_map(|r| r.get(stage).copied()).collect();
-            times.sort_by(f64::total_cmp);
-            times.get(times.len() / 2).copied().unwrap_or_default()
-        };
-        Ok(names
-            .into_iter()
-            .enumerate()
-            .map(|(i, name)| Stage {
-                name,
-                us: median(i),
-            })
-            .collect())
     }
 }
 

@@ -19,6 +19,7 @@ mod environment;
 mod floor;
 mod lane;
 mod report;
+mod stages;
 mod sweep;
 mod table;
 mod view;
@@ -33,10 +34,13 @@ use serde::{Deserialize, Serialize};
 #[cfg(all(feature = "cudnn", not(no_toolkit)))]
 pub(crate) use compare::thoroughness;
 pub use compare::{Contender, Row, Status, compare};
+pub(crate) use compare::{Ending, checked};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
-pub(crate) use report::write_whole;
 pub use report::{ClockLog, Format, Report};
+pub(crate) use report::{Entry, has, put, write_whole};
+pub(crate) use stages::stages;
+pub(crate) use table::{Line, Lines, or_dash, times};
 pub use table::{bytes, duration};
 pub use view::{Part, View};
 
