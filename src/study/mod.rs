@@ -3,14 +3,19 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`Study`] | the file: layers, network, overlap |
-//! | [`NetworkRow`] | one variant running the whole network: op times, layer times, accuracy |
+//! | [`network()`], [`NetworkRow`] | one variant running the whole network: times, accuracy |
+//! | [`Table`] | the file's tables for people |
 //! | [`OverlapRow`] | one variant under a number of streams: copies and kernels overlapped |
 //! | [`Profile`] | what a profiler counted, kernel by kernel |
 
 mod file;
+mod network;
 mod profile;
 mod rows;
+mod tables;
 
 pub use file::Study;
+pub use network::{NetworkData, NetworkOptions, network};
 pub use profile::{Counters, Profile, ProfileRow};
 pub use rows::{HostMemory, LayerTimes, NetworkRow, OverlapRow, Span, Spread, Work};
+pub use tables::{Table, YARDSTICKS};
