@@ -14,11 +14,13 @@ usage: gpu.sh [options] COMMAND
   sweep [SUITE...]   check and time every configuration of the variants that have several, on suites
                      as compare takes them (report-86 and report-70 with 1000 images)
   infer DIR [V...]   classify the images in DIR with the variants V (rule)
+  study [DIR]        measure what the reports measured: layers, the network, streams, with the images in
+                     DIR or a packed folder data if there is one
   sanitize           compute-sanitizer's memcheck, initcheck and racecheck over a sample
   all [DIR]          all of these: every suite, and infer if there is DIR or a packed folder data
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
-                     sweep.json
+                     sweep.json, study.json
   --device D         gpu, gpu:1 or cpu (gpu)
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
   --shard N          generated problems per step of `check` (250)
@@ -29,6 +31,7 @@ END
 }
 
 readonly STEP_SECONDS=480 # no step takes longer than eight minutes
+readonly STUDY_STEPS=24   # shares of the study, so that one fits into a step
 readonly SUITES="report-86 report-70 report-vgg report-gemv vgg16 resnet50 batch1 grouped depthwise"
 
 main() {
@@ -48,7 +51,7 @@ main() {
     [[ -z $minutes ]] || is_number "$minutes" || die "--minutes takes a number, not '$minutes'"
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     case ${1-} in
-        check | test | compare | sweep | infer | sanitize | all) ;;
+        check | test | compare | sweep | infer | study | sanitize | all) ;;
         '' | help) usage && exit 2 ;;
         *) die "there is no command '$1'" ;;
     esac
@@ -66,6 +69,7 @@ main() {
         compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && measure compare "$@" ;;
         sweep) sweep "$@" ;;
         infer) [[ $# -gt 0 ]] || die "infer needs a folder" && infer "$@" ;;
+        study) study "$@" ;;
         sanitize) sanitize ;;
         all) everything "${1-$here/data}" ;;
     esac
@@ -182,18 +186,33 @@ sweep() {
 }
 
 infer() {
-    local data=$1 variant count
+    local data=$1 variant count files
     shift
-    [[ -r $data/weights-86.bin ]] || die "there is no $data/weights-86.bin"
+    find_data "$data"
     [[ $# -gt 0 ]] || set -- rule
     for variant in "$@"; do
         for count in 100 1000 5000 10000; do
             step "infer-$variant-$count" "$convforge" infer --device "$device" \
-                --images "$data/t10k-images-idx3-ubyte.gz" \
-                --labels "$data/t10k-labels-idx1-ubyte.gz" \
-                --weights "$data/weights-86.bin" --expect "$data/logits-86.npy" \
-                --variant "$variant" --count "$count"
+                "${files[@]}" --variant "$variant" --count "$count"
         done
+    done
+}
+
+# find_data DIR: the options that name the files in it.
+find_data() {
+    [[ -r $1/weights-86.bin ]] || die "there is no $1/weights-86.bin"
+    files=(--images "$1/t10k-images-idx3-ubyte.gz" --labels "$1/t10k-labels-idx1-ubyte.gz"
+        --weights "$1/weights-86.bin" --expect "$1/logits-86.npy")
+}
+
+# All shares into one file.
+study() {
+    local data=${1-} part files=()
+    [[ -n $data || ! -d $here/data ]] || data=$here/data
+    [[ -z $data ]] || find_data "$data"
+    for ((part = 1; part <= STUDY_STEPS; part++)); do
+        step "study-$part-of-$STUDY_STEPS" "$convforge" study --device "$device" "${files[@]}" \
+            --shard "$part/$STUDY_STEPS" --out "$out/study.json" --resume
     done
 }
 
@@ -205,6 +224,8 @@ everything() {
     measure compare $SUITES
     sweep
     [[ -d $data ]] && infer "$data"
+    [[ -d $data ]] || data=''
+    study "$data"
     sanitize
 }
 

@@ -332,11 +332,24 @@ impl Conv {
         unsafe { self.enqueue(operands, workspace, stream, None, None) }
     }
 
+    /// [`run_with`](Self::run_with), telling after which kernel each stage ends.
+    pub(crate) fn run_staged<T: Element>(
+        &self,
+        operands: Operands<T>,
+        workspace: &mut Workspace,
+        stream: &Stream,
+        stage: &mut dyn FnMut(&CStr),
+    ) -> Result<()> {
+        let raw = self.check_operands(operands)?;
+        // SAFETY: as in `run_with`.
+        unsafe { self.run_raw_staged(&raw, workspace, stream, stage) }
+    }
+
     /// [`run_raw`](Self::run_raw), telling after which kernel each stage ends.
     ///
     /// # Safety
     /// As [`run_raw`](Self::run_raw).
-    pub(crate) unsafe fn run_staged(
+    pub(crate) unsafe fn run_raw_staged(
         &self,
         operands: &RawOperands,
         workspace: &mut Workspace,

@@ -348,6 +348,27 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
+    /// Copies the elements into `data`, once `stream`'s work is done.
+    ///
+    /// # Errors
+    /// [`Error::Check`] for a slice of another length; otherwise as [`to_vec`](Self::to_vec).
+    pub fn copy_to(&self, data: &mut [T], stream: &Stream) -> Result<()> {
+        stream.synchronize()?;
+        if data.len() != self.len() {
+            return Err(Error::Check(format!(
+                "a buffer of {} elements cannot be copied into {}",
+                self.len(),
+                data.len()
+            )));
+        }
+        match self {
+            Buffer::Cpu(host) => data.copy_from_slice(host.as_slice()),
+            #[cfg(feature = "cuda")]
+            Buffer::Gpu(device) => device.download_into(data)?,
+        }
+        Ok(())
+    }
+
     /// Replaces the elements by those of `data`, once `stream`'s work is done.
     ///
     /// # Errors

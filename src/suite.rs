@@ -154,7 +154,7 @@ impl Overrides {
 }
 
 /// Operations of one problem that the CPU's plain loops and its oracle get through in seconds.
-pub(crate) const CPU_FLOPS: f64 = 1e8;
+pub const CPU_FLOPS: f64 = 1e8;
 /// Bytes of one problem that fit any machine.
 const CPU_BYTES: f64 = 64e6;
 

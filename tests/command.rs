@@ -246,8 +246,73 @@ fn a_configuration_that_is_not_supported_is_shown() {
 }
 
 #[test]
+fn a_study_goes_on_is_put_together_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [one, two, all] = ["one.json", "two.json", "all.json"].map(file);
+    let study = |out: &str, more: &[&str]| {
+        let cpu = ["study", "--device", "cpu", "--batches", "2", "--runs", "2"];
+        let variant = ["--variant", "cpu_gemm", "--parts", "network,overlap"];
+        says(&[&cpu[..], &variant, &["--out", out, "--resume"], more].concat())
+    };
+    let read = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let text = study(&one, &["--shard", "1/2"]);
+    assert!(text.contains("network 2 images"), "{text}");
+    let first = read(&one);
+    let row = &first["network"][0];
+    assert_eq!([&row["variant"], &row["status"]], ["cpu_gemm", "passed"]);
+    assert_eq!((&row["images"], &row["runs"]), (&2.into(), &2.into()));
+    // Nothing is known of made-up images.
+    assert!(row["accuracy"].is_null() && row["total"]["median_us"].as_f64() > Some(0.0));
+
+    let again = study(&one, &["--shard", "1/2"]);
+    assert!(
+        again.contains("network 2 images cpu_gemm fp32: already there"),
+        "{again}"
+    );
+    assert_eq!(read(&one)["network"], first["network"]);
+
+    study(&two, &["--shard", "2/2"]);
+    says(&["study", "--merge", &one, &two, "--out", &all]);
+    let merged = read(&all);
+    let rows = |value: &serde_json::Value, key: &str| value[key].as_array().unwrap().len();
+    assert_eq!(merged["network"], first["network"]);
+    let parts = [&first, &read(&two)].map(|value| rows(value, "overlap"));
+    assert_eq!(rows(&merged, "overlap"), parts[0] + parts[1]);
+
+    for more in [&[][..], &["--markdown"]] {
+        let text = says(&[&["report", &*all][..], more].concat());
+        for part in ["network 2 images", "whole time", "streams report-86 l2"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_study_that_makes_no_sense() {
+    let study = |more: &[&str], parts: &[&str]| {
+        fails(&[&["study", "--device", "cpu"], more].concat(), parts);
+    };
+    study(&["--batches", "0"], &["a number of images, at least 1"]);
+    study(&["--parts", "layer"], &["layers, network, overlap"]);
+    study(&["--variant", "cpu_gem"], &["did you mean `cpu_gemm`"]);
+    study(
+        &["--overlap-variant", "cpu_gem"],
+        &["did you mean `cpu_gemm`"],
+    );
+    study(&["--resume"], &["--out"]);
+    study(
+        &["--out", "no/such/folder/out.json"],
+        &["no/such/folder/out.json"],
+    );
+    study(&["--merge", "absent.json", "other.json"], &["absent.json"]);
+}
+
+#[test]
 fn devices_that_are_not_there() {
-    for command in ["check", "compare", "infer", "list", "sweep"] {
+    for command in ["check", "compare", "infer", "list", "study", "sweep"] {
         fails(&[command, "--device", "gpu:99"], &["GPU"]);
         fails(&[command, "--device", "tpu"], &["'tpu'", "`gpu:1`"]);
     }

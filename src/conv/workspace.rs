@@ -123,6 +123,16 @@ impl Workspace {
         Ok(())
     }
 
+    /// Gives its own memory back, and keeps the handles; [`reserve`](Self::reserve) takes it again.
+    pub(crate) fn release(&mut self, stream: &Stream) -> Result<()> {
+        self.check_stream(stream)?;
+        if let Memory::Owned(_) = self.memory {
+            stream.synchronize()?;
+            self.memory = Memory::Owned(self.device.alloc(0)?);
+        }
+        Ok(())
+    }
+
     /// Bytes of memory held.
     pub fn bytes(&self) -> usize {
         self.memory.len()

@@ -7,7 +7,7 @@ use std::sync::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{How, Options, Stage, Timing, time};
+use super::{Entry, How, Options, Stage, Timing, time};
 use crate::{
     Conv, Device, Error, Pick, Problem, Range,
     check::{self, Data, Outcome},
@@ -225,7 +225,7 @@ impl Row {
 
     /// Whether it says all that it would in a run that was not interrupted.
     pub fn is_whole(&self) -> bool {
-        self.reason != Some(Error::Interrupted.to_string())
+        Entry::is_whole(self)
     }
 
     fn ends(mut self, status: Status, reason: impl ToString) -> Self {
@@ -276,7 +276,8 @@ pub fn compare(
         let doing = format!("checking {}", contender.name());
         progress(&doing);
         let _range = Range::enter(&doing);
-        let conv = planned(device, &layer.problem, contender).and_then(|conv| {
+        let conv = contender.conv(device, &layer.problem);
+        let conv = conv.map_err(Ending::from).and_then(|conv| {
             let picked = matches!(contender, Contender::Pick(_));
             row.chose = picked.then(|| conv.name());
             checked(&conv, contender.arithmetic(), options.seed)?;
@@ -287,7 +288,7 @@ pub fn compare(
                 ready.push((rows.len(), conv));
                 row
             }
-            Err((status, reason)) => row.ends(status, reason),
+            Err(Ending { status, reason }) => row.ends(status, reason),
         });
     }
 
@@ -314,30 +315,48 @@ pub fn compare(
 }
 
 /// What becomes of a contender that is not timed, and why.
-pub(crate) type Ending = (Status, String);
-
-fn planned(device: &Device, problem: &Problem, contender: &Contender) -> Result<Conv, Ending> {
-    contender.conv(device, problem).map_err(unplanned)
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub status: Status,
+    pub reason: String,
 }
 
-/// What an error of planning makes of a contender.
-pub(crate) fn unplanned(error: Error) -> Ending {
-    match error {
-        Error::Unsupported { why, .. } | Error::NoVariant { why, .. } => (Status::Unsupported, why),
-        Error::Library { .. } => (Status::Skipped, error.to_string()),
-        error => (Status::Failed, error.to_string()),
+impl Ending {
+    /// A result that is wrong.
+    pub(crate) fn failed(reason: String) -> Self {
+        Ending {
+            status: Status::Failed,
+            reason,
+        }
     }
 }
 
-/// Passes, or says what becomes of the contender.
+impl From<Error> for Ending {
+    /// How a contender ends whose convolution could not be made or run.
+    fn from(error: Error) -> Self {
+        let (status, reason) = match error {
+            Error::Unsupported { why, .. } | Error::NoVariant { why, .. } => {
+                (Status::Unsupported, why)
+            }
+            Error::Library { .. } | Error::OutOfMemory { .. } | Error::Interrupted => {
+                (Status::Skipped, error.to_string())
+            }
+            error => (Status::Failed, error.to_string()),
+        };
+        Ending { status, reason }
+    }
+}
+
+/// Checks a convolution as thoroughly as a time demands.
 pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<(), Ending> {
     let options = thoroughness(conv.device(), conv.problem(), arithmetic);
-    match check::conv(conv, seed, &options) {
-        Outcome::Passed(_) => Ok(()),
-        Outcome::Failed(why) => Err((Status::Failed, why)),
-        Outcome::Unsupported(why) => Err((Status::Unsupported, why)),
-        Outcome::Skipped(why) => Err((Status::Skipped, why)),
-    }
+    let (status, reason) = match check::conv(conv, seed, &options) {
+        Outcome::Passed(_) => return Ok(()),
+        Outcome::Failed(why) => (Status::Failed, why),
+        Outcome::Unsupported(why) => (Status::Unsupported, why),
+        Outcome::Skipped(why) => (Status::Skipped, why),
+    };
+    Err(Ending { status, reason })
 }
 
 /// On a GPU, larger problems are checked on two kinds of data only: making the other two on the host

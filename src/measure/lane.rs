@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::{How, LEAST_SAMPLES, Options, Stage, Timing};
+use super::{How, LEAST_SAMPLES, Options, Timing, stages::stages};
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{
@@ -17,8 +17,6 @@ const SAMPLE_US: f64 = 4_000.0;
 const LONGEST_SAMPLE_US: f64 = 20_000.0;
 /// Sets of buffers at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
-/// How often the stages of a variant are timed.
-const STAGE_RUNS: usize = 7;
 
 /// The same tensor in several sets, each aligned.
 pub(super) struct Arena {
@@ -148,34 +146,6 @@ pub(super) fn pack(
         us = stream.mark()?.us_since(&from)?;
     }
     Ok(Some((arena, us)))
-}
-
-/// One call with a mark before it and one behind each of its stages.
-pub(super) struct Staged {
-    pub(super) names: Vec<String>,
-    pub(super) marks: Vec<Mark>,
-}
-
-/// Calls the convolution and marks its stages. A variant of one kernel may name none.
-///
-/// # Safety
-/// As [`Conv::run_raw`].
-pub(super) unsafe fn staged(
-    conv: &Conv,
-    operands: &RawOperands,
-    workspace: &mut Workspace,
-    stream: &Stream,
-) -> Result<Staged> {
-    let mut names = Vec::new();
-    let mut marks = vec![stream.mark()];
-    let mut stage = |name: &std::ffi::CStr| {
-        names.push(name.to_string_lossy().into_owned());
-        marks.push(stream.mark());
-    };
-    // SAFETY: as this function's.
-    unsafe { conv.run_staged(operands, workspace, stream, &mut stage)? };
-    let marks = marks.into_iter().collect::<Result<_>>()?;
-    Ok(Staged { names, marks })
 }
 
 /// What one sample runs.
@@ -312,7 +282,11 @@ impl<'a> Lane<'a> {
         if self.samples.is_empty() {
             return Err(Error::Interrupted);
         }
-        let stages = self.stages(workspace, stream)?;
+        let stages = stages(stream, |run, stage| {
+            let operands = &self.operands[run % self.operands.len()];
+            // SAFETY: as in `launch`.
+            unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
+        })?;
         let how = self.how();
         let mut samples_us = self.samples;
         samples_us.sort_by(f64::total_cmp);
@@ -325,35 +299,6 @@ impl<'a> Lane<'a> {
             workspace_bytes: self.conv.workspace_bytes().preferred.min(workspace.bytes()),
             pack_us: self.pack_us,
         })
-    }
-
-    /// The median time of each stage, from runs of their own.
-    fn stages(&self, workspace: &mut Workspace, stream: &Stream) -> Result<Vec<Stage>> {
-        let mut runs: Vec<Vec<f64>> = Vec::new();
-        let mut names: Vec<String> = Vec::new();
-        for operands in self.operands.iter().cycle().take(STAGE_RUNS) {
-            // SAFETY: as in `launch`.
-            let staged = unsafe { staged(self.conv, operands, workspace, stream)? };
-            if staged.names.len() < 2 {
-                return Ok(Vec::new());
-            }
-            names = staged.names;
-            let marks = staged.marks.windows(2);
-            runs.push(marks.map(|m| m[1].us_since(&m[0])).collect::<Result<_>>()?);
-        }
-        let median = |stage: usize| {
-            let mut times: Vec<f64> = runs.iter().filter_map(|r| r.get(stage).copied()).collect();
-            times.sort_by(f64::total_cmp);
-            times.get(times.len() / 2).copied().unwrap_or_default()
-        };
-        Ok(names
-            .into_iter()
-            .enumerate()
-            .map(|(i, name)| Stage {
-                name,
-                us: median(i),
-            })
-            .collect())
     }
 }
 

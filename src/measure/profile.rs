@@ -3,7 +3,8 @@
 use super::{
     Event, Options,
     compare::checked,
-    lane::{Tensors, pack, staged},
+    lane::{Tensors, pack},
+    stages::staged,
 };
 use crate::{Conv, Error, Mark, Range, Result};
 #[cfg(feature = "cuda")]
@@ -19,7 +20,8 @@ use crate::{Stream, gpu::Recording};
 /// # Errors
 /// [`Error::Check`] where the variant is wrong; no memory; or what a launch answers.
 pub fn profile(conv: &Conv, runs: usize, seed: u64) -> Result<Vec<Event>> {
-    checked(conv, conv.variant().info().arithmetic, seed).map_err(|(_, why)| Error::Check(why))?;
+    checked(conv, conv.variant().info().arithmetic, seed)
+        .map_err(|ending| Error::Check(ending.reason))?;
     let (device, problem) = (conv.device(), conv.problem());
     let options = Options {
         warm: true,
@@ -58,8 +60,10 @@ pub fn profile(conv: &Conv, runs: usize, seed: u64) -> Result<Vec<Event>> {
         let begin = stream.mark()?;
         tensors.x.upload(&input, &stream)?;
         let copied = stream.mark()?;
-        // SAFETY: as above.
-        let stages = unsafe { staged(conv, &operands[0], &mut workspace, &stream)? };
+        let stages = staged(&stream, |stage| {
+            // SAFETY: as above.
+            unsafe { conv.run_raw_staged(&operands[0], &mut workspace, &stream, stage) }
+        })?;
         let computed = stream.mark()?;
         tensors.y.download(&stream)?;
         let end = stream.mark()?;

@@ -89,11 +89,7 @@ impl Report {
 
     /// Whether it has every contender's row on a problem, none of them interrupted.
     pub fn has(&self, layer: &Layer, contenders: &[Contender]) -> bool {
-        contenders.iter().all(|contender| {
-            let name = contender.name();
-            let mut rows = self.rows.iter().filter(|row| row.is_of(layer));
-            rows.any(|row| row.name() == name && row.is_whole())
-        })
+        has(&self.rows, layer, contenders)
     }
 
     /// How many rows ended so.
@@ -126,17 +122,7 @@ impl Report {
     /// Puts rows in the places of those of the same contenders on the same problem, or at the end.
     /// What was interrupted does not take the place of what was not.
     pub fn put(&mut self, rows: &[Row]) {
-        for row in rows {
-            let is_same = |other: &&mut Row| {
-                (&other.suite, &other.layer, &other.problem, other.name())
-                    == (&row.suite, &row.layer, &row.problem, row.name())
-            };
-            match self.rows.iter_mut().find(is_same) {
-                Some(whole) if whole.is_whole() && !row.is_whole() => {}
-                Some(other) => *other = row.clone(),
-                None => self.rows.push(row.clone()),
-            }
-        }
+        put(&mut self.rows, rows);
     }
 
     fn csv(&self) -> String {
@@ -168,6 +154,52 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
     let failed = |error| Error::file(path, format!("cannot be written: {error}"));
     fs::write(&part, text).map_err(failed)?;
     fs::rename(&part, path).map_err(failed)
+}
+
+/// A row of a file that is written piece by piece.
+pub(crate) trait Entry: Clone {
+    /// Whether the other one is of the same work.
+    fn is_same(&self, other: &Self) -> bool;
+
+    /// Why it did not pass.
+    fn reason(&self) -> Option<&str>;
+
+    /// Whether it says all that it would in a run that was not interrupted.
+    fn is_whole(&self) -> bool {
+        self.reason() != Some(&Error::Interrupted.to_string())
+    }
+}
+
+impl Entry for Row {
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.suite, &self.layer, &self.problem, self.name())
+            == (&other.suite, &other.layer, &other.problem, other.name())
+    }
+
+    fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+}
+
+/// Puts rows in the places of those of the same work, or at the end. What was interrupted does not
+/// take the place of what was not.
+pub(crate) fn put<E: Entry>(all: &mut Vec<E>, rows: &[E]) {
+    for row in rows {
+        match all.iter_mut().find(|other| row.is_same(other)) {
+            Some(whole) if whole.is_whole() && !row.is_whole() => {}
+            Some(other) => *other = row.clone(),
+            None => all.push(row.clone()),
+        }
+    }
+}
+
+/// Whether every contender has its row on a problem, none of them interrupted.
+pub(crate) fn has(rows: &[Row], layer: &Layer, contenders: &[Contender]) -> bool {
+    contenders.iter().all(|contender| {
+        let name = contender.name();
+        let mut rows = rows.iter().filter(|row| row.is_of(layer));
+        rows.any(|row| row.name() == name && row.is_whole())
+    })
 }
 
 impl Row {

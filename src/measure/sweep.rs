@@ -79,11 +79,7 @@ impl<'a> Sweep<'a> {
             lines: self
                 .rows
                 .iter()
-                .map(|row| Line {
-                    row,
-                    name: name(row).to_owned(),
-                    cells: cells(row),
-                })
+                .map(|row| Line::of(row, name(row).to_owned(), cells(row)))
                 .collect(),
         }
     }

@@ -52,26 +52,40 @@ pub(super) fn compared(rows: &[Row]) -> Lines<'_> {
         ],
         lines: rows
             .into_iter()
-            .map(|row| Line {
-                row,
-                name: row.name(),
-                cells: cells(row),
-            })
+            .map(|row| Line::of(row, row.name(), cells(row)))
             .collect(),
     }
 }
 
 /// What a table shows: two columns of words, then numbers.
-pub(super) struct Lines<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Lines<'a> {
     pub header: Vec<&'static str>,
     pub lines: Vec<Line<'a>>,
 }
 
-pub(super) struct Line<'a> {
-    pub row: &'a Row,
+#[derive(Clone, Debug)]
+pub(crate) struct Line<'a> {
     /// What it is called below the table.
     pub name: String,
+    pub status: Status,
+    pub reason: Option<&'a str>,
+    /// By which the fastest is found.
+    pub median_us: Option<f64>,
     pub cells: Vec<String>,
+}
+
+impl<'a> Line<'a> {
+    /// The line of a row.
+    pub(super) fn of(row: &'a Row, name: String, cells: Vec<String>) -> Self {
+        Line {
+            name,
+            status: row.status,
+            reason: row.reason.as_deref(),
+            median_us: row.median_us,
+            cells,
+        }
+    }
 }
 
 /// Columns of words.
@@ -87,15 +101,15 @@ impl Lines<'_> {
         for column in table.column_iter_mut().skip(WORDS) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let best = self.lines.iter().filter_map(|line| line.row.median_us);
+        let best = self.lines.iter().filter_map(|line| line.median_us);
         let best = best.fold(f64::INFINITY, f64::min);
-        for Line { row, cells, .. } in &self.lines {
-            let paint = match row.status {
+        for line in &self.lines {
+            let paint = match line.status {
                 Status::Failed => Some(Color::Red),
                 Status::Unsupported | Status::Skipped => Some(Color::DarkGrey),
-                Status::Passed => (row.median_us == Some(best)).then_some(Color::Green),
+                Status::Passed => (line.median_us == Some(best)).then_some(Color::Green),
             };
-            table.add_row(cells.iter().map(|text| match paint.filter(|_| color) {
+            table.add_row(line.cells.iter().map(|text| match paint.filter(|_| color) {
                 Some(paint) => Cell::new(text).fg(paint),
                 None => Cell::new(text),
             }));
@@ -132,16 +146,16 @@ impl Lines<'_> {
     /// Why rows have no time; those that have one reason together.
     fn reasons(&self) -> Vec<(Vec<&str>, Status, &str)> {
         let mut reasons: Vec<(Vec<&str>, Status, &str)> = Vec::new();
-        for Line { row, name, .. } in &self.lines {
-            let Some(reason) = row.reason.as_deref() else {
+        for line in &self.lines {
+            let Some(reason) = line.reason else {
                 continue;
             };
             let known = reasons
                 .iter_mut()
-                .find(|(_, status, other)| (*status, *other) == (row.status, reason));
+                .find(|(_, status, other)| (*status, *other) == (line.status, reason));
             match known {
-                Some((names, ..)) => names.push(name),
-                None => reasons.push((vec![name], row.status, reason)),
+                Some((names, ..)) => names.push(&line.name),
+                None => reasons.push((vec![&line.name], line.status, reason)),
             }
         }
         reasons
@@ -182,11 +196,11 @@ pub(super) fn over_floor(row: &Row) -> Option<f64> {
 }
 
 /// `1.05`.
-pub(super) fn times(value: f64) -> String {
+pub(crate) fn times(value: f64) -> String {
     format!("{value:.2}")
 }
 
-pub(super) fn or_dash(text: Option<String>) -> String {
+pub(crate) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or("-".to_owned())
 }
 

@@ -73,6 +73,12 @@ impl Images {
         Ok((images, Labels { values }))
     }
 
+    /// Keeps the first `count` images; all where there are fewer.
+    pub fn truncate(&mut self, count: usize) {
+        self.count = self.count.min(count);
+        self.pixels.truncate(self.count * self.rows * self.cols);
+    }
+
     /// Black images, or an error where they do not fit in memory.
     pub(super) fn blank(count: usize, rows: usize, cols: usize) -> Result<Self> {
         let mut pixels = Vec::new();

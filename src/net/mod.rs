@@ -20,3 +20,4 @@ pub mod resize;
 pub mod weights;
 
 pub use network::{Network, Outcome, Progress, SIDE};
+pub(crate) use network::{check_size, classes};

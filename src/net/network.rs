@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Buffer, Conv, Device, Error, Math, Operands, Packed, Pick, Problem, Result, Shape, Stream,
     Workspace,
+    measure::{Stage, stages},
 };
 
 /// Side of the images that the network takes.
@@ -91,12 +92,7 @@ impl Network {
         batch: usize,
         progress: Progress,
     ) -> Result<Outcome> {
-        if (images.rows, images.cols) != (SIDE, SIDE) {
-            return Err(Error::InvalidProblem(format!(
-                "the network takes images of {SIDE}x{SIDE}; these are {}x{}",
-                images.rows, images.cols
-            )));
-        }
+        check_size(images)?;
         let mut outcome = Outcome::default();
         let mut layers: Option<Layers> = None;
         let mut warm = !self.device.is_gpu();
@@ -121,16 +117,24 @@ impl Network {
         Ok(outcome)
     }
 
-    fn layers(&mut self, n: usize) -> Result<Layers> {
+    /// The two convolutions for a batch of `n` images.
+    ///
+    /// # Errors
+    /// [`Error::InvalidProblem`] for more images than any memory holds.
+    pub fn problems(n: usize, math: Math) -> Result<[Problem; 2]> {
         let problem = |c, side, k| {
             let shape = Shape {
-                math: self.math,
+                math,
                 ..Shape::new(n, [c, side, side], k, [7, 7])
             };
             Problem::new(shape)
         };
-        let problems = [problem(1, 86, 4)?, problem(4, 40, 16)?];
-        let [first, second] = &problems;
+        Ok([problem(1, 86, 4)?, problem(4, 40, 16)?])
+    }
+
+    /// Plans the convolutions for a batch of `n` images, and allocates all that a run needs.
+    pub(crate) fn layers(&mut self, n: usize) -> Result<Layers> {
+        let [first, second] = &Self::problems(n, self.math)?;
         let convs = [
             Conv::new(&self.device, first, &self.pick)?,
             Conv::new(&self.device, second, &self.pick)?,
@@ -155,7 +159,13 @@ impl Network {
         })
     }
 
-    fn run(&mut self, layers: &mut Layers, pixels: &[u8], outcome: &mut Outcome) -> Result<()> {
+    /// Classifies one batch, and adds what it gave and how long it took to `outcome`.
+    pub(crate) fn run(
+        &mut self,
+        layers: &mut Layers,
+        pixels: &[u8],
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         let Layers {
             n,
             convs,
@@ -174,10 +184,7 @@ impl Network {
         let mut marks = Vec::with_capacity(6);
         for i in 0..2 {
             marks.push(stream.mark()?);
-            let mut operands = Operands::new(&x[i], &self.filters[i], &mut y[i]);
-            if let Some(packed) = &packed[i] {
-                operands = operands.packed(packed);
-            }
+            let operands = operands(&x[i], &self.filters[i], &mut y[i], &packed[i]);
             convs[i].run_with(operands, &mut self.workspace, stream)?;
             marks.push(stream.mark()?);
             if i == 0 {
@@ -198,28 +205,69 @@ impl Network {
         }
         Ok(())
     }
+
+    /// The time of each kernel of each convolution, on what the last run left in its input.
+    pub(crate) fn stages(&mut self, layers: &mut Layers) -> Result<[Vec<Stage>; 2]> {
+        let mut of = |i: usize| {
+            stages(&self.stream, |_, stage| {
+                let y = &mut layers.y[i];
+                let operands = operands(&layers.x[i], &self.filters[i], y, &layers.packed[i]);
+                layers.convs[i].run_staged(operands, &mut self.workspace, &self.stream, stage)
+            })
+        };
+        Ok([of(0)?, of(1)?])
+    }
 }
 
 /// What the network needs for batches of one size.
-struct Layers {
+pub(crate) struct Layers {
     n: usize,
-    convs: [Conv; 2],
+    pub convs: [Conv; 2],
     packed: [Option<Packed>; 2],
     pixels: Buffer<u8>,
-    x: [Buffer<f32>; 2],
+    /// What the convolutions read in the last run.
+    pub x: [Buffer<f32>; 2],
     y: [Buffer<f32>; 2],
     pooled: Buffer<f32>,
     hidden: Buffer<f32>,
     logits: Buffer<f32>,
 }
 
+/// Refuses images that the network does not take.
+pub(crate) fn check_size(images: &Images) -> Result<()> {
+    match (images.rows, images.cols) {
+        (SIDE, SIDE) => Ok(()),
+        (rows, cols) => Err(Error::InvalidProblem(format!(
+            "the network takes images of {SIDE}x{SIDE}; these are {rows}x{cols}"
+        ))),
+    }
+}
+
+fn operands<'a>(
+    x: &'a Buffer<f32>,
+    w: &'a Buffer<f32>,
+    y: &'a mut Buffer<f32>,
+    packed: &'a Option<Packed>,
+) -> Operands<'a, f32> {
+    let operands = Operands::new(x, w, y);
+    match packed {
+        Some(packed) => operands.packed(packed),
+        None => operands,
+    }
+}
+
+/// The class with the largest logit, per image; the first of equals.
+pub(crate) fn classes(logits: &[f32]) -> Vec<u8> {
+    let largest = |row: &[f32]| {
+        (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best }) as u8
+    };
+    logits.chunks_exact(CLASSES).map(largest).collect()
+}
+
 impl Outcome {
     /// The class with the largest logit, per image; the first of equals.
     pub fn classes(&self) -> Vec<u8> {
-        let largest = |row: &[f32]| {
-            (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best }) as u8
-        };
-        self.logits.chunks_exact(CLASSES).map(largest).collect()
+        classes(&self.logits)
     }
 
     /// Largest difference from the expected logits, relative to the largest magnitude of its row;

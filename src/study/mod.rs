@@ -3,16 +3,21 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`Study`] | the file: layers, network, overlap |
-//! | [`NetworkRow`] | one variant running the whole network: op times, layer times, accuracy |
+//! | [`network()`], [`NetworkRow`] | one variant running the whole network: times, accuracy |
 //! | [`overlap()`], [`OverlapRow`] | one variant under a number of streams: copies and kernels overlapped |
+//! | [`Table`] | the file's tables for people |
 //! | [`Profile`] | what a profiler counted, kernel by kernel |
 
 mod file;
+mod network;
 mod overlap;
 mod profile;
 mod rows;
+mod tables;
 
 pub use file::Study;
+pub use network::{NetworkData, NetworkOptions, network};
 pub use overlap::{OverlapOptions, overlap};
 pub use profile::{Counters, Profile, ProfileRow};
 pub use rows::{HostMemory, LayerTimes, NetworkRow, OverlapRow, Span, Spread, Work};
+pub use tables::{Table, YARDSTICKS};

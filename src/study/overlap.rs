@@ -16,7 +16,7 @@ use super::{HostMemory, OverlapRow, Span, Spread, Work};
 use crate::{
     Device, Element, Error, Pick, Pipeline, Result, Storage,
     check::{Data, Recipe, Tensor},
-    measure::{Ending, Status, checked, unplanned},
+    measure::{Ending, Status, checked},
     pipeline::Options,
     suite::Layer,
     variant::Arithmetic,
@@ -173,7 +173,10 @@ impl Study<'_> {
         if arithmetic == Arithmetic::Transform {
             let why = "a transform is not exact on whole numbers, so a chunk's output need not \
                        equal the batch's";
-            return Err((Status::Unsupported, why.to_owned()));
+            return Err(Ending {
+                status: Status::Unsupported,
+                reason: why.to_owned(),
+            });
         }
         for conv in [Some(conv), cut.rest()].into_iter().flatten() {
             checked(conv, arithmetic, self.options.seed)?;
@@ -334,16 +337,19 @@ impl Parts {
 /// What an error makes of a row.
 fn ending(error: Error) -> Ending {
     let status = match error {
-        Error::Interrupted | Error::OutOfMemory { .. } | Error::NoGpu(_) => Status::Skipped,
+        Error::NoGpu(_) => Status::Skipped,
         Error::Operand { .. } => Status::Unsupported,
-        error => return unplanned(error),
+        error => return Ending::from(error),
     };
-    (status, error.to_string())
+    Ending {
+        status,
+        reason: error.to_string(),
+    }
 }
 
-fn end(row: &mut OverlapRow, (status, reason): &Ending) {
-    row.status = *status;
-    row.reason = Some(reason.clone());
+fn end(row: &mut OverlapRow, ending: &Ending) {
+    row.status = ending.status;
+    row.reason = Some(ending.reason.clone());
 }
 
 fn word(memory: HostMemory) -> &'static str {

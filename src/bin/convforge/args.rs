@@ -58,6 +58,34 @@ impl DeviceArgs {
     }
 }
 
+/// The i-th of n shares, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    index: usize,
+    count: usize,
+}
+
+impl Shard {
+    /// Its share of all.
+    pub fn of<T>(self, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+        all.into_iter().skip(self.index - 1).step_by(self.count)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text
+            .split_once('/')
+            .and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((index, count)) if (1..=count).contains(&index) => Ok(Shard { index, count }),
+            _ => Err("a shard is the i-th of n, from 1/n to n/n".to_owned()),
+        }
+    }
+}
+
 #[derive(clap::Args)]
 pub struct ProblemArgs {
     /// A problem in its text form, as in mb64ic64ih56oc64oh56kh3ph1+f16+nhwc; may be repeated
@@ -126,9 +154,9 @@ pub enum Configs {
 
 #[derive(clap::Args)]
 pub struct VariantArgs {
-    /// A variant, one configuration of it as in fused_shared:tile=24, or in `compare` a pick that
-    /// chooses for each problem: rule, kernels, policy:per-layer; may be repeated [default: every
-    /// variant of the device]
+    /// A variant, one configuration of it as in fused_shared:tile=24, or in `compare` and `study` a
+    /// pick that chooses for each problem: rule, kernels, policy:per-layer; may be repeated [default:
+    /// every variant of the device]
     #[arg(long, value_name = "VARIANT")]
     variant: Vec<Pick>,
     /// Which configurations of a variant that has several
@@ -140,6 +168,11 @@ pub struct VariantArgs {
 pub type Configured = (Arc<dyn Variant>, usize);
 
 impl VariantArgs {
+    /// Whether no variant was named.
+    pub fn is_empty(&self) -> bool {
+        self.variant.is_empty()
+    }
+
     /// What was named, or all variants of the device's kind.
     pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
         let configs = self.configs.unwrap_or(default);
@@ -147,27 +180,7 @@ impl VariantArgs {
             let all = of_device(device);
             return Ok(all.flat_map(|variant| configs.of(variant)).collect());
         }
-        let mut contenders = Vec::new();
-        for pick in &self.variant {
-            match pick {
-                Pick::Named { variant, config } => {
-                    let variant = variant::find(variant)?;
-                    match config {
-                        Some(config) => contenders.push(Contender::Variant {
-                            config: variant.info().config(config)?,
-                            variant,
-                        }),
-                        None => contenders.extend(configs.of(&variant)),
-                    }
-                }
-                Pick::Rule | Pick::Kernels | Pick::Policy(_) => {
-                    // A policy that does not exist is said before the work.
-                    pick.explain()?;
-                    contenders.push(Contender::Pick(pick.clone()));
-                }
-            }
-        }
-        Ok(contenders)
+        configs.named(&self.variant)
     }
 
     /// The same, but variants only.
@@ -183,6 +196,31 @@ impl VariantArgs {
 }
 
 impl Configs {
+    /// What was named.
+    pub fn named(self, picks: &[Pick]) -> Result<Vec<Contender>, Failure> {
+        let mut contenders = Vec::new();
+        for pick in picks {
+            match pick {
+                Pick::Named { variant, config } => {
+                    let variant = variant::find(variant)?;
+                    match config {
+                        Some(config) => contenders.push(Contender::Variant {
+                            config: variant.info().config(config)?,
+                            variant,
+                        }),
+                        None => contenders.extend(self.of(&variant)),
+                    }
+                }
+                Pick::Rule | Pick::Kernels | Pick::Policy(_) => {
+                    // A policy that does not exist is said before the work.
+                    pick.explain()?;
+                    contenders.push(Contender::Pick(pick.clone()));
+                }
+            }
+        }
+        Ok(contenders)
+    }
+
     /// The variant with each of these configurations.
     pub fn of(self, variant: &Arc<dyn Variant>) -> impl Iterator<Item = Contender> {
         let count = match self {

@@ -4,7 +4,6 @@ use std::{
     collections::HashSet,
     io::{self, Write},
     process::ExitCode,
-    str::FromStr,
 };
 
 use convforge::{
@@ -17,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{Configs, Configured, DeviceArgs, ProblemArgs, VariantArgs},
+    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs},
     failure::Failure,
     terminal::{self, Progress},
 };
@@ -61,27 +60,6 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// The i-th of n shares, counted from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shard {
-    index: usize,
-    count: usize,
-}
-
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text
-            .split_once('/')
-            .and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-        match parts {
-            Some((index, count)) if (1..=count).contains(&index) => Ok(Shard { index, count }),
-            _ => Err("a shard is the i-th of n, from 1/n to n/n".to_owned()),
-        }
-    }
 }
 
 /// Where the oracle runs.
@@ -144,12 +122,12 @@ impl Args {
     ) -> Result<Vec<(Problem, &'a Configured)>, Failure> {
         let problems = self.problems()?;
         let mut cases = Vec::new();
-        for problem in self.share(problems) {
+        for problem in self.shard.of(problems) {
             cases.extend(variants.iter().map(|variant| (problem.clone(), variant)));
         }
         for variant in variants {
-            let possible = self.possible(device, variant).collect();
-            cases.extend(self.share(possible).map(|problem| (problem, variant)));
+            let possible: Vec<Problem> = self.possible(device, variant).collect();
+            cases.extend(self.shard.of(possible).map(|problem| (problem, variant)));
         }
         if cases.is_empty() && !self.data.is_empty() {
             return Err(Failure::Usage(
@@ -204,11 +182,6 @@ impl Args {
     /// Whether any of the data that was asked for fits the problem.
     fn fits(&self, problem: &Problem) -> bool {
         self.kinds().iter().any(|data| data.fits(problem))
-    }
-
-    fn share(&self, problems: Vec<Problem>) -> impl Iterator<Item = Problem> {
-        let Shard { index, count } = self.shard;
-        problems.into_iter().skip(index - 1).step_by(count)
     }
 
     /// The kinds of data.

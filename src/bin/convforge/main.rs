@@ -4,6 +4,7 @@ mod args;
 mod charts;
 mod check;
 mod compare;
+mod data;
 mod devices;
 mod failure;
 mod infer;
@@ -12,6 +13,7 @@ mod measuring;
 mod profile;
 mod report;
 mod shape;
+mod study;
 mod sweep;
 mod terminal;
 
@@ -44,7 +46,9 @@ enum Command {
     Compare(compare::Args),
     /// Check every configuration of variants, then time them side by side.
     Sweep(sweep::Args),
-    /// Show results of `compare` and `sweep` again, as tables, Markdown, CSV or charts.
+    /// Measure what the source reports measured: layers, the network, streams.
+    Study(study::Args),
+    /// Show results of `compare`, `sweep` and `study` again, as tables, Markdown, CSV or charts.
     Report(report::Args),
     /// Run one variant on one problem by itself, for a profiler or a timeline.
     Profile(profile::Args),
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Infer(args) => infer::run(&args),

@@ -59,7 +59,8 @@ pub struct MeasuringArgs {
     resume: bool,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// What --seconds takes.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
@@ -96,7 +97,7 @@ impl MeasuringArgs {
 
     /// An empty report, or the one to be continued.
     fn report(&self, device: &Device, view: View) -> Result<Report, Failure> {
-        let environment = Environment::of(device, without_paths(env::args().skip(1)));
+        let environment = environment(device);
         let (path, earlier) = match &self.out {
             Some(path) if self.resume && path.exists() => (path, Report::read(path)?),
             _ => return Ok(Report::new(environment, view)),
@@ -109,22 +110,11 @@ impl MeasuringArgs {
                 view.word()
             )));
         }
-        match environment.differs_from(&earlier.environment) {
-            // The floors of one file are reckoned from the same ceilings.
-            None => Ok(Report {
-                environment: Environment {
-                    ceilings: earlier.environment.ceilings,
-                    ..environment
-                },
-                notes: Vec::new(),
-                ..earlier
-            }),
-            Some(what) => Err(Failure::Usage(format!(
-                "the results to be continued were made with another {what}: {:?}, now {:?}; \
-                 give --out another name",
-                earlier.environment, environment
-            ))),
-        }
+        Ok(Report {
+            environment: continued(environment, &earlier.environment)?,
+            notes: Vec::new(),
+            ..earlier
+        })
     }
 
     /// Measures each group of contenders on each problem, side by side within the group. A group
@@ -149,7 +139,12 @@ impl MeasuringArgs {
         // A place that cannot be written to should show now.
         self.keep(&report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
-        find_ceilings(&device, &mut report, &mut progress);
+        find_ceilings(
+            &device,
+            &mut report.environment,
+            &mut report.notes,
+            &mut progress,
+        );
         let options = Options {
             ceilings: report.environment.ceilings,
             ..self.options(&device)
@@ -194,7 +189,7 @@ impl MeasuringArgs {
         drop(progress);
 
         if self.prints_tables() {
-            print_end(&report, &device, self.out.as_deref())?;
+            print_end(&device, self.out.as_deref(), |status| report.count(status))?;
         } else {
             write!(terminal::out(), "{}", report.text(self.format()))?;
         }
@@ -231,20 +226,50 @@ impl MeasuringArgs {
     }
 }
 
+/// This machine now, and what the command was asked for.
+pub fn environment(device: &Device) -> Environment {
+    Environment::of(device, without_paths(env::args().skip(1)))
+}
+
+/// The environment of results that are continued, if nothing makes the times incomparable. The floors
+/// of one file are reckoned from the same ceilings.
+pub fn continued(now: Environment, earlier: &Environment) -> Result<Environment, Failure> {
+    match now.differs_from(earlier) {
+        None => Ok(Environment {
+            ceilings: earlier.ceilings,
+            ..now
+        }),
+        Some(what) => Err(Failure::Usage(format!(
+            "the results to be continued were made with another {what}: {earlier:?}, now {now:?}; \
+             give --out another name"
+        ))),
+    }
+}
+
 /// Measures what floors are reckoned from, unless the results to be continued have it. Without, the
 /// times are as good; they only stand by themselves.
-fn find_ceilings(device: &Device, report: &mut Report, progress: &mut Progress) {
-    if !device.is_gpu() || report.environment.ceilings.is_some() {
+pub fn find_ceilings(
+    device: &Device,
+    environment: &mut Environment,
+    notes: &mut Vec<String>,
+    progress: &mut Progress,
+) {
+    if !device.is_gpu() || environment.ceilings.is_some() {
         return;
     }
     progress.say("measuring the ceilings");
     match Ceilings::measure(device) {
-        Ok(ceilings) => report.environment.ceilings = Some(ceilings),
-        Err(error) => report.notes.push(format!("There are no floors: {error}")),
+        Ok(ceilings) => environment.ceilings = Some(ceilings),
+        Err(error) => notes.push(format!("There are no floors: {error}")),
     }
 }
 
-fn print_end(report: &Report, device: &Device, file: Option<&Path>) -> io::Result<()> {
+/// What is said below all tables: where the results are, and how many rows ended how.
+pub fn print_end(
+    device: &Device,
+    file: Option<&Path>,
+    count: impl Fn(Status) -> usize,
+) -> io::Result<()> {
     let mut out = terminal::out();
     writeln!(out)?;
     if !device.is_gpu() {
@@ -262,9 +287,19 @@ fn print_end(report: &Report, device: &Device, file: Option<&Path>) -> io::Resul
         Status::Skipped,
         Status::Unsupported,
     ];
-    let counts = all.map(|status| format!("{} {}", report.count(status), status.word()));
+    let counts = all.map(|status| format!("{} {}", count(status), status.word()));
     writeln!(out, "{}", counts.join(", "))
 }
+
+/// Options that take a file or a folder.
+const PATHS: [&str; 6] = [
+    "--out",
+    "--svg",
+    "--images",
+    "--labels",
+    "--weights",
+    "--expect",
+];
 
 /// The command line as it was given, but for names of files: they would differ between machines and
 /// say nothing about the numbers.
@@ -272,9 +307,10 @@ fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut skip = false;
     for arg in args {
-        let names_path = ["--out", "--svg"].contains(&arg.as_str());
+        let option = arg.split_once('=').map(|(option, _)| option);
+        let names_path = PATHS.contains(&arg.as_str());
         let is_path = std::mem::replace(&mut skip, names_path);
-        let has_path = ["--out=", "--svg="].iter().any(|o| arg.starts_with(o));
+        let has_path = option.is_some_and(|option| PATHS.contains(&option));
         if !(is_path || names_path || has_path) {
             kept.push(arg);
         }

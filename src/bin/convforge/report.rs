@@ -1,40 +1,74 @@
-//! `convforge report`: what `compare --out` and `sweep --out` left behind, read again.
+//! `convforge report`: what `compare --out`, `sweep --out` and `study --out` left behind, read again.
 
 use std::{
+    fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use convforge::measure::{Environment, Format, Report};
+use convforge::{
+    Error,
+    measure::{Environment, Format, Part, Report},
+    study::{Study, Table},
+};
+use serde_json::Value;
 
 use crate::{charts, failure::Failure, terminal};
 
 #[derive(clap::Args)]
 #[command(after_help = "Nothing is measured, and no GPU is needed.")]
 pub struct Args {
-    /// A JSON file that `compare` or `sweep` wrote with --out or --json
+    /// A JSON file that `compare`, `sweep` or `study` wrote with --out or --json
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print Markdown instead of tables for a terminal
     #[arg(long, conflicts_with = "csv")]
     markdown: bool,
-    /// Print CSV instead of tables
+    /// Print CSV instead of tables; of a study its layers
     #[arg(long)]
     csv: bool,
-    /// Draw a chart of each table into the folder DIR
+    /// Draw a chart of each table into the folder DIR; of a study those of its layers
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }
 
+/// A file that was read.
+struct File {
+    /// What `compare` or `sweep` measured, or the layers of a study.
+    report: Report,
+    study: Option<Study>,
+}
+
+impl File {
+    /// A study is known by its keys.
+    fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let value: Value = serde_json::from_str(&text).unwrap_or_default();
+        if value.get("network").is_none() {
+            let report = Report::read(path)?;
+            return Ok(File {
+                report,
+                study: None,
+            });
+        }
+        let study = Study::read(path)?;
+        Ok(File {
+            report: study.report(),
+            study: Some(study),
+        })
+    }
+}
+
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let reports = args.files.iter().map(|file| Report::read(file));
-    let reports = reports.collect::<Result<Vec<Report>, _>>()?;
+    let files = args.files.iter().map(|file| File::read(file));
+    let files = files.collect::<Result<Vec<File>, _>>()?;
     if let Some(folder) = &args.svg {
         charts::make(folder)?;
     }
     let mut out = io::stdout().lock();
-    for (i, report) in reports.iter().enumerate() {
+    for (i, File { report, study }) in files.iter().enumerate() {
+        let more = study.as_ref().map(Study::tables).unwrap_or_default();
         let parts = report.parts();
         if let Some(folder) = &args.svg {
             for part in &parts {
@@ -55,20 +89,34 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         for note in &report.notes {
             writeln!(out, "\n{note}")?;
         }
-        for part in &parts {
-            match args.markdown {
-                true => write!(out, "\n## {}\n\n{}", part.title, part.markdown())?,
-                false => {
-                    let table = part.table(terminal::color());
-                    writeln!(out, "\n{}\n{table}", part.title)?;
+        match args.markdown {
+            true => {
+                for part in &parts {
+                    write!(out, "\n## {}\n\n{}", part.title, part.markdown())?;
+                }
+                for table in &more {
+                    write!(out, "\n## {}\n\n{}", table.title, table.markdown())?;
                 }
             }
+            false => tables(&mut out, &parts, &more)?,
         }
-        if i + 1 < reports.len() {
+        if i + 1 < files.len() {
             writeln!(out)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints tables for a terminal.
+pub fn tables(out: &mut impl Write, parts: &[Part], tables: &[Table]) -> io::Result<()> {
+    let color = terminal::color();
+    for part in parts {
+        writeln!(out, "\n{}\n{}", part.title, part.table(color))?;
+    }
+    for table in tables {
+        writeln!(out, "\n{}\n{}", table.title, table.text(color))?;
+    }
+    Ok(())
 }
 
 /// `NVIDIA H200, driver 580.82.07, cuDNN 9.12.0, 2025-09-01T12:00:00Z, csrc 0123456789abcdef`.
