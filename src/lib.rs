@@ -14,6 +14,7 @@
 //! | [`suite`] | named sets of problems |
 //! | [`net`] | the small network of the accuracy study |
 //! | [`study`] | what the source reports measured, measured again and kept in one file |
+//! | [`page`] | one HTML page of all results |
 //! | [`gpu`] | safe wrappers over the CUDA driver |
 
 #![warn(missing_docs)]
@@ -29,6 +30,7 @@ pub mod gpu;
 mod kernels;
 pub mod measure;
 pub mod net;
+pub mod page;
 pub mod policy;
 mod problem;
 mod reference;

@@ -9,6 +9,7 @@ mod failure;
 mod infer;
 mod list;
 mod measuring;
+mod page;
 mod report;
 mod shape;
 mod sweep;
@@ -45,6 +46,8 @@ enum Command {
     Sweep(sweep::Args),
     /// Show results of `compare` and `sweep` again, as tables, Markdown, CSV or charts.
     Report(report::Args),
+    /// Write results of `compare`, `sweep`, `study` and the profiler as one HTML page.
+    Page(page::Args),
     /// Classify images with the small network of the accuracy study.
     Infer(infer::Args),
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Page(args) => page::run(&args),
         Command::Infer(args) => infer::run(&args),
     };
     answer.unwrap_or_else(|failure| failure.report())
