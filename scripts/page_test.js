@@ -5,10 +5,12 @@
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const text = (element) => element.textContent.trim();
 
-// The event that precedes printing opens what is closed.
-const closed = all("details:not([open])").length;
+// The event that precedes printing opens what is closed, but for long lists of tables.
+const printed = "details:not([open], .bulk, .bulk *)";
+const closed = all(printed).length;
 dispatchEvent(new Event("beforeprint"));
-const stillClosed = all("details:not([open])").length;
+const stillClosed = all(printed).length;
+all("details").forEach((details) => { details.open = true; });
 
 // Texts of a drawing that touch another one, or leave the drawing.
 function misplaced(svg) {

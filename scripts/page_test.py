@@ -108,7 +108,7 @@ class InABrowser(unittest.TestCase):
             self.assertEqual(found["unnamed"], 0)
             self.assertEqual(found["misplaced"], [])
 
-    def test_before_printing_everything_is_opened(self):
+    def test_before_printing_what_is_closed_is_opened(self):
         for found in self.seen.values():
             self.assertGreater(found["closed"], 0)
             self.assertEqual(found["stillClosed"], 0)
@@ -148,7 +148,8 @@ class InABrowser(unittest.TestCase):
                 for row in table["rows"]:
                     yield keys + [row[place] for place in places]
 
-    def test_every_median_of_a_comparison_is_on_the_page(self):
+    def latest(self):
+        """The rows with a time of every problem, each of the problem's latest run."""
         latest = {}
         for result in self.results:
             if "environment" not in result or result.get("view") == "sweep":
@@ -161,10 +162,35 @@ class InABrowser(unittest.TestCase):
                 if known is None or known[0] < stamp(result):
                     latest[at] = known = (stamp(result), [])
                 if known[0] == stamp(result) and row["median_us"] is not None:
-                    known[1].append([*at[2:], label(row), row["median_us"]])
-        expected = [row for _, rows in latest.values() for row in rows]
+                    known[1].append(row)
+        return [rows for _, rows in latest.values()]
+
+    def test_every_median_of_a_comparison_is_on_the_page(self):
+        keys = ("suite", "layer", "problem")
+        expected = [
+            [*(row[key] for key in keys), label(row), row["median_us"]]
+            for rows in self.latest()
+            for row in rows
+        ]
         self.assertTrue(expected)
         self.assert_same(self.shown(["variant", "time"]), expected)
+
+    def test_the_headline_has_the_best_of_each_layer(self):
+        baselines = ("cublas", "cudnn", "cpu")
+        expected = []
+        for rows in self.latest():
+            own = [r for r in rows if not r.get("chose") and not r["variant"].startswith(baselines)]
+            if own and own[0]["suite"] in ("report-86", "report-70") and "+" not in own[0]["problem"]:
+                best = min(own, key=lambda row: row["median_us"])
+                batch = re.match(r"mb(\d+)", best["problem"])[1]
+                where = [best["suite"], best["layer"], batch]
+                expected.append([*where, name(best), best["median_us"], best["floor_us"]])
+        columns = ["suite", "layer", "batch", "best handwritten", "time", "floor"]
+        shown = [
+            [suite, layer.split()[0], str(int(batch)), *numbers]
+            for suite, layer, batch, *numbers in self.shown(columns, of="headline")
+        ]
+        self.assert_same(shown, expected)
 
     def test_every_median_of_a_sweep_is_on_the_page(self):
         expected = [

@@ -56,7 +56,7 @@ pub fn bound(counters: &Counters) -> Option<Bound> {
                 format!("No unit is at its limit; the busiest, {unit}, is at {share:.0} %");
             match few_warps(counters) {
                 Some(warps) => ("too few warps", format!("{waiting}, for {warps}")),
-                None if share >= NEAR => ("no single unit", waiting),
+                None if *share >= NEAR => ("no single unit", waiting),
                 None => ("latency", waiting),
             }
         }

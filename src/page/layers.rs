@@ -43,7 +43,7 @@ pub fn section(results: &Results) -> Result<Section> {
                 h3 { "Other suites" }
                 p { "Layers of whole networks, as tables." }
                 @for suite in others {
-                    details { summary { (if suite.is_empty() { "no suite" } else { suite }) }
+                    details.bulk { summary { (if suite.is_empty() { "no suite" } else { suite }) }
                         (of_suite(results, suite)?)
                     }
                 }
@@ -70,7 +70,7 @@ fn of_suite(results: &Results, suite: &str) -> Result<Markup> {
         @for kind in &kinds {
             @let layers = of_suite().filter(|layer| !layer.is_drawn() && layer.kind() == *kind);
             @let layers = layers.collect::<Vec<_>>();
-            details {
+            details.bulk {
                 summary { b { (kind) } ", " (layers.len()) @if layers.len() == 1 { " layer" } @else { " layers" } }
                 @for layer in layers { (details(results, layer)?) }
             }

@@ -39,10 +39,10 @@ button.addEventListener("click", () => {
   button.textContent = `Theme: ${themes[theme]}`;
 });
 
-// On paper everything is open; afterwards it is as it was.
+// On paper all is open but long lists of tables alone; afterwards it is as it was.
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("details:not([open])")];
+  opened = [...document.querySelectorAll("details:not([open], .bulk, .bulk *)")];
   opened.forEach((details) => { details.open = true; });
 });
 addEventListener("afterprint", () => opened.forEach((details) => { details.open = false; }));

@@ -20,7 +20,7 @@ pub fn section(results: &Results) -> Section {
             (missing("No profile was given, so nothing is said about what bounds a variant."))
         } @else {
             p {
-                "One launch of each kernel under Nsight Compute, which slows it down and leaves the "
+                "The kernels of one call under Nsight Compute, which slows them down and leaves the "
                 "clocks unlocked: shares count here, not times. Shares are of the peak. The sentence "
                 "per variant follows from its counters by fixed rules: a unit at its limit bounds it; "
                 "if none is, it waits, and what for is said."
@@ -100,11 +100,11 @@ fn sentences(rows: &[&ProfileRow]) -> Markup {
                 li {
                     code { (name) } ": "
                     @if let Some(share) = share {
-                        (format!("{share:.0} % of the time in ")) code { (kernel.kernel) } ". "
+                        (format!("{share:.0}\u{a0}% of the time in ")) code { (kernel.kernel) } ". "
                     }
-                    (sentence)
+                    (sentence.replace(" %", "\u{a0}%"))
                     @if let Some((line, share)) = hottest(kernel) {
-                        " Hottest line: " code { (line) } (format!(", {share:.0} %."))
+                        " Hottest line: " code { (line) } (format!(", {share:.0}\u{a0}%."))
                     }
                 }
             }
@@ -280,10 +280,13 @@ mod tests {
         let rows: Vec<&ProfileRow> = rows.iter().collect();
         let text = sentences(&rows).into_string();
         assert!(
-            text.contains("80 % of the time in <code>gemm</code>"),
+            text.contains("80\u{a0}% of the time in <code>gemm</code>"),
             "{text}"
         );
-        assert!(text.contains("<code>direct.cuh:42</code>, 31 %"), "{text}");
+        assert!(
+            text.contains("<code>direct.cuh:42</code>, 31\u{a0}%"),
+            "{text}"
+        );
         // 400 us to 200 us, DRAM 200 % to 80 % of the peak of this made-up device.
         let text = comparisons(&rows[0].problem, &rows).into_string();
         for part in [">2.00<", ">-50 %<", ">-60 %<"] {

@@ -143,7 +143,7 @@ fn every_section_has_its_numbers() {
         "unsupported: a &lt; b",
         "data-value=\"4\">4.00<",
         "data-value=\"95.2381\">95.2 %<",
-        "Bound by the FMA units, busy 77 % of the time",
+        "Bound by the FMA units, at 77\u{a0}% of the peak",
         "bytes counted in device memory (2 of 3 variants)",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -168,4 +168,28 @@ fn a_later_run_takes_the_place_of_an_earlier_one_whatever_their_order() {
         text.contains("400 us") && !text.contains("777 us"),
         "{text}"
     );
+}
+
+#[test]
+fn a_sweep_is_a_curve_over_the_number_that_most_configurations_have() {
+    let config = |config: &str, us| Row {
+        config: Some(config.to_owned()),
+        ..row("fused_shared", Some(us))
+    };
+    let circles = |rows: Vec<Row>| {
+        let mut report = Report::new(environment("2026-01-01"), View::Sweep);
+        report.rows = rows;
+        let text = page(&[Source::Report(report)]).unwrap();
+        text.matches("<circle").count()
+    };
+    let mut rows = vec![
+        config("chunk=1", 9.0),
+        config("tile=16", 3.0),
+        config("tile=4", 4.0),
+        config("tile=8", 2.0),
+    ];
+    assert_eq!(circles(rows.clone()), 3);
+    // Two numbers make no curve.
+    rows.truncate(3);
+    assert_eq!(circles(rows), 0);
 }
