@@ -15,6 +15,7 @@
 //! | [`suite`] | named sets of problems |
 //! | [`net`] | the small network of the accuracy study |
 //! | [`study`] | what the source reports measured, measured again and kept in one file |
+//! | [`page`] | one HTML page of all results |
 //! | [`Range`] | names on a profiler's timeline |
 //! | [`gpu`] | safe wrappers over the CUDA driver |
 
@@ -31,6 +32,7 @@ pub mod gpu;
 mod kernels;
 pub mod measure;
 pub mod net;
+pub mod page;
 pub mod pipeline;
 pub mod policy;
 mod problem;

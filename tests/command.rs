@@ -414,3 +414,36 @@ fn a_result_that_cannot_be_written_is_said_before_the_work() {
         &[place],
     );
 }
+
+#[test]
+fn a_page_of_files_that_are_no_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let out = path("page.html");
+    let page =
+        |file: &str, out: &str, part: &str| fails(&["page", file, "--out", out], &[file, part]);
+    page(&path("absent"), &out, "No such file");
+    for (content, part) in [
+        ("not JSON", "is no JSON"),
+        ("{}", "is neither a report"),
+        (r#"{"environment": {}, "rows": []}"#, "is a damaged report"),
+    ] {
+        fs::write(path("file.json"), content).unwrap();
+        page(&path("file.json"), &out, part);
+    }
+    assert!(!Path::new(&out).exists());
+    let results = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/benches/results/h200-fp32.json"
+    );
+    fails(
+        &["page", results, "--out", &path("no/page.html")],
+        &["no/page.html"],
+    );
+    says(&["page", results, "--out", &out]);
+    assert!(
+        fs::read_to_string(&out)
+            .unwrap()
+            .starts_with("<!DOCTYPE html>")
+    );
+}

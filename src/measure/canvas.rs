@@ -27,6 +27,17 @@ pub const OURS: RGBColor = RGBColor(46, 110, 180);
 pub const INK: RGBColor = RGBColor(30, 30, 30);
 pub const FAINT: RGBColor = RGBColor(225, 225, 225);
 pub const FLOOR: RGBColor = RGBColor(190, 30, 45);
+pub const CUDNN: RGBColor = RGBColor(222, 118, 20);
+pub const OTHERS: RGBColor = RGBColor(150, 150, 150);
+
+/// Whose a row is, as a colour.
+pub fn color(row: &Row) -> RGBColor {
+    match row.family() {
+        "cudnn" => CUDNN,
+        "cublas" | "cpu" => OTHERS,
+        _ => OURS,
+    }
+}
 
 /// Text of a size, anchored at half its height.
 pub fn font(side: HPos, size: i32, color: &RGBColor) -> TextStyle<'static> {

@@ -5,8 +5,8 @@ use plotters::{prelude::*, style::text_anchor::HPos};
 use super::{
     Environment, Row, Status,
     canvas::{
-        Canvas, FAINT, FLOOR, INK, LETTER, LINE, MARGIN, OURS, SIZE, Scale, WIDTH, about, failed,
-        legend, remarks, sheet, shown, tick,
+        CUDNN, Canvas, FAINT, FLOOR, INK, LETTER, LINE, MARGIN, SIZE, Scale, WIDTH, about, color,
+        failed, legend, remarks, sheet, shown, tick,
     },
     table::{duration, rank},
 };
@@ -19,9 +19,6 @@ const BAR: i32 = 16;
 const LABEL: i32 = 60;
 /// Right of the bars, for their numbers.
 const NUMBERS: i32 = 300;
-
-const CUDNN: RGBColor = RGBColor(222, 118, 20);
-const OTHERS: RGBColor = RGBColor(150, 150, 150);
 
 /// The rows of one problem as an SVG: medians with whiskers from the tenth to the ninetieth
 /// percentile, the floor as a line, cuDNN in a colour of its own; below, what has no time, and why.
@@ -97,11 +94,7 @@ impl Axis {
         let Some(median) = row.median_us else {
             return Ok(());
         };
-        let color = match row.family() {
-            "cudnn" => CUDNN,
-            "cublas" | "cpu" => OTHERS,
-            _ => OURS,
-        };
+        let color = color(row);
         let corners = [(self.left, y - BAR / 2), (self.x(median), y + BAR / 2)];
         let bar = Rectangle::new(corners, color.filled());
         canvas.0.draw(&bar).map_err(failed)?;

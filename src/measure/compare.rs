@@ -209,7 +209,7 @@ impl Row {
     }
 
     /// The name, and what a pick chose: `policy:per-layer (direct_naive)`.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         match &self.chose {
             Some(chose) => format!("{} ({chose})", self.name()),
             None => self.name(),
@@ -218,7 +218,7 @@ impl Row {
 
     /// The first word of the name of the variant, or of what a pick chose: `cudnn` for both of
     /// cuDNN's.
-    pub(super) fn family(&self) -> &str {
+    pub(crate) fn family(&self) -> &str {
         let variant = self.chose.as_ref().unwrap_or(&self.variant);
         variant.split(['_', ':']).next().unwrap_or_default()
     }

@@ -9,7 +9,7 @@
 //!
 //! On the CPU the same rounds are timed by the host's clock, with fewer samples and one set.
 
-mod canvas;
+pub(crate) mod canvas;
 #[cfg(feature = "cuda")]
 mod ceilings;
 mod chart;
@@ -22,7 +22,7 @@ mod profile;
 mod report;
 mod stages;
 mod sweep;
-mod table;
+pub(crate) mod table;
 mod trace;
 mod view;
 

@@ -172,7 +172,7 @@ fn status(row: &Row) -> String {
 }
 
 /// What rows are ordered by: time, then those that failed, then those that were not tried.
-pub(super) fn rank(row: &Row) -> f64 {
+pub(crate) fn rank(row: &Row) -> f64 {
     row.median_us.unwrap_or(match row.status {
         Status::Passed | Status::Failed => f64::MAX,
         Status::Unsupported | Status::Skipped => f64::INFINITY,
@@ -180,7 +180,7 @@ pub(super) fn rank(row: &Row) -> f64 {
 }
 
 /// `-1% +3%`: the tenth and the ninetieth percentile against the median.
-pub(super) fn spread(row: &Row) -> Option<String> {
+pub(crate) fn spread(row: &Row) -> Option<String> {
     let median = row.median_us?;
     let percent = |us: Option<f64>| (us.unwrap_or(median) / median - 1.0) * 100.0;
     Some(format!(
@@ -191,7 +191,7 @@ pub(super) fn spread(row: &Row) -> Option<String> {
 }
 
 /// How many times its floor a row takes.
-pub(super) fn over_floor(row: &Row) -> Option<f64> {
+pub(crate) fn over_floor(row: &Row) -> Option<f64> {
     Some(row.median_us? / row.floor_us?)
 }
 
@@ -227,7 +227,7 @@ pub fn bytes(bytes: usize) -> String {
 }
 
 /// Three significant digits, as far as they are behind the point.
-pub(super) fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     let digits = match value.abs() {
         v if v < 0.01 => 4,
         v if v < 1.0 => 3,

@@ -196,6 +196,7 @@ mod tests {
             layer: String::new(),
             problem: "mb4ic1ih8oc1kh3".parse().unwrap(),
             variant: "a".to_owned(),
+            chose: None,
             streams,
             chunk: 1,
             memory: HostMemory::Pinned,

@@ -104,12 +104,10 @@ impl Study<'_> {
             }
         };
         let conv = pipelines.cut.conv();
-        let variant = match self.pick {
-            Pick::Named { .. } => conv.name(),
-            pick => format!("{pick} ({})", conv.name()),
-        };
+        let picked = !matches!(self.pick, Pick::Named { .. });
+        let chose = picked.then(|| conv.name());
         for row in &mut rows {
-            row.variant.clone_from(&variant);
+            row.chose.clone_from(&chose);
             row.chunk = pipelines.cut.chunk();
         }
         // What the first run gave. Every later one must give the same, from either memory.
@@ -133,6 +131,7 @@ impl Study<'_> {
             layer: self.layer.layer.clone(),
             problem: self.layer.problem.clone(),
             variant: self.pick.to_string(),
+            chose: None,
             streams,
             chunk: self.options.chunk.unwrap_or_default(),
             memory,
@@ -399,7 +398,9 @@ mod tests {
         for (row, streams) in pageable.iter().zip(1..) {
             assert_eq!((row.status, row.reason.as_deref()), (Status::Passed, None));
             assert_eq!((row.streams, row.chunk, row.runs), (streams, 2, 3));
-            assert!(row.variant.starts_with("rule (cpu_"), "{}", row.variant);
+            assert_eq!(row.variant, "rule");
+            let chose = row.chose.as_deref().unwrap_or_default();
+            assert!(chose.starts_with("cpu_"), "{chose}");
             assert!(row.time.is_some() && row.bound_us().is_some_and(|us| us > 0.0));
             // 7 images in chunks of 2, three pieces of work each.
             assert_eq!(row.timeline.len(), 4 * 3);

@@ -96,6 +96,9 @@ pub struct OverlapRow {
     pub problem: Problem,
     /// The variant with its configuration, or the pick.
     pub variant: String,
+    /// What a pick chose.
+    #[serde(default)]
+    pub chose: Option<String>,
     /// Streams.
     pub streams: usize,
     /// Images in a chunk, but for the last.

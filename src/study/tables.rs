@@ -318,6 +318,7 @@ mod tests {
             layer: "l1".to_owned(),
             problem,
             variant: "direct_naive".to_owned(),
+            chose: None,
             streams: 4,
             chunk: 25,
             memory: HostMemory::Pinned,

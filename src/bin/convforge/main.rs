@@ -10,6 +10,7 @@ mod failure;
 mod infer;
 mod list;
 mod measuring;
+mod page;
 mod profile;
 mod report;
 mod shape;
@@ -52,6 +53,8 @@ enum Command {
     Report(report::Args),
     /// Run one variant on one problem by itself, for a profiler or a timeline.
     Profile(profile::Args),
+    /// Write results of `compare`, `sweep`, `study` and the profiler as one HTML page.
+    Page(page::Args),
     /// Classify images with the small network of the accuracy study.
     Infer(infer::Args),
 }
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Page(args) => page::run(&args),
         Command::Infer(args) => infer::run(&args),
     };
     answer.unwrap_or_else(|failure| failure.report())

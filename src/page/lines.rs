@@ -1,0 +1,167 @@
+//! Curves over a number, each named at its right end.
+
+use maud::Markup;
+use plotters::{prelude::*, style::text_anchor::HPos};
+
+use super::sheet::{LINE, QUIET, WIDTH, sheet, shortened, spread, text, width};
+use crate::{
+    Result,
+    measure::canvas::{Canvas, FAINT, INK, Scale, failed, tick},
+};
+
+const HEAD: i32 = 10;
+const FOOT: i32 = 250;
+const LEFT: i32 = 70;
+const LETTERS: usize = 24;
+/// Least distances of ticks.
+const APART: (i32, i32) = (36, 26);
+
+/// A curve; where it is the only one it needs no name.
+pub struct Curve {
+    pub name: String,
+    pub color: RGBColor,
+    /// The number and the microseconds, ascending.
+    pub points: Vec<(f64, f64)>,
+    /// From the tenth to the ninetieth percentile of each point.
+    pub band: Vec<[f64; 2]>,
+}
+
+/// A time that holds for all numbers.
+pub struct Level {
+    pub name: String,
+    pub color: RGBColor,
+    pub us: f64,
+}
+
+/// Curves over numbers called `what`; none without points.
+pub fn lines(
+    title: &str,
+    what: &str,
+    curves: &[Curve],
+    levels: &[Level],
+) -> Result<Option<Markup>> {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let mut numbers: Vec<f64> = points().map(|(number, _)| *number).collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    let bands = curves.iter().flat_map(|curve| curve.band.iter().flatten());
+    let times = points().map(|(_, us)| us).chain(bands);
+    let times: Vec<f64> = times
+        .copied()
+        .chain(levels.iter().map(|level| level.us))
+        .collect();
+    let (Some(across), Some(up)) = (Scale::of(&numbers), Scale::of(&times)) else {
+        return Ok(None);
+    };
+
+    let ends = curves
+        .iter()
+        .filter_map(|curve| Some((&curve.name, curve.points.last()?.1, curve.color)));
+    let marks = levels
+        .iter()
+        .map(|level| (&level.name, level.us, level.color));
+    let labels: Vec<(String, f64, RGBColor)> = ends
+        .chain(marks)
+        .filter(|(name, ..)| !name.is_empty())
+        .map(|(name, us, color)| (shortened(name, LETTERS), us, color))
+        .collect();
+    let room = labels
+        .iter()
+        .map(|(name, ..)| width(name))
+        .max()
+        .unwrap_or(0);
+    let right = WIDTH - room - 16;
+    let x = |number: f64| LEFT + (across.share(number) * f64::from(right - LEFT)).round() as i32;
+    let y = |us: f64| FOOT - (up.share(us) * f64::from(FOOT - HEAD)).round() as i32;
+
+    let drawing = sheet(title, FOOT + 2 * LINE + 8, |canvas| {
+        for us in up.ticks(f64::from(APART.1) / f64::from(FOOT - HEAD)) {
+            canvas.line((LEFT, y(us)), (right, y(us)), FAINT)?;
+            text(canvas, &tick(us), (LEFT - 6, y(us)), HPos::Right, &QUIET)?;
+        }
+        for number in across.apart(f64::from(APART.0) / f64::from(right - LEFT), &numbers) {
+            canvas.line((x(number), FOOT), (x(number), FOOT + 4), QUIET)?;
+            let at = (x(number), FOOT + LINE / 2 + 5);
+            text(canvas, &number.to_string(), at, HPos::Center, &QUIET)?;
+        }
+        canvas.line((LEFT, FOOT), (right, FOOT), QUIET)?;
+        let logarithmic = [(&across, what), (&up, "time")].into_iter();
+        let logarithmic: Vec<&str> = logarithmic
+            .filter_map(|(scale, word)| scale.logarithmic.then_some(word))
+            .collect();
+        let remark = match logarithmic.is_empty() {
+            true => what.to_owned(),
+            false => format!("{what} ({} to a log scale)", logarithmic.join(" and ")),
+        };
+        let at = ((LEFT + right) / 2, FOOT + LINE + LINE / 2 + 5);
+        text(canvas, &remark, at, HPos::Center, &QUIET)?;
+
+        for Level { us, color, .. } in levels {
+            canvas.line((LEFT, y(*us)), (right, y(*us)), *color)?;
+        }
+        for curve in curves {
+            draw(canvas, curve, &x, &y)?;
+        }
+        let wanted: Vec<i32> = labels.iter().map(|(_, us, _)| y(*us)).collect();
+        let places = spread(&wanted, LINE, (HEAD, FOOT + LINE));
+        for (((name, us, color), wanted), place) in labels.iter().zip(&wanted).zip(places) {
+            if (place - wanted).abs() > 2 {
+                canvas.line((right + 1, y(*us)), (right + 9, place), *color)?;
+            }
+            text(canvas, name, (right + 12, place), HPos::Left, &INK)?;
+        }
+        Ok(())
+    });
+    drawing.map(Some)
+}
+
+fn draw(
+    canvas: &Canvas,
+    curve: &Curve,
+    x: &impl Fn(f64) -> i32,
+    y: &impl Fn(f64) -> i32,
+) -> Result<()> {
+    let numbers = || curve.points.iter().map(|(number, _)| x(*number));
+    let low = numbers().zip(curve.band.iter().map(|band| y(band[0])));
+    let high = numbers().zip(curve.band.iter().map(|band| y(band[1])));
+    let mut band: Vec<(i32, i32)> = low.collect();
+    band.extend(high.collect::<Vec<_>>().into_iter().rev());
+    let band = Polygon::new(band, curve.color.mix(0.2));
+    canvas.0.draw(&band).map_err(failed)?;
+    let points: Vec<(i32, i32)> = curve.points.iter().map(|(n, us)| (x(*n), y(*us))).collect();
+    let path = PathElement::new(points.clone(), curve.color.stroke_width(2));
+    canvas.0.draw(&path).map_err(failed)?;
+    for point in points {
+        let dot = Circle::new(point, 3, curve.color.filled());
+        canvas.0.draw(&dot).map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::canvas::{FLOOR, OURS};
+
+    #[test]
+    fn a_curve_has_its_points_and_its_name_once() {
+        let curve = Curve {
+            name: "pinned".to_owned(),
+            color: OURS,
+            points: vec![(1.0, 400.0), (2.0, 300.0), (4.0, 250.0)],
+            band: vec![[390.0, 410.0]; 3],
+        };
+        let level = Level {
+            name: "copies in".to_owned(),
+            color: FLOOR,
+            us: 240.0,
+        };
+        let drawing = lines("t", "streams", &[curve], &[level]).unwrap().unwrap();
+        let svg = drawing.into_string();
+        assert_eq!(svg.matches("<circle").count(), 3, "{svg}");
+        for name in [">pinned<", ">copies in<", ">streams<"] {
+            assert_eq!(svg.matches(name).count(), 1, "{name}: {svg}");
+        }
+        assert!(lines("t", "streams", &[], &[]).unwrap().is_none());
+    }
+}

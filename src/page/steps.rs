@@ -1,0 +1,211 @@
+//! Which optimisation helps, and by how much: every variant beside the one that it builds on.
+
+use maud::{Markup, html};
+
+use super::{
+    html::{Cell, Line, Section, column, missing, table},
+    results::{Layer, PLAIN, REPORTS, Results},
+};
+
+/// A variant, the one that it builds on or replaces, and what is different.
+pub struct Step {
+    pub from: &'static str,
+    pub to: &'static str,
+    pub change: &'static str,
+}
+
+const fn step(from: &'static str, to: &'static str, change: &'static str) -> Step {
+    Step { from, to, change }
+}
+
+/// In reading order.
+pub const STEPS: [Step; 19] = [
+    step(
+        "direct_naive",
+        "direct_constant",
+        "filter in constant memory",
+    ),
+    step(
+        "direct_naive",
+        "direct_unroll",
+        "filter size compiled in, loops unrolled",
+    ),
+    step(
+        "direct_naive",
+        "direct_shared",
+        "tile of the input in shared memory",
+    ),
+    step(
+        "direct_shared",
+        "direct_shared_batched",
+        "a tile of several images per block",
+    ),
+    step(
+        "direct_shared_batched",
+        "direct_shared_unroll",
+        "filter in constant memory, loops unrolled",
+    ),
+    step(
+        "direct_naive",
+        "im2col_gemm_shared",
+        "unrolled input and a tiled matrix product",
+    ),
+    step(
+        "im2col_gemm_shared",
+        "im2col_gemm_constant",
+        "filter in constant memory",
+    ),
+    step(
+        "im2col_gemm_shared",
+        "im2col_gemm_restrict",
+        "pointers declared restrict",
+    ),
+    step(
+        "im2col_gemm_shared",
+        "im2col_gemm_unroll",
+        "loops unrolled, also in the unrolling kernel",
+    ),
+    step(
+        "im2col_gemm_shared",
+        "im2col_gemm_register_slices",
+        "operands through registers, without reuse",
+    ),
+    step(
+        "im2col_gemm_register_slices",
+        "im2col_gemm_register",
+        "8×8 outputs per thread in registers",
+    ),
+    step("im2col_gemm_shared", "im2col_gemm_mma", "tensor cores"),
+    step(
+        "im2col_gemm_shared",
+        "fused_shared",
+        "matrix unrolled in shared memory only, one kernel",
+    ),
+    step(
+        "fused_shared",
+        "fused_offsets",
+        "divisions replaced by a table of offsets",
+    ),
+    step(
+        "fused_shared",
+        "fused_half2",
+        "two products per instruction, in f16",
+    ),
+    step("fused_shared", "fused_wmma", "tensor cores"),
+    step(
+        "fused_wmma",
+        "fused_wmma_index_reuse",
+        "indices counted up instead of divided",
+    ),
+    step(
+        "fused_wmma",
+        "fused_wmma_8x32",
+        "tables for indices, a flat tile",
+    ),
+    step(
+        "fused_offsets",
+        "small_fma",
+        "columns of sums in registers, images streamed in by a warp",
+    ),
+];
+
+/// Kinds of element in which a step is looked for; the first that has it is shown.
+const KINDS: [&str; 5] = [
+    PLAIN,
+    "f32 NCHW, f16 math",
+    "f16 NCHW",
+    "f32 NCHW, tf32 math",
+    "f16 NCHW, f16acc math",
+];
+
+pub fn section(results: &Results) -> Section {
+    let layers = largest(results);
+    Section {
+        id: "steps",
+        title: "Which optimisation helps",
+        body: match layers.is_empty() {
+            true => missing("No layers of the reports were given, so no steps can be compared."),
+            false => body(&layers),
+        },
+    }
+}
+
+/// Of every layer and kind the largest batch.
+fn largest<'a, 'b>(results: &'b Results<'a>) -> Vec<&'b Layer<'a>> {
+    let mut largest: Vec<&Layer> = Vec::new();
+    for layer in &results.layers {
+        if !REPORTS.contains(&layer.suite) || !KINDS.contains(&layer.kind().as_str()) {
+            continue;
+        }
+        let key = |layer: &Layer| (layer.suite.to_owned(), layer.name.to_owned(), layer.kind());
+        match largest.iter_mut().find(|other| key(other) == key(layer)) {
+            Some(other) if other.problem.n < layer.problem.n => *other = layer,
+            Some(_) => {}
+            None => largest.push(layer),
+        }
+    }
+    largest
+}
+
+fn body(layers: &[&Layer]) -> Markup {
+    // One column per layer, whatever its kind.
+    let mut columns: Vec<(&str, &str)> = Vec::new();
+    for layer in layers.iter().filter(|layer| layer.suite != "report-gemv") {
+        if !columns.contains(&(layer.suite, layer.name)) {
+            columns.push((layer.suite, layer.name));
+        }
+    }
+    let lines: Vec<Line> = STEPS
+        .iter()
+        .filter_map(|step| line(step, layers, &columns))
+        .collect();
+    if lines.is_empty() {
+        return missing("No variant stands beside the one that it builds on.");
+    }
+    let mut head = vec![
+        column("variant", ""),
+        column("builds on", "or replaces"),
+        column("what changes", ""),
+        column("mean", "geometric mean of the layers"),
+    ];
+    head.extend(columns.iter().map(|(suite, name)| {
+        let name = format!("{} {name}", suite.trim_start_matches("report-"));
+        column(name, "times faster on this layer")
+    }));
+    head.push(column("elements", "how they are stored and multiplied"));
+    html! {
+        p {
+            "Each variant beside the one that it builds on or replaces, on each layer of the reports "
+            "in its largest batch: how many times faster it is. Below 1 it is slower; within 3 % of "
+            "1 nothing is marked."
+        }
+        (table("Times faster than the variant before", &[("of", "steps")], &head, &lines))
+    }
+}
+
+/// The step in the first kind of element that has it; none where no kind has.
+fn line(step: &Step, layers: &[&Layer], columns: &[(&str, &str)]) -> Option<Line> {
+    KINDS.iter().find_map(|kind| {
+        let gain = |(suite, name): &(&str, &str)| {
+            let mut found = layers.iter();
+            let layer =
+                found.find(|l| (l.suite, l.name) == (*suite, *name) && l.kind() == *kind)?;
+            Some(layer.time_of(step.from)? / layer.time_of(step.to)?)
+        };
+        let gains: Vec<Option<f64>> = columns.iter().map(gain).collect();
+        let known: Vec<f64> = gains.iter().flatten().map(|gain| gain.ln()).collect();
+        if known.is_empty() {
+            return None;
+        }
+        let mean = (known.iter().sum::<f64>() / known.len() as f64).exp();
+        let mut cells = vec![
+            Cell::name(step.to),
+            Cell::name(step.from),
+            Cell::Prose(step.change),
+            Cell::gain(Some(mean)),
+        ];
+        cells.extend(gains.into_iter().map(Cell::gain));
+        cells.push(Cell::Prose(kind));
+        Some(Line { class: "", cells })
+    })
+}
