@@ -83,8 +83,14 @@ __device__ __forceinline__ float4 load_shared4(uint32_t at) {
     return v;
 }
 
-__device__ __forceinline__ void store_shared(uint32_t at, float v) {
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+// A predicate instead of a branch: behind one, the compiler no longer takes a warp's lanes to run
+// together.
+__device__ __forceinline__ void store_shared_if(bool live, uint32_t at, float v) {
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %2, 0;\n"
+                 "@live st.shared.f32 [%0], %1;\n}" ::"r"(at),
+                 "f"(v), "r"(int(live))
+                 : "memory");
 }
 
 // Hides from the compiler how an address came about: it would add it up anew for every use.
@@ -127,7 +133,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
     __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages];
     __shared__ int freed[MaxStages]; // how often a stage was stored; a barrier's phase would not
                                      // do: a warp may be several turns ahead of another
-    __shared__ int taken; // tasks
+    __shared__ int taken;            // tasks
     const uint32_t slots = cf::shared_address(shared);
     const uint32_t stages = slots + cut.slots * cut.slot;
     const uint32_t weights = stages + cut.stages * cut.stage; // where they are in shared memory
@@ -402,17 +408,18 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
                         q * 4;
                 keep(to[k]);
             }
+            const bool live = begin + lane < total; // not one that repeats the last column
             uint32_t below = 0;
 #pragma unroll
             for (int j = 0; j < Rows; ++j) {
 #pragma unroll
                 for (int k = 0; k < Maps; ++k)
-                    store_shared(to[k] + below, sum[k][j]);
+                    store_shared_if(live, to[k] + below, sum[k][j]);
                 below += cut.q * 4;
                 keep(below);
             }
             cf::publish_to_bulk_copies();
-            if (begin + lane < total)
+            if (live)
                 gathered[stage_of(line)].arrive();
             continue;
         }
