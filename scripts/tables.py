@@ -80,14 +80,18 @@ def suite_key(suite):
 
 
 def read(folder):
-    """The lines of all reports of GPUs; of a problem measured twice, those of the later report."""
+    """The lines of all reports of GPUs, a study's layers among them; of a problem measured twice,
+    those of the later report. A profile has counters and no times."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
             report = json.loads(path.read_text(encoding="utf-8"))
-            environment, rows = report["environment"], report["rows"]
+            if "tool" in report:
+                continue
+            environment = report["environment"]
+            rows = report["layers"] if "layers" in report else report["rows"]
         except (ValueError, KeyError, TypeError) as why:
-            sys.exit(f"{path.name} is no report of `convforge compare`: {why!r}")
+            sys.exit(f"{path.name} is no file of `convforge compare`, `sweep` or `study`, nor a profile: {why!r}")
         if not environment["gpu"]:
             continue
         report["file"] = path.name
