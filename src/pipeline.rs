@@ -110,8 +110,8 @@ struct Part {
 
 /// Chunks of a large batch. While the first is copied in and computed nothing is copied out: so much
 /// of the time is lost, and the more chunks, the less. On the other hand each one costs an engine the
-/// change from one copy to the next, some microseconds. 32 are reckoned to lose a few percent to
-/// both together, and give 1, 2, 4, 8 and 16 streams equal shares.
+/// change from one copy to the next, some microseconds. With 32 an H200 takes 5 % longer than its
+/// copies out alone (docs/streams.md); they give 1, 2, 4, 8 and 16 streams equal shares.
 const CHUNKS: usize = 32;
 /// Bytes of the larger of a chunk's input and output, at least: to copy them takes longer than the
 /// host takes to queue a chunk.
