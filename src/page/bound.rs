@@ -1,9 +1,11 @@
 //! What bounds a kernel, from its counters.
 //!
 //! A unit bounds a kernel if it is busy for the share of the time that stands beside it below; of
-//! several, the one that is furthest above its share. If none is, the kernel waits: for too few
-//! warps to cover each other's waiting where occupancy is low, otherwise for what warps wait for
-//! most; a busiest unit above 60 % is no bound, but not mere latency either. What is said has the number it is derived from; a kernel without counters gets no sentence.
+//! several, the one that is furthest above its share. If none is, warps wait, and what for most is
+//! said; where occupancy is low that is said as well. A busiest unit above 60 % is no bound, but not
+//! mere latency either, and neither is a multiprocessor whose throughput, which is that of its busiest
+//! unit, exceeds all units that were counted. What is said has the number it is derived from; a kernel
+//! without counters gets no sentence.
 
 use crate::study::Counters;
 
@@ -22,6 +24,8 @@ const UNITS: [Unit; 8] = [
 ];
 /// Of the busiest unit: from here on it is a good part of the time, if not all.
 const NEAR: f64 = 60.0;
+/// Points that the throughput of a multiprocessor is above its counted units if another one is busier.
+const UNCOUNTED: f64 = 5.0;
 /// Occupancy in percent below which a multiprocessor has too few warps: less than a quarter.
 const FEW_WARPS: f64 = 25.0;
 /// Points that the occupancy may stay below what registers and shared memory allow.
@@ -52,13 +56,23 @@ pub fn bound(counters: &Counters) -> Option<Bound> {
         }
         None => {
             let (unit, share, _) = busy.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-            let waiting =
-                format!("No unit is at its limit; the busiest, {unit}, is at {share:.0} %");
-            match few_warps(counters) {
-                Some(warps) => ("too few warps", format!("{waiting}, for {warps}")),
-                None if *share >= NEAR => ("no single unit", waiting),
-                None => ("latency", waiting),
+            let uncounted = counters.sm_pct.filter(|sm| *sm >= share + UNCOUNTED);
+            let mut text =
+                format!("No counted unit is at its limit; the busiest, {unit}, is at {share:.0} %");
+            if let Some(sm) = uncounted {
+                text += &format!(
+                    ", but the multiprocessor at {sm:.0} %: a unit that is not counted here is busier"
+                );
             }
+            let warps = few_warps(counters);
+            let by = match uncounted.unwrap_or(*share) >= NEAR {
+                true if uncounted.is_some() => "no counted unit",
+                true => "no single unit",
+                false if warps.is_some() => "latency, with few warps",
+                false => "latency",
+            };
+            text.extend(warps.map(|warps| format!("; {warps}")));
+            (by, text)
         }
     };
     if let (None, Some(stall), Some(share)) = (most, &counters.stall, counters.stall_pct) {
@@ -116,7 +130,7 @@ fn reason(stall: &str) -> String {
         "long_scoreboard" => "reads of global memory",
         "short_scoreboard" => "reads of shared memory",
         "lg_throttle" => "room in the queue to global memory",
-        "mio_throttle" => "room in the queue to shared memory",
+        "mio_throttle" => "room in the queue for memory input and output",
         "math_pipe_throttle" => "an arithmetic unit",
         "barrier" => "other warps at a barrier",
         "wait" => "the fixed time of the instruction before",
@@ -169,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_it_is_latency_or_too_few_warps() {
+    fn without_one_it_is_latency() {
         let waiting = counters(|c| {
             (c.fma_pct, c.dram_pct) = (Some(30.0), Some(41.0));
             c.occupancy_pct = Some(60.0);
@@ -179,7 +193,7 @@ mod tests {
         assert_eq!(found.by, "latency");
         assert_eq!(
             found.sentence,
-            "No unit is at its limit; the busiest, device memory, is at 41 %; 55 % of the waiting \
+            "No counted unit is at its limit; the busiest, device memory, is at 41 %; 55 % of the waiting \
              is for reads of global memory (long_scoreboard)."
         );
         assert_eq!(by(|c| c.lsu_pct = Some(65.0)), "no single unit");
@@ -189,7 +203,7 @@ mod tests {
             (c.registers, c.shared_bytes) = (Some(168.0), Some(2048.0));
         });
         let found = bound(&few).unwrap();
-        assert_eq!(found.by, "too few warps");
+        assert_eq!(found.by, "latency, with few warps");
         assert!(
             found
                 .sentence
@@ -201,6 +215,24 @@ mod tests {
             (c.occupancy_pct, c.theoretical_occupancy_pct) = (Some(6.0), Some(100.0));
         });
         assert!(bound(&grid).unwrap().sentence.contains("too few blocks"));
+    }
+
+    #[test]
+    fn a_unit_that_was_not_counted_is_not_passed_over() {
+        let shared_unroll = counters(|c| {
+            (c.sm_pct, c.issue_pct, c.alu_pct) = (Some(75.75), Some(61.84), Some(35.7));
+        });
+        let found = bound(&shared_unroll).unwrap();
+        assert_eq!(found.by, "no counted unit");
+        assert!(
+            found
+                .sentence
+                .contains("is at 62 %, but the multiprocessor at 76 %"),
+            "{found:?}"
+        );
+        // The throughput is that of the issue itself.
+        let naive = counters(|c| (c.sm_pct, c.issue_pct) = (Some(73.14), Some(73.29)));
+        assert_eq!(bound(&naive).unwrap().by, "no single unit");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     html::{Cell, Line, column, missing, table},
-    results::{Layer, PLAIN, Results},
+    results::{Layer, PLAIN, REPORTS, Results},
 };
 use crate::measure::{
     Environment,
@@ -29,7 +29,7 @@ pub fn head(results: &Results) -> Markup {
         @if layers.is_empty() {
             (missing("No layers of report-86 or report-70 in fp32 were given, so there is no headline."))
         } @else {
-            p.answer { (said(&layers)) }
+            p.answer { (said(&layers)) " " (elsewhere(results)) }
             (answers(&layers))
         }
     }
@@ -67,8 +67,8 @@ fn measured(results: &Results) -> Markup {
             }
         }
         p {
-            "No time stands here for a variant that did not pass its check in the same run. Calls are "
-            "captured in a CUDA graph and timed by device events, variants take turns round by round, "
+            "No time stands here for a variant that did not pass its check in the same run. Calls on "
+            "layers are captured in a CUDA graph and timed by device events, variants take turns round by round, "
             "and inputs, filters and outputs rotate among buffers that exceed twice the L2. A time is "
             "the median of its samples. The floor is the longer of two: the fewest bytes at the "
             "bandwidth, or all operations at the full rate, both measured in the same run."
@@ -76,29 +76,54 @@ fn measured(results: &Results) -> Markup {
     }
 }
 
+/// From the least to the most that layers have.
+fn range(layers: &[&Layer], of: impl Fn(&Layer) -> Option<f64>) -> Option<String> {
+    let known: Vec<f64> = layers.iter().filter_map(|layer| of(layer)).collect();
+    let least = known.iter().copied().reduce(f64::min)?;
+    let most = known.iter().copied().reduce(f64::max)?;
+    Some(format!("{} to {} times", times(least), times(most)))
+}
+
 /// The table's range, in a sentence.
 fn said(layers: &[&Layer]) -> String {
-    let range = |of: &dyn Fn(&Layer) -> Option<f64>| {
-        let known: Vec<f64> = layers.iter().filter_map(|layer| of(layer)).collect();
-        let least = known.iter().copied().reduce(f64::min)?;
-        let most = known.iter().copied().reduce(f64::max)?;
-        Some((times(least), times(most)))
-    };
-    let mut text = "In fp32".to_owned();
-    if let Some((least, most)) = range(&against_cudnn) {
-        text += &format!(
-            " the best handwritten variant runs at {least} to {most} times the speed of cuDNN"
-        );
+    let mut suites: Vec<&str> = layers.iter().map(|layer| layer.suite).collect();
+    suites.dedup();
+    let mut clauses = Vec::new();
+    if let Some(times) = range(layers, against_cudnn) {
+        clauses.push(format!("runs at {times} the speed of cuDNN"));
     }
-    if let Some((least, most)) = range(&|layer| over_floor(layer.best()?)) {
-        let and = if text.ends_with("cuDNN") {
-            " and"
-        } else {
-            " the best handwritten variant"
-        };
-        text += &format!("{and} takes {least} to {most} times the floor");
+    if let Some(times) = range(layers, |layer| over_floor(layer.best()?)) {
+        clauses.push(format!("takes {times} the floor"));
     }
-    text + ", depending on layer and batch."
+    format!(
+        "In fp32 the best handwritten variant {} on the layers of {}, depending on layer and batch.",
+        clauses.join(" and "),
+        suites.join(" and ")
+    )
+}
+
+/// The same on the reports' other layers, against whichever library is faster there.
+fn elsewhere(results: &Results) -> String {
+    let suites = REPORTS
+        .into_iter()
+        .filter(|suite| !HEADLINES.contains(suite));
+    let clauses = suites.filter_map(|suite| {
+        let layers = results.layers.iter();
+        let layers: Vec<&Layer> = layers
+            .filter(|layer| layer.suite == suite && layer.kind() == PLAIN)
+            .collect();
+        let times = range(&layers, against_libraries)?;
+        Some(format!(
+            "On {suite} it runs at {times} the speed of the faster of cuBLAS and cuDNN."
+        ))
+    });
+    clauses.collect::<Vec<_>>().join(" ")
+}
+
+fn against_libraries(layer: &Layer) -> Option<f64> {
+    let of = |family| layer.baseline(family)?.median_us;
+    let fastest = [of("cublas"), of("cudnn")].into_iter().flatten();
+    Some(fastest.reduce(f64::min)? / layer.best()?.median_us?)
 }
 
 fn against_cudnn(layer: &Layer) -> Option<f64> {

@@ -72,7 +72,7 @@ impl Cell {
     /// A factor that is better above 1; within 3 % of it, as it is shown, it is neither.
     pub fn gain(value: Option<f64>) -> Self {
         match value {
-            Some(value) if ((value - 1.0) * 100.0).round().abs() > 3.0 => Cell::Rated {
+            Some(value) if !within_noise(value) => Cell::Rated {
                 value,
                 shown: times(value),
                 better: value > 1.0,
@@ -101,6 +101,11 @@ impl maud::Render for Cell {
     }
 }
 
+/// Whether a factor is within 3 % of 1, as it is shown.
+pub fn within_noise(factor: f64) -> bool {
+    ((factor - 1.0) * 100.0).round().abs() <= 3.0
+}
+
 /// Seven digits: more than was measured, and enough to find the number in its file.
 fn exact(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
@@ -114,6 +119,21 @@ pub fn code(name: &str) -> Markup {
                 @if i > 0 { wbr; }
                 (word)
             }
+        }
+    }
+}
+
+/// Letters of a reason that are shown at once.
+const REASON: usize = 200;
+
+/// Why there is no time; of a long reason the first clause, the rest opens.
+pub fn why(reason: Option<&str>) -> Markup {
+    let reason = reason.unwrap_or("was not timed");
+    let long = (reason.len() > REASON).then(|| reason.split_once(": "));
+    html! {
+        @match long.flatten() {
+            Some((first, rest)) => { details { summary { (first) } (rest) } }
+            None => (reason),
         }
     }
 }
@@ -252,6 +272,19 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_long_reason_opens_behind_its_first_clause() {
+        assert_eq!(why(Some("no: such")).into_string(), "no: such");
+        assert_eq!(why(None).into_string(), "was not timed");
+        let long = why(Some(&format!("no plan: {}", "x".repeat(REASON)))).into_string();
+        assert!(
+            long.starts_with("<details><summary>no plan</summary>xxx"),
+            "{long}"
+        );
+        let endless = "x".repeat(2 * REASON);
+        assert_eq!(why(Some(&endless)).into_string(), endless);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use super::{
     bars::{Bar, bars},
     bound::bound,
-    html::{Cell, Line, Section, code, column, figure, key, missing, table},
+    html::{Cell, Line, Section, code, column, figure, key, missing, table, why},
     profiles::longest,
-    results::{Layer, REPORTS, Results, is_handwritten},
+    results::{Layer, REPORTS, Results, is_handwritten, plain_names},
     roofline::{Point, Roof, roofline},
 };
 use crate::{
@@ -152,16 +152,18 @@ fn bandwidth(ceilings: &Ceilings) -> f64 {
 
 fn drawings(results: &Results, layer: &Layer) -> Result<Markup> {
     let timed = layer.timed();
-    let bar = |row: &&Row| {
+    let spelled: Vec<String> = timed.iter().map(|row| row.name()).collect();
+    let names = plain_names(spelled.iter().map(String::as_str));
+    let bar = |(row, name): (&&Row, &String)| {
         let us = row.median_us.unwrap_or_default();
         Bar {
-            name: row.name(),
+            name: name.clone(),
             pieces: vec![(us, color(row))],
             whisker: row.p10_us.zip(row.p90_us).map(|(low, high)| [low, high]),
             number: duration(us),
         }
     };
-    let list: Vec<Bar> = timed.iter().map(bar).collect();
+    let list: Vec<Bar> = timed.iter().zip(&names).map(bar).collect();
     let floor_us = timed.iter().find_map(|row| row.floor_us);
     let name = [layer.suite, layer.name, &layer.problem.to_string()].join(" ");
     let time = bars(&format!("Time per variant, {name}"), &list, floor_us)?;
@@ -172,7 +174,8 @@ fn drawings(results: &Results, layer: &Layer) -> Result<Markup> {
     };
     let points: Vec<Point> = timed
         .iter()
-        .filter_map(|row| point(results, layer, row))
+        .zip(names)
+        .filter_map(|(row, name)| point(results, layer, row, name))
         .collect();
     let counted = points.iter().filter(|point| point.counted).count();
     let roof = layer
@@ -190,7 +193,8 @@ fn drawings(results: &Results, layer: &Layer) -> Result<Markup> {
             "roof is how many times its floor it takes."
         } @else {
             "Filled points: bytes counted in device memory (" (counted) " of " (points.len())
-            " variants). Hollow points: the problem's fewest bytes."
+            " variants), which is less than was written where the L2 still holds it. Hollow points: the "
+            "problem's fewest bytes."
         }
     };
     Ok(html! {
@@ -213,7 +217,7 @@ fn roof(ceilings: &Ceilings, layer: &Layer) -> Roof {
 }
 
 /// A row under the roof, by the bytes of device memory that its kernels moved if they were counted.
-fn point(results: &Results, layer: &Layer, row: &Row) -> Option<Point> {
+fn point(results: &Results, layer: &Layer, row: &Row, name: String) -> Option<Point> {
     let kernels = results.counted(layer.problem, &row.name());
     let moved = kernels.iter().map(|kernel| {
         let counters = &kernel.counters;
@@ -222,7 +226,7 @@ fn point(results: &Results, layer: &Layer, row: &Row) -> Option<Point> {
     let moved: Option<f64> = moved.sum();
     let moved = moved.filter(|bytes| *bytes > 0.0);
     Some(Point {
-        name: row.name(),
+        name,
         color: color(row),
         intensity: layer.problem.flops() / moved.unwrap_or(layer.problem.bytes()),
         counted: moved.is_some(),
@@ -295,30 +299,32 @@ pub fn class(row: &Row) -> &'static str {
 /// Why rows have no time; those with one reason together.
 fn untimed(layer: &Layer) -> Markup {
     let timed = layer.timed();
-    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    let mut reasons: Vec<(&str, Option<&str>, Vec<String>)> = Vec::new();
     let missing = layer
         .rows
         .iter()
         .filter(|row| !timed.iter().any(|t| std::ptr::eq(*t, **row)));
     for row in missing {
-        let reason = row.reason.as_deref().unwrap_or("was not timed");
-        let text = format!("{}: {reason}", row.status.word());
-        match reasons.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, names)) => names.push(row.name()),
-            None => reasons.push((text, vec![row.name()])),
+        let (status, reason) = (row.status.word(), row.reason.as_deref());
+        match reasons
+            .iter_mut()
+            .find(|known| (known.0, known.1) == (status, reason))
+        {
+            Some((.., names)) => names.push(row.name()),
+            None => reasons.push((status, reason, vec![row.name()])),
         }
     }
     html! {
         @if !reasons.is_empty() {
             p { "Without a time:" }
             ul.reasons {
-                @for (reason, names) in &reasons {
+                @for (status, reason, names) in &reasons {
                     li {
                         @for (i, name) in names.iter().enumerate() {
                             @if i > 0 { ", " }
                             code { (name) }
                         }
-                        " " (reason)
+                        " " (status) ": " (why(*reason))
                     }
                 }
             }

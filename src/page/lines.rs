@@ -85,13 +85,11 @@ pub fn lines(
             text(canvas, &number.to_string(), at, HPos::Center, &QUIET)?;
         }
         canvas.line((LEFT, FOOT), (right, FOOT), QUIET)?;
-        let logarithmic = [(&across, what), (&up, "time")].into_iter();
-        let logarithmic: Vec<&str> = logarithmic
-            .filter_map(|(scale, word)| scale.logarithmic.then_some(word))
-            .collect();
-        let remark = match logarithmic.is_empty() {
-            true => what.to_owned(),
-            false => format!("{what} ({} to a log scale)", logarithmic.join(" and ")),
+        let remark = match (across.logarithmic, up.logarithmic) {
+            (false, false) => what.to_owned(),
+            (true, false) => format!("{what}, to a log scale"),
+            (false, true) => format!("{what} (time to a log scale)"),
+            (true, true) => format!("{what}, as time to a log scale"),
         };
         let at = ((LEFT + right) / 2, FOOT + LINE + LINE / 2 + 5);
         text(canvas, &remark, at, HPos::Center, &QUIET)?;

@@ -7,6 +7,7 @@
 
 mod bars;
 mod bound;
+mod gains;
 mod gantt;
 mod head;
 mod html;

@@ -23,7 +23,8 @@ pub fn section(results: &Results) -> Section {
                 "The kernels of one call under Nsight Compute, which slows them down and leaves the "
                 "clocks unlocked: shares count here, not times. Shares are of the peak. The sentence "
                 "per variant follows from its counters by fixed rules: a unit at its limit bounds it; "
-                "if none is, it waits, and what for is said."
+                "if none of the counted ones is, what its warps wait for most is said. Problems "
+                "without counters are not spoken of."
             }
             @for profile in &results.profiles { (of_profile(profile)) }
         }
@@ -127,6 +128,8 @@ fn counters(problem: &Problem, rows: &[&ProfileRow]) -> Markup {
         column("L2", "of the peak"),
         column("DRAM", "device memory, of the peak"),
         column("FMA", "the FMA units, of the peak"),
+        column("ALU", "integer arithmetic, of the peak"),
+        column("LSU", "the load and store units, of the peak"),
         column("tensor", "the tensor cores, of the peak"),
         column("issue", "issue slots in use"),
         column("occupancy", "warps resident, of the most possible"),
@@ -162,6 +165,8 @@ fn counters(problem: &Problem, rows: &[&ProfileRow]) -> Markup {
                 Cell::percent(c.l2_pct),
                 Cell::percent(c.dram_pct),
                 Cell::percent(c.fma_pct),
+                Cell::percent(c.alu_pct),
+                Cell::percent(c.lsu_pct),
                 Cell::percent(c.tensor_pct),
                 Cell::percent(c.issue_pct),
                 Cell::percent(c.occupancy_pct),
@@ -198,8 +203,8 @@ const COMPARED: [Compared; 8] = [
     ("instructions", |c| c.instructions),
 ];
 
-/// Variants against those that they build on, as the reports compare them: the difference of every
-/// counter in percent of the one before.
+/// Variants against those that they build on, as the reports compare them, or where none of those was
+/// counted all against the first: the difference of every counter in percent of the one before.
 fn comparisons(problem: &Problem, rows: &[&ProfileRow]) -> Markup {
     let variants = variants(rows);
     // A variant stands in a profile with its default configuration, or with others.
@@ -212,22 +217,30 @@ fn comparisons(problem: &Problem, rows: &[&ProfileRow]) -> Markup {
         let percent = change.map(|(before, after)| (after / before - 1.0) * 100.0);
         Cell::number(percent, |percent| format!("{percent:+.0} %"))
     };
-    let lines = STEPS.iter().filter_map(|step| {
-        let ((from, before), (to, after)) = (find(step.from)?, find(step.to)?);
-        let (first, second) = (longest(before)?, longest(after)?);
-        let mut cells = vec![
-            Cell::name(from),
-            Cell::name(to),
-            Cell::number(
-                total(before).zip(total(after)).map(|(b, a)| b / a),
-                significant,
-            ),
-            change(total(before), total(after)),
-        ];
-        let compared = COMPARED.iter();
-        cells.extend(compared.map(|(_, of)| change(of(&first.counters), of(&second.counters))));
-        Some(Line { class: "", cells })
-    });
+    let steps = STEPS.iter();
+    let mut pairs: Vec<_> = steps
+        .filter_map(|step| Some((find(step.from)?, find(step.to)?)))
+        .collect();
+    if let ([first, others @ ..], true) = (&variants[..], pairs.is_empty()) {
+        pairs.extend(others.iter().map(|other| (first, other)));
+    }
+    let lines = pairs
+        .into_iter()
+        .filter_map(|((from, before), (to, after))| {
+            let (first, second) = (longest(before)?, longest(after)?);
+            let mut cells = vec![
+                Cell::name(from),
+                Cell::name(to),
+                Cell::number(
+                    total(before).zip(total(after)).map(|(b, a)| b / a),
+                    significant,
+                ),
+                change(total(before), total(after)),
+            ];
+            let compared = COMPARED.iter();
+            cells.extend(compared.map(|(_, of)| change(of(&first.counters), of(&second.counters))));
+            Some(Line { class: "", cells })
+        });
     let lines: Vec<Line> = lines.collect();
     let mut columns = vec![
         column("from", ""),

@@ -216,6 +216,34 @@ pub fn words(problem: &Problem) -> String {
     text
 }
 
+/// Names as short as drawings need them: without the configuration where no other variant has the
+/// same name. A policy is nothing without its own.
+pub fn plain_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let plain = |name: &'a str| match name.split_once(':') {
+        Some((variant, _)) if variant != "policy" => variant,
+        _ => name,
+    };
+    let names: Vec<&str> = names.collect();
+    let is_one = |name| names.iter().filter(|other| plain(other) == name).count() == 1;
+    let short = names.iter().map(|name| match plain(name) {
+        plain if is_one(plain) => plain.to_owned(),
+        _ => name.to_string(),
+    });
+    short.collect()
+}
+
 pub fn is_handwritten(row: &Row) -> bool {
     !["cublas", "cudnn", "cpu"].contains(&row.family())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_dropped_where_it_tells_nothing_apart() {
+        let names = ["a:tile=8", "b:tile=8", "b:tile=16", "policy:p", "cudnn"];
+        let plain = plain_names(names.into_iter());
+        assert_eq!(plain, ["a", "b:tile=8", "b:tile=16", "policy:p", "cudnn"]);
+    }
 }

@@ -3,9 +3,10 @@
 use maud::{Markup, html};
 
 use super::{
-    html::{Cell, Line, Section, column, missing, table},
+    html::{Cell, Line, Section, column, missing, table, within_noise},
     results::{Layer, PLAIN, REPORTS, Results},
 };
+use crate::measure::table::times;
 
 /// A variant, the one that it builds on or replaces, and what is different.
 pub struct Step {
@@ -155,11 +156,11 @@ fn body(layers: &[&Layer]) -> Markup {
             columns.push((layer.suite, layer.name));
         }
     }
-    let lines: Vec<Line> = STEPS
+    let taken: Vec<Taken> = STEPS
         .iter()
-        .filter_map(|step| line(step, layers, &columns))
+        .filter_map(|step| take(step, layers, &columns))
         .collect();
-    if lines.is_empty() {
+    if taken.is_empty() {
         return missing("No variant stands beside the one that it builds on.");
     }
     let mut head = vec![
@@ -172,6 +173,7 @@ fn body(layers: &[&Layer]) -> Markup {
         let name = format!("{} {name}", suite.trim_start_matches("report-"));
         column(name, "times faster on this layer")
     }));
+    let lines: Vec<Line> = taken.iter().map(line).collect();
     head.push(column("elements", "how they are stored and multiplied"));
     html! {
         p {
@@ -179,12 +181,23 @@ fn body(layers: &[&Layer]) -> Markup {
             "in its largest batch: how many times faster it is. Below 1 it is slower; within 3 % of "
             "1 nothing is marked."
         }
+        p { (said(&taken)) }
         (table("Times faster than the variant before", &[("of", "steps")], &head, &lines))
     }
 }
 
+/// A step with what it gained.
+struct Taken<'a> {
+    step: &'a Step,
+    kind: &'static str,
+    /// Times faster, per layer.
+    gains: Vec<Option<f64>>,
+    /// Their geometric mean.
+    mean: f64,
+}
+
 /// The step in the first kind of element that has it; none where no kind has.
-fn line(step: &Step, layers: &[&Layer], columns: &[(&str, &str)]) -> Option<Line> {
+fn take<'a>(step: &'a Step, layers: &[&Layer], columns: &[(&str, &str)]) -> Option<Taken<'a>> {
     KINDS.iter().find_map(|kind| {
         let gain = |(suite, name): &(&str, &str)| {
             let mut found = layers.iter();
@@ -194,18 +207,66 @@ fn line(step: &Step, layers: &[&Layer], columns: &[(&str, &str)]) -> Option<Line
         };
         let gains: Vec<Option<f64>> = columns.iter().map(gain).collect();
         let known: Vec<f64> = gains.iter().flatten().map(|gain| gain.ln()).collect();
-        if known.is_empty() {
-            return None;
-        }
         let mean = (known.iter().sum::<f64>() / known.len() as f64).exp();
-        let mut cells = vec![
-            Cell::name(step.to),
-            Cell::name(step.from),
-            Cell::Prose(step.change),
-            Cell::gain(Some(mean)),
-        ];
-        cells.extend(gains.into_iter().map(Cell::gain));
-        cells.push(Cell::Prose(kind));
-        Some(Line { class: "", cells })
+        (!known.is_empty()).then_some(Taken {
+            step,
+            kind,
+            gains,
+            mean,
+        })
     })
+}
+
+fn line(taken: &Taken) -> Line {
+    let mut cells = vec![
+        Cell::name(taken.step.to),
+        Cell::name(taken.step.from),
+        Cell::Prose(taken.step.change),
+        Cell::gain(Some(taken.mean)),
+    ];
+    cells.extend(taken.gains.iter().map(|gain| Cell::gain(*gain)));
+    cells.push(Cell::Prose(taken.kind));
+    Line { class: "", cells }
+}
+
+/// Steps that a sentence names.
+const NAMED: usize = 3;
+
+/// Which steps help most, make no difference, and make it worse, by their means.
+fn said(taken: &[Taken]) -> String {
+    let (same, mut changed): (Vec<&Taken>, Vec<&Taken>) =
+        taken.iter().partition(|taken| within_noise(taken.mean));
+    changed.sort_by(|a, b| b.mean.total_cmp(&a.mean));
+    let (better, worse): (Vec<&Taken>, Vec<&Taken>) =
+        changed.into_iter().partition(|taken| taken.mean > 1.0);
+    let named = |steps: &[&Taken], factor: bool| {
+        let name = |taken: &&Taken| match factor {
+            true => format!(
+                "{} over {} ({}, {} times)",
+                taken.step.to,
+                taken.step.from,
+                taken.step.change,
+                times(taken.mean)
+            ),
+            false => format!("{} ({})", taken.step.to, taken.step.change),
+        };
+        steps.iter().map(name).collect::<Vec<_>>().join("; ")
+    };
+    let mut text = format!(
+        "By their means {} of {} steps are faster",
+        better.len(),
+        taken.len()
+    );
+    if !better.is_empty() {
+        let most = &better[..better.len().min(NAMED)];
+        text += &format!(", most of all {}", named(most, true));
+    }
+    text += ".";
+    if !same.is_empty() {
+        text += &format!(" No difference beyond 3 %: {}.", named(&same, false));
+    }
+    if !worse.is_empty() {
+        text += &format!(" Slower: {}.", named(&worse, true));
+    }
+    text
 }

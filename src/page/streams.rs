@@ -3,15 +3,16 @@
 use maud::{Markup, html};
 
 use super::{
+    gains::gains,
     gantt::gantt,
-    html::{Cell, Line, Section, column, figure, key, missing, table},
+    html::{Cell, Line, Section, column, figure, key, missing, table, why},
     lines::{Curve, Level, lines},
-    results::{Results, words},
-    sheet::{QUIET, series, series_variable},
+    results::{Results, plain_names, words},
+    sheet::{series, series_variable},
 };
 use crate::{
     Result,
-    measure::{Status, canvas::FLOOR, duration},
+    measure::{Status, canvas::FLOOR},
     study::{HostMemory, OverlapRow},
 };
 
@@ -38,16 +39,18 @@ pub fn section(results: &Results) -> Result<Section> {
                 p {
                     "The batch is cut into chunks over streams, so that copies in, kernels and copies "
                     "out can overlap. The bound is the longest of the three alone: no overlap can "
-                    "beat it. Pageable memory passes through a buffer of the driver's, so its copies "
-                    "wait for the host."
+                    "beat it. Pageable memory passes through a page-locked buffer of the driver's, "
+                    "which the host has to fill or empty. Times are medians, with as many runs as the "
+                    "tables say."
                 }
+                @for sentence in gains(&study.overlap) { p.answer { (sentence) } }
                 @for (i, rows) in problems.iter().enumerate() {
                     details open[i == 0] {
                         summary {
                             b { (rows[0].suite) " " (rows[0].layer) } " " (words(&rows[0].problem))
                         }
                         (drawings(rows)?)
-                        (times(rows))
+                        details { summary { "All times" } (times(rows)) }
                         (untimed(rows))
                     }
                 }
@@ -72,7 +75,7 @@ fn median(row: &OverlapRow) -> Option<f64> {
     Some(row.time?.median_us)
 }
 
-/// A drawing per variant, then the timelines that were kept.
+/// A drawing per kind of memory, then the timelines that tell something.
 fn drawings(rows: &[&OverlapRow]) -> Result<Markup> {
     let mut variants: Vec<&str> = Vec::new();
     for row in rows.iter().filter(|row| row.time.is_some()) {
@@ -80,28 +83,11 @@ fn drawings(rows: &[&OverlapRow]) -> Result<Markup> {
             variants.push(&row.variant);
         }
     }
-    let curves = variants.into_iter().map(|name| {
-        let of: Vec<&OverlapRow> = rows
-            .iter()
-            .copied()
-            .filter(|row| row.variant == name)
-            .collect();
-        Ok((name, over_streams(name, &of)?))
-    });
-    let curves: Vec<(&str, Option<Markup>)> = curves.collect::<Result<_>>()?;
-    let timelines = rows.iter().filter(|row| !row.timeline.is_empty());
-    let timelines: Vec<&OverlapRow> = timelines.copied().collect();
+    let curves = [HostMemory::Pinned, HostMemory::Pageable]
+        .map(|memory| over_streams(rows, &variants, memory));
+    let timelines = telling(rows);
     Ok(html! {
-        div.figures {
-            @for (name, drawing) in &curves {
-                @if let Some(drawing) = drawing {
-                    (figure(drawing, &html! {
-                        code { (name) } ": " (key("s0", "pinned")) (key("s1", "pageable"))
-                        (key("floor", "the bound of pinned memory"))
-                    }))
-                }
-            }
-        }
+        div.figures { @for drawing in curves { (drawing?) } }
         @if !timelines.is_empty() {
             h4 { "Timelines of one run" }
             div.figures { @for row in timelines { (timeline(row)?) } }
@@ -109,78 +95,142 @@ fn drawings(rows: &[&OverlapRow]) -> Result<Markup> {
     })
 }
 
-/// The fastest chunk at each number of streams.
-fn over_streams(name: &str, rows: &[&OverlapRow]) -> Result<Option<Markup>> {
-    let curve = |memory, color| {
-        let mut points: Vec<(f64, f64)> = Vec::new();
-        let mut band: Vec<[f64; 2]> = Vec::new();
-        let mut of: Vec<&&OverlapRow> = rows.iter().filter(|row| row.memory == memory).collect();
-        of.sort_by(|a, b| {
-            let time = |row: &OverlapRow| median(row).unwrap_or(f64::INFINITY);
-            a.streams.cmp(&b.streams).then(time(a).total_cmp(&time(b)))
-        });
-        of.dedup_by_key(|row| row.streams);
-        for row in of {
-            if let Some(time) = row.time {
-                points.push((row.streams as f64, time.median_us));
-                band.push([time.p10_us, time.p90_us]);
-            }
-        }
+/// A curve per variant, through the fastest chunk at each number of streams.
+fn over_streams(rows: &[&OverlapRow], variants: &[&str], memory: HostMemory) -> Result<Markup> {
+    let of = |name: &str| {
+        let of = rows.iter().copied();
+        let of = of.filter(|row| row.memory == memory && row.variant == name && row.time.is_some());
+        of.collect::<Vec<&OverlapRow>>()
+    };
+    let names = plain_names(variants.iter().copied());
+    let curve = |(i, name): (usize, &&str)| {
+        let rows = fastest_chunks(of(name));
+        let spreads = rows
+            .iter()
+            .filter_map(|row| Some((row.streams as f64, row.time?)));
+        let (points, band) = spreads
+            .map(|(streams, time)| ((streams, time.median_us), [time.p10_us, time.p90_us]))
+            .unzip();
         Curve {
-            name: word(memory).to_owned(),
-            color,
+            name: names[i].clone(),
+            color: series(colour(i)),
             points,
             band,
         }
     };
-    let curves = [
-        curve(HostMemory::Pinned, series(0)),
-        curve(HostMemory::Pageable, series(1)),
-    ];
-    let curves: Vec<Curve> = curves
-        .into_iter()
-        .filter(|c| !c.points.is_empty())
+    let curves: Vec<Curve> = variants
+        .iter()
+        .enumerate()
+        .map(curve)
+        .filter(|curve| !curve.points.is_empty())
         .collect();
-    // Copies alone depend on the memory; those of the fastest way are the bound.
-    let pinned = rows.iter().find(|row| row.memory == HostMemory::Pinned);
-    let alone = pinned.or(rows.first());
-    let bound = alone.and_then(|row| row.bound_us());
-    let level = |us: Option<f64>, name: &str| {
-        let us = us?;
-        let color = if Some(us) == bound { FLOOR } else { QUIET };
-        let name = format!("{name} alone");
-        Some(Level { name, color, us })
+    // Copies alone are the same work for all variants.
+    let alone = rows
+        .iter()
+        .find(|row| row.memory == memory && row.time.is_some());
+    let copies = alone.and_then(|row| Some((row.copy_in_us?, row.copy_out_us?)));
+    let (name, meaning) = match memory {
+        HostMemory::Pinned => ("slower copy", "the slower of the two copies alone"),
+        HostMemory::Pageable => ("both copies", "both copies alone, one after the other"),
     };
-    let levels = [
-        alone.and_then(|row| level(row.copy_in_us, "copy in")),
-        alone.and_then(|row| level(row.copy_out_us, "copy out")),
-        alone.and_then(|row| level(row.kernel_us, "kernels")),
-    ];
-    let levels: Vec<Level> = levels.into_iter().flatten().collect();
-    lines(
-        &format!("Time over streams, {name}"),
+    let level = copies.map(|(to, from)| Level {
+        name: name.to_owned(),
+        color: FLOOR,
+        us: match memory {
+            HostMemory::Pinned => to.max(from),
+            HostMemory::Pageable => to + from,
+        },
+    });
+    let drawing = lines(
+        &format!(
+            "Time over streams, {} memory, {}",
+            word(memory),
+            rows[0].problem
+        ),
         "streams",
         &curves,
-        &levels,
-    )
+        level.as_slice(),
+    )?;
+    Ok(html! {
+        @if let Some(drawing) = drawing {
+            (figure(&drawing, &html! {
+                b { (word(memory)) " memory" } ": "
+                @for (i, name) in names.iter().enumerate() { (key(&series_variable(colour(i)), name)) }
+                (key("floor", meaning))
+            }))
+        }
+    })
+}
+
+/// The colour of a variant's curve: any but that which is hard to tell from the floor's.
+fn colour(variant: usize) -> usize {
+    [0, 1, 2, 3, 5, 6, 7][variant % 7]
+}
+
+/// Of every number of streams the fastest row, ascending.
+fn fastest_chunks(mut rows: Vec<&OverlapRow>) -> Vec<&OverlapRow> {
+    rows.sort_by(|a, b| {
+        let time = |row: &OverlapRow| median(row).unwrap_or(f64::INFINITY);
+        a.streams.cmp(&b.streams).then(time(a).total_cmp(&time(b)))
+    });
+    rows.dedup_by_key(|row| row.streams);
+    rows
+}
+
+/// Streams beyond which lanes are too thin to be told apart.
+const LANES: usize = 8;
+
+/// Timelines to be drawn, per variant: from pinned memory that of one stream, of the fastest number
+/// and of the most that can be told apart; from pageable memory that of the same fastest number.
+fn telling<'a>(rows: &[&'a OverlapRow]) -> Vec<&'a OverlapRow> {
+    let kept = rows.iter().copied();
+    let kept = kept.filter(|row| !row.timeline.is_empty() && row.streams <= LANES);
+    let kept: Vec<&OverlapRow> = kept.collect();
+    let same = |a: &OverlapRow, b: &OverlapRow| a.variant == b.variant;
+    let mut shown: Vec<&OverlapRow> = Vec::new();
+    for rows in kept.chunk_by(|a, b| same(a, b)) {
+        let of = |memory| {
+            let of = rows.iter().copied().filter(move |row| row.memory == memory);
+            fastest_chunks(of.collect())
+        };
+        let (pinned, pageable) = (of(HostMemory::Pinned), of(HostMemory::Pageable));
+        let all = if pinned.is_empty() {
+            &pageable
+        } else {
+            &pinned
+        };
+        let order = |row: &&&OverlapRow| median(row).unwrap_or(f64::INFINITY);
+        let Some(best) = all.iter().min_by(|a, b| order(a).total_cmp(&order(b))) else {
+            continue;
+        };
+        let (first, last) = (all.first(), all.last());
+        let mut numbers: Vec<usize> = first
+            .into_iter()
+            .chain([best])
+            .chain(last)
+            .map(|row| row.streams)
+            .collect();
+        numbers.dedup();
+        shown.extend(pinned.iter().filter(|row| numbers.contains(&row.streams)));
+        shown.extend(pageable.iter().filter(|row| row.streams == best.streams));
+    }
+    shown
 }
 
 fn timeline(row: &OverlapRow) -> Result<Markup> {
-    let title = format!(
-        "{}, {} streams, {}",
-        row.variant,
-        row.streams,
-        word(row.memory)
-    );
+    let streams = match row.streams {
+        1 => "1 stream".to_owned(),
+        many => format!("{many} streams"),
+    };
+    let title = format!("{}, {streams}, {}", row.variant, word(row.memory));
     let drawing = gantt(&format!("Timeline, {title}"), &row.timeline)?;
     Ok(html! {
         @if let Some(drawing) = drawing {
             (figure(&drawing, &html! {
-                code { (row.variant) } ", " (word(row.memory)) ", " (row.streams)
-                " streams, chunks of " (row.chunk) " images: "
-                @for stream in 0..row.streams.min(8) {
-                    (key(&series_variable(stream), &stream.to_string()))
-                }
+                code { (row.variant) }
+                @if let Some(chose) = &row.chose { " (" code { (chose) } ")" }
+                ", " b { (word(row.memory)) ", " (streams) }
+                ", chunks of " (row.chunk) " images. A colour per stream."
             }))
         }
     })
@@ -193,6 +243,7 @@ fn times(rows: &[&OverlapRow]) -> Markup {
         column("streams", ""),
         column("chunk", "images"),
         column("time", "median, from the first copy to the last"),
+        column("runs", "that the median is of"),
         column(
             "vs 1 stream",
             "times faster than with one stream, from the same memory",
@@ -215,7 +266,8 @@ fn times(rows: &[&OverlapRow]) -> Markup {
                 Cell::text(word(row.memory)),
                 Cell::number(Some(row.streams as f64), |n| n.to_string()),
                 Cell::number(Some(row.chunk as f64), |n| n.to_string()),
-                Cell::number(median(row), duration),
+                Cell::time(median(row)),
+                Cell::number(Some(row.runs as f64), |n| n.to_string()),
                 Cell::times(gain),
                 Cell::time(row.copy_in_us),
                 Cell::time(row.kernel_us),
@@ -253,10 +305,60 @@ fn untimed(rows: &[&OverlapRow]) -> Markup {
                     li {
                         code { (row.variant) } ", " (word(row.memory)) ", " (row.streams)
                         " streams " (row.status.word()) ": "
-                        (row.reason.as_deref().unwrap_or("was not timed"))
+                        (why(row.reason.as_deref()))
                     }
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::{Span, Spread, Work};
+
+    #[test]
+    fn few_timelines_are_drawn() {
+        let row = |memory, (streams, us): (usize, f64)| OverlapRow {
+            suite: String::new(),
+            layer: String::new(),
+            problem: "mb16ic1ih8oc1kh3".parse().unwrap(),
+            variant: "a".to_owned(),
+            chose: None,
+            streams,
+            chunk: 1,
+            memory,
+            status: Status::Passed,
+            reason: None,
+            time: Spread::of(&[us]),
+            runs: 1,
+            copy_in_us: None,
+            copy_out_us: None,
+            kernel_us: None,
+            timeline: vec![Span {
+                stream: 0,
+                chunk: 0,
+                work: Work::In,
+                begin_us: 0.0,
+                end_us: 1.0,
+            }],
+        };
+        let times = [(1, 9.0), (2, 5.0), (4, 6.0), (8, 7.0), (16, 4.0)];
+        let pinned = times.map(|time| row(HostMemory::Pinned, time));
+        let pageable = times.map(|time| row(HostMemory::Pageable, time));
+        let drawn = |rows: &[OverlapRow]| {
+            let rows: Vec<&OverlapRow> = rows.iter().collect();
+            let shown = telling(&rows);
+            shown
+                .iter()
+                .map(|row| (row.memory, row.streams))
+                .collect::<Vec<_>>()
+        };
+        let (pin, page) = (HostMemory::Pinned, HostMemory::Pageable);
+        let both = drawn(&[pinned, pageable.clone()].concat());
+        assert_eq!(both, [(pin, 1), (pin, 2), (pin, 8), (page, 2)]);
+        assert_eq!(drawn(&pageable), [(page, 2)]);
+        assert!(drawn(&[]).is_empty());
     }
 }
