@@ -1,6 +1,6 @@
 //! The study as tables for people.
 
-use super::{HostMemory, NetworkRow, OverlapRow, Study};
+use super::{NetworkRow, OverlapRow, Study};
 use crate::measure::{Line, Lines, Stage, Status, duration, or_dash, times};
 
 /// The variants that the reports measure speed-ups against.
@@ -166,10 +166,7 @@ fn stages(row: &NetworkRow) -> Option<(String, String)> {
 
 fn overlap<'a>(rows: &[&'a OverlapRow]) -> Table<'a> {
     let lines = rows.iter().map(|row| {
-        let memory = match row.memory {
-            HostMemory::Pinned => "pinned",
-            HostMemory::Pageable => "pageable",
-        };
+        let memory = row.memory.word();
         let time = row.time.map(|time| time.median_us);
         Line {
             name: format!("{} {memory} streams={}", row.variant, row.streams),
@@ -210,7 +207,7 @@ mod tests {
         Math,
         measure::Environment,
         net::Network,
-        study::{LayerTimes, Spread},
+        study::{HostMemory, LayerTimes, Spread},
     };
 
     fn spread(us: f64) -> Spread {
