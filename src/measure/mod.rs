@@ -43,7 +43,7 @@ pub use profile::profile;
 pub use report::{ClockLog, Format, Report};
 pub(crate) use report::{Entry, has, put, write_whole};
 pub(crate) use stages::stages;
-pub(crate) use table::{Line, Lines, or_dash, times};
+pub(crate) use table::{Line, Lines, or_dash, rank, times};
 pub use table::{bytes, duration};
 pub use trace::{Event, write_trace};
 pub use view::{Part, View};
