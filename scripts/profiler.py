@@ -57,6 +57,10 @@ class Failure(Exception):
         self.status = status
 
 
+class OutOfTime(Exception):
+    """The minutes are over."""
+
+
 # Programs --------------------------------------------------------------------------------------
 
 
@@ -167,6 +171,8 @@ class Profiler:
 
     def __init__(self, args):
         self.args, self.out = args, args.out
+        minutes = float("inf") if args.minutes is None else args.minutes
+        self.end = time.monotonic() + 60 * minutes
         self.convforge = find_convforge()
         self.tools = {name: find_tool(name) for name in PACKAGES}
         self.absent = set()  # metrics that this chip does not have
@@ -175,8 +181,12 @@ class Profiler:
             self.out.mkdir(parents=True, exist_ok=True)
         except OSError as why:
             raise Failure(f"{self.out}: {why.strerror}")
-        self.csrc = self.ask("devices")["csrc"]
+        about = self.ask("devices")
+        device = "gpu:0" if args.device == "gpu" else args.device
+        names = {entry["device"]: entry["name"] for entry in about["devices"]}
         self.tool = version(self.tools["ncu"]) if self.tools["ncu"] else None
+        # What results must have in common to stand in one file.
+        self.stamp = {"device": names.get(device), "csrc": about["csrc"], "tool": self.tool}
         for name, path in self.tools.items():
             if not path:
                 print(
@@ -211,30 +221,45 @@ class Profiler:
         return [self.convforge, "profile", variant, "--problem", problem, "--runs", calls,
                 "--device", self.args.device, "--json"]
 
+    def run(self, command, seconds, output=None):
+        """As `run`, but no longer than --minutes allows."""
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise OutOfTime
+        status, said = run(command, min(seconds, left), output)
+        if status == 124 and left <= seconds:
+            raise OutOfTime
+        return status, said
+
+    def is_alike(self, result):
+        return all(result.get(key) == value for key, value in self.stamp.items())
+
     def known(self, variant, problem):
-        """What was counted before, of the same sources by the same tool."""
+        """What was counted before, of the same sources by the same tool on such a device."""
         found = read(self.folder(variant, problem) / "result.json")
-        same = found and (found["csrc"], found["tool"]) == (self.csrc, self.tool)
-        return found if same and not self.args.again else None
+        return found if found and self.is_alike(found) and not self.args.again else None
 
     def count(self, variant, problem):
         """What ncu counts in one call, kept in the folder's result.json."""
         folder = self.folder(variant, problem)
-        result = {"asked": variant, "problem": problem, "csrc": self.csrc, "tool": self.tool,
-                  "environment": None, "why": None, "rows": []}
+        result = {"asked": variant, "problem": problem, **self.stamp, "environment": None, "why": None,
+                  "rows": []}
         status, said = self.ncu(folder, variant, problem)
         ran = json_of(said)
         if status or not ran:
             result["why"] = reason(status, said)
         else:
             result["environment"] = ran["environment"]
-            result["rows"] = counters.rows(ran["variant"], ran["problem"], *self.pages(folder))
-            if not result["rows"]:
+            status, raw = self.page(folder, "raw")
+            source = self.page(folder, "source", "--print-source", "cuda,sass")[1]
+            result["rows"] = counters.rows(ran["variant"], ran["problem"], raw, source)
+            if status:
+                result["why"] = f"ncu cannot read its report: {reason(status, raw)}"
+            elif not result["rows"]:
                 result["why"] = "ncu saw no kernel"
         # What only took too long may fit another time.
         if status != 124:
             write(folder / "result.json", result)
-        self.failed |= result["why"] is not None
         self.keep()
         return result
 
@@ -256,7 +281,7 @@ class Profiler:
                     command += ["--import-source", "yes", "--source-folders", sources]
                     break
             command += self.call(variant, problem, 1)
-            status, said = run(command, self.args.seconds, folder / "program.txt")
+            status, said = self.run(command, self.args.seconds, folder / "program.txt")
             told = log.read_text(errors="replace") if log.exists() else ""
             about = [line for line in told.splitlines() if line.startswith("==") and "metric" in line]
             unknown = {name for name in wanted if any(name in line for line in about)}
@@ -264,21 +289,16 @@ class Profiler:
                 return status, f"{told}\n{said}"
             self.absent |= unknown
 
-    def pages(self, folder):
-        """The report's raw and source pages as CSV; the latter is empty where there is none."""
-        report = [self.tools["ncu"], "--import", folder / "counters.ncu-rep", "--csv",
-                  "--print-units", "base"]
-        raw = run([*report, "--page", "raw"], 300, folder / "raw.csv")[1]
-        source = run(
-            [*report, "--page", "source", "--print-source", "cuda,sass"], 300, folder / "source.csv"
-        )[1]
-        return raw, source
+    def page(self, folder, name, *more):
+        """How ncu ended, and a page of the report as CSV; without sources that page is empty."""
+        command = [self.tools["ncu"], "--import", folder / "counters.ncu-rep", "--csv",
+                   "--print-units", "base", "--page", name, *more]
+        return self.run(command, 300, folder / f"{name}.csv")
 
     def keep(self):
-        """Puts the results of this build and this ncu into profile.json."""
+        """Puts the results of this device, this build and this ncu into profile.json."""
         found = [read(path) for path in sorted(self.out.glob("*/result.json"))]
-        found = [r for r in found if r and r["rows"]]
-        found = [r for r in found if (r["csrc"], r["tool"]) == (self.csrc, self.tool)]
+        found = [r for r in found if r and r["rows"] and self.is_alike(r)]
         found.sort(key=lambda r: r["environment"]["date"])
         if not found:
             return
@@ -288,7 +308,7 @@ class Profiler:
             for row in result["rows"]:
                 rows[row["variant"], row["problem"], row["kernel"]] = row
         profile = {"device": last["device"], "driver": last["driver"] or "", "tool": self.tool,
-                   "csrc": self.csrc, "date": last["date"], "rows": list(rows.values())}
+                   "csrc": self.stamp["csrc"], "date": last["date"], "rows": list(rows.values())}
         write(self.out / "profile.json", profile)
 
     def timeline(self, variant, problem):
@@ -302,17 +322,17 @@ class Profiler:
                 "--capture-range-end=stop", "--force-overwrite=true", "--output", report,
                 *self.call(variant, problem, CALLS),
             ]  # fmt: skip
-            status, said = run(command, self.args.seconds, folder / "nsys.log")
+            status, said = self.run(command, self.args.seconds, folder / "nsys.log")
             if status == 0:
                 reports = ["cuda_gpu_kern_sum", "cuda_gpu_mem_time_sum", "cuda_api_sum", "nvtx_sum"]
                 command = [self.tools["nsys"], "stats", "--force-export=true", "--report",
                            ",".join(reports), f"{report}.nsys-rep"]
-                said = run(command, 300, folder / "nsys.txt")[1]
+                said = self.run(command, 300, folder / "nsys.txt")[1]
                 return f"timeline: {report}.nsys-rep, its summaries: {folder / 'nsys.txt'}\n{said}"
             instead = f" (nsys failed: {reason(status, said)})"
         trace = folder / "timeline.json"
         command = [*self.call(variant, problem, CALLS), "--trace", trace]
-        status, said = run(command, self.args.seconds, folder / "trace.log")
+        status, said = self.run(command, self.args.seconds, folder / "trace.log")
         if status:
             self.failed = True
             return f"timeline: none{instead}: {reason(status, said)}"
@@ -354,30 +374,44 @@ def jobs_of(profiler, args):
     return jobs
 
 
+def profile(profiler, variant, problem):
+    """Profiles a variant and prints what was found; answers what was counted, if there is an ncu."""
+    if time.monotonic() >= profiler.end:
+        raise OutOfTime
+    print(f"\n{variant} on {problem}", flush=True)
+    result = None
+    if profiler.tool:
+        known = profiler.known(variant, problem)
+        result = known or profiler.count(variant, problem)
+        if result["why"]:
+            print(f"  not counted: {result['why']}")
+            profiler.failed = True
+        else:
+            print(shown(result))
+        if known:
+            print("  from an earlier run; --again counts anew")
+    if not profiler.args.all:
+        print(profiler.timeline(variant, problem), flush=True)
+    return result
+
+
 def work(args):
     profiler = Profiler(args)
     if args.all and not profiler.tool:
         raise Failure("--all counts, and there is no ncu", NO_PROFILER)
     jobs = jobs_of(profiler, args)
     results = []
-    for done, (variant, problem) in enumerate(jobs):
-        if args.minutes is not None and time.monotonic() - args.began > 60 * args.minutes:
-            print(f"{len(jobs) - done} of {len(jobs)} are left: the same command goes on.")
-            return UNFINISHED
-        print(f"\n{variant} on {problem}", flush=True)
-        if profiler.tool:
-            known = profiler.known(variant, problem)
-            result = known or profiler.count(variant, problem)
-            if result["why"]:
-                print(f"  not counted: {result['why']}")
-                profiler.failed = True
-            else:
-                print(shown(result))
+    try:
+        for done, (variant, problem) in enumerate(jobs):
+            result = profile(profiler, variant, problem)
+            if result and not result["why"]:
                 results.append(result)
-            if known:
-                print("  counted before; --again counts anew")
-        if not args.all:
-            print(profiler.timeline(variant, problem), flush=True)
+    except OutOfTime:
+        print(f"{len(jobs) - done} of {len(jobs)} are left: the same command goes on.")
+        return UNFINISHED
+    finally:
+        # Also what an earlier run counted, that was ended before it could.
+        profiler.keep()
     if len(results) == 2 and not args.all:
         print(f"\n{results[0]['asked']} and {results[1]['asked']} on {results[0]['problem']}")
         print(compared(*results))
@@ -398,14 +432,23 @@ def main():
                         help="where reports go (profiles)")
     parser.add_argument("--device", default="gpu", help="gpu, gpu:1, or cpu for a timeline (gpu)")
     parser.add_argument("--seconds", type=float, default=300, help="for one run of a tool (300)")
-    parser.add_argument("--minutes", type=float, help="begin nothing new after so many (no limit)")
+    parser.add_argument("--minutes", type=float,
+                        help="after so many begin nothing new, and end what runs (no limit)")
     parser.add_argument("--again", action="store_true", help="count what is there already")
-    args = parser.parse_intermixed_args()
-    args.began = time.monotonic()
-    return work(args)
+    return work(parser.parse_intermixed_args())
+
+
+def interrupt(*_):
+    """Ends the work once. `timeout` sends its signal twice, and the second one must not end what
+    cleans up after the first."""
+    for sign in signal.SIGINT, signal.SIGTERM:
+        signal.signal(sign, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
+    for sign in signal.SIGINT, signal.SIGTERM:
+        signal.signal(sign, interrupt)
     try:
         sys.exit(main())
     except Failure as failure:

@@ -4,9 +4,11 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -53,11 +55,12 @@ SOURCE = """"File Path","/somewhere/csrc/kernels/gemm.cu"
 """
 
 CONVFORGE = """#!{python}
-import json, sys
+import json, os, sys
 words = sys.argv[1:]
 say = lambda value: print(json.dumps(value, indent=2))
 if words[0] == "devices":
-    say({{"csrc": "12ab"}})
+    name = os.environ.get("GPU_NAME", "NVIDIA H200")
+    say({{"csrc": "12ab", "devices": [{{"device": "gpu:0", "name": name}}]}})
 elif words[0] == "list":
     able = words[words.index("--problem") + 1].endswith("+math=f16")
     answer = lambda can: {{"supported": can, "reason": None if can else "sums in f32"}}
@@ -82,9 +85,10 @@ else:
     }})
 """
 
-# Refuses a metric, keeps what it was asked for, and prints twice the time for the variant `two`.
+# Refuses a metric, keeps what it was asked for, prints twice the time for the variant `two`, and takes
+# its time for the variant that SLOW names.
 NCU = """#!{python}
-import os, subprocess, sys
+import os, subprocess, sys, time
 words = sys.argv[1:]
 value = lambda name: words[words.index(name) + 1]
 if words == ["--version"]:
@@ -92,6 +96,9 @@ if words == ["--version"]:
 elif words[0] == "--import":
     with open(words[1]) as file:
         variant = file.read()
+    if variant == "unreadable":
+        print("==ERROR== Failed to open the report")
+        sys.exit(1)
     with open({folder!r} + "/" + value("--page") + ".csv") as file:
         print(file.read().replace('"3,000"', '"7,000"' if variant == "two" else '"3,000"'))
 else:
@@ -103,6 +110,10 @@ else:
             print("==ERROR== Failed to find metric " + absent, file=log)
             sys.exit(1)
         command = words[words.index(os.environ["CONVFORGE"]):]
+        if command[2] == os.environ.get("SLOW"):
+            with open({folder!r} + "/slow", "w") as file:
+                file.write(str(os.getpid()))
+            time.sleep(60)
         status = subprocess.run(command).returncode
         if status:
             print("==ERROR== The application returned an error code (1).", file=log)
@@ -115,6 +126,15 @@ NSYS = """#!/bin/sh
 echo 'error: no perf events here'
 exit 1
 """
+
+
+def until(holds):
+    """Waits for something, half a minute at most."""
+    end = time.monotonic() + 30
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError("it did not come to that")
+        time.sleep(0.05)
 
 
 def raw_csv():
@@ -184,14 +204,23 @@ class Running(unittest.TestCase):
         path.chmod(0o755)
         return path
 
-    def environment(self):
+    def start_script(self, *words, **environment):
         path = os.pathsep.join([str(self.folder / "bin"), os.environ["PATH"]])
-        return {**os.environ, "PATH": path, "CONVFORGE": str(self.folder / "bin/convforge")}
+        convforge = str(self.folder / "bin/convforge")
+        return subprocess.Popen(
+            [SCRIPTS / "profile.sh", "--out", self.out, *words], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "PATH": path, "CONVFORGE": convforge, **environment},
+        )  # fmt: skip
 
-    def run_script(self, *words):
-        command = [SCRIPTS / "profile.sh", "--out", self.out, *words]
-        answer = subprocess.run(command, env=self.environment(), capture_output=True, text=True)
-        return answer.returncode, answer.stdout + answer.stderr
+    def run_script(self, *words, **environment):
+        process = self.start_script(*words, **environment)
+        said = process.communicate()[0]
+        return process.returncode, said
+
+    def variants(self):
+        rows = json.loads((self.out / "profile.json").read_text())["rows"]
+        return {row["variant"] for row in rows}
 
     def runs_of_ncu(self):
         asked = self.folder / "asked"
@@ -249,6 +278,54 @@ class Running(unittest.TestCase):
         self.assertEqual(json.loads((self.out / "profile.json").read_text())["rows"], rows)
 
         self.assertEqual(self.run_script("--all", "--minutes", "0")[0], 75)
+
+    def test_minutes_end_what_runs(self):
+        self.program("ncu", NCU)
+        self.program("nsys", NSYS)
+        began = time.monotonic()
+        status, said = self.run_script("--all", "--minutes", "0.2", SLOW="half")
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual(status, 75, said)
+        self.assertIn("3 of 4 are left", said)
+        self.assertEqual(self.variants(), {"one:tile=16"})
+        # What was cut off is no failure: it is counted the next time.
+        self.assertEqual(self.run_script("--all")[0], 0)
+        self.assertEqual(self.variants(), {"one:tile=16", "half:tile=16"})
+
+    def test_what_was_counted_outlives_an_interrupt(self):
+        self.program("ncu", NCU)
+        self.program("nsys", NSYS)
+        process = self.start_script("--all", SLOW="half")
+        slow = self.folder / "slow"
+        until(lambda: slow.exists() and slow.read_text())
+        # As `timeout` does.
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=40)[0]
+        self.assertEqual(process.returncode, 130, said)
+        self.assertNotIn("Traceback", said)
+        self.assertEqual(self.variants(), {"one:tile=16"})
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(slow.read_text()), 0)
+
+        # Where it was ended before it put its results together, the next run does that.
+        (self.out / "profile.json").unlink()
+        self.assertEqual(self.run_script("--all", "--minutes", "0")[0], 75)
+        self.assertEqual(self.variants(), {"one:tile=16"})
+
+    def test_another_gpu_is_counted_anew(self):
+        self.program("ncu", NCU)
+        self.program("nsys", NSYS)
+        for name, runs in ("NVIDIA H200", 2), ("NVIDIA H200", 2), ("NVIDIA A100", 4):
+            self.assertEqual(self.run_script("one", PROBLEM, GPU_NAME=name)[0], 0)
+            self.assertEqual(self.runs_of_ncu(), runs, name)
+
+    def test_a_report_that_cannot_be_read(self):
+        self.program("ncu", NCU)
+        self.program("nsys", NSYS)
+        status, said = self.run_script("unreadable", PROBLEM)
+        self.assertEqual(status, 1)
+        self.assertIn("ncu cannot read its report: Failed to open the report", said)
 
     def test_what_makes_no_sense(self):
         self.program("ncu", NCU)

@@ -211,7 +211,7 @@ def train(args):
     )
     loss_of = torch.nn.CrossEntropyLoss()
     shuffle = torch.Generator().manual_seed(args.seed)
-    best, state, interrupted = 0.0, None, False
+    best, state, interrupted = -1.0, None, False
     try:
         for epoch in range(1, args.epochs + 1):
             model.train()

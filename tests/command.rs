@@ -416,6 +416,24 @@ fn a_result_that_cannot_be_written_is_said_before_the_work() {
 }
 
 #[test]
+fn a_report_of_files_that_are_no_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file.json");
+    let path = path.to_str().unwrap();
+    fails(&["report", path], &[path, "No such file"]);
+    let profile = r#"{"device": "d", "driver": "1", "tool": "ncu 1", "csrc": "0", "date": "",
+                      "rows": []}"#;
+    for (content, part) in [
+        ("not JSON", "is no JSON"),
+        ("{}", "is neither a report"),
+        (profile, "convforge page"),
+    ] {
+        fs::write(path, content).unwrap();
+        fails(&["report", path], &[path, part]);
+    }
+}
+
+#[test]
 fn a_page_of_files_that_are_no_results() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

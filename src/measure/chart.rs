@@ -24,6 +24,7 @@ const NUMBERS: i32 = 300;
 /// percentile, the floor as a line, cuDNN in a colour of its own; below, what has no time, and why.
 pub(super) fn chart(title: &str, rows: &[Row], environment: &Environment) -> Result<String> {
     let mut timed: Vec<&Row> = rows.iter().filter(|row| row.median_us.is_some()).collect();
+    let rank = |row: &Row| rank(row.median_us, row.status);
     timed.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let lines = [about(environment), legend(rows, "whiskers")];
     let high = STEP * timed.len() as i32;

@@ -61,9 +61,14 @@ impl Arena {
             .wrapping_byte_add(self.start + set * self.stride)
     }
 
-    /// All of its memory, copied to the host once `stream`'s work is done.
-    pub(super) fn download(&self, stream: &Stream) -> Result<Vec<u8>> {
-        self.memory.to_vec(stream)
+    /// Bytes of all of its memory, as `download` and `upload` take them.
+    pub(super) fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Copies all of its memory to the host, once `stream`'s work is done.
+    pub(super) fn download(&self, bytes: &mut [u8], stream: &Stream) -> Result<()> {
+        self.memory.copy_to(bytes, stream)
     }
 
     /// Replaces all of its memory, once `stream`'s work is done.

@@ -43,7 +43,7 @@ pub use profile::profile;
 pub use report::{ClockLog, Format, Report};
 pub(crate) use report::{Entry, has, put, write_whole};
 pub(crate) use stages::stages;
-pub(crate) use table::{Line, Lines, or_dash, times};
+pub(crate) use table::{Line, Lines, or_dash, rank, times};
 pub use table::{bytes, duration};
 pub use trace::{Event, write_trace};
 pub use view::{Part, View};
@@ -126,15 +126,24 @@ pub struct Timing {
 impl Timing {
     /// The sample that `share` of all samples do not exceed.
     pub fn quantile(&self, share: f64) -> f64 {
-        let last = self.samples_us.len() - 1;
-        self.samples_us[(share * last as f64).round() as usize]
+        quantile(&self.samples_us, share)
     }
 
     /// The median.
     pub fn median_us(&self) -> f64 {
-        let count = self.samples_us.len();
-        (self.samples_us[(count - 1) / 2] + self.samples_us[count / 2]) / 2.0
+        median(&self.samples_us)
     }
+}
+
+/// The one of ascending samples that `share` of them do not exceed; there is at least one.
+pub(crate) fn quantile(samples: &[f64], share: f64) -> f64 {
+    samples[(share * (samples.len() - 1) as f64).round() as usize]
+}
+
+/// The middle of ascending samples, of an even number the mean of both; there is at least one.
+pub(crate) fn median(samples: &[f64]) -> f64 {
+    let count = samples.len();
+    (samples[(count - 1) / 2] + samples[count / 2]) / 2.0
 }
 
 /// Times several convolutions of one problem on one device, in turns. Once `stop` is set, what

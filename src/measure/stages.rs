@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::Stage;
+use super::{Stage, median};
 use crate::{Mark, Result, Stream};
 
 /// How often they are timed.
@@ -47,16 +47,11 @@ pub(crate) fn stages(
         let times = staged.marks.windows(2).map(|m| m[1].us_since(&m[0]));
         runs.push(times.collect::<Result<_>>()?);
     }
-    let median = |stage: usize| {
+    let us = |stage: usize| {
         let mut times: Vec<f64> = runs.iter().filter_map(|r| r.get(stage).copied()).collect();
         times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied().unwrap_or_default()
+        median(&times)
     };
     let names = names.into_iter().enumerate();
-    Ok(names
-        .map(|(i, name)| Stage {
-            name,
-            us: median(i),
-        })
-        .collect())
+    Ok(names.map(|(i, name)| Stage { name, us: us(i) }).collect())
 }

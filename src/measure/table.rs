@@ -12,6 +12,7 @@ const STYLE: TableStyle =
 /// Variants side by side, the best first.
 pub(super) fn compared(rows: &[Row]) -> Lines<'_> {
     let mut rows: Vec<&Row> = rows.iter().collect();
+    let rank = |row: &Row| rank(row.median_us, row.status);
     rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let medians = rows.iter().filter_map(|row| row.median_us);
     let slowest = medians.fold(0.0, f64::max);
@@ -172,8 +173,8 @@ fn status(row: &Row) -> String {
 }
 
 /// What rows are ordered by: time, then those that failed, then those that were not tried.
-pub(crate) fn rank(row: &Row) -> f64 {
-    row.median_us.unwrap_or(match row.status {
+pub(crate) fn rank(median_us: Option<f64>, status: Status) -> f64 {
+    median_us.unwrap_or(match status {
         Status::Passed | Status::Failed => f64::MAX,
         Status::Unsupported | Status::Skipped => f64::INFINITY,
     })

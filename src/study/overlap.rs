@@ -209,13 +209,14 @@ impl Study<'_> {
                 pipeline: over(cut, row.streams),
                 row,
                 samples: Vec::new(),
+                untraced: false,
             })
             .collect();
         let mut parts = Vec::new();
         let runs = self.options.runs.max(1);
         // The first round warms up.
         for round in 0..=runs {
-            progress(&format!("{} memory, run {round} of {runs}", word(memory)));
+            progress(&format!("{} memory, run {round} of {runs}", memory.word()));
             match batch.run(alone, self.stop) {
                 Err(Error::Interrupted) => break,
                 ran if round == 0 => drop(ran?),
@@ -263,6 +264,8 @@ struct Lane<'a, T: Element> {
     /// Or why it does not take part any more.
     pipeline: Result<Pipeline<T>>,
     samples: Vec<f64>,
+    /// Whether it was stopped before the timeline that it was to have.
+    untraced: bool,
 }
 
 impl<T: Element> Lane<'_, T> {
@@ -285,7 +288,7 @@ impl<T: Element> Lane<'_, T> {
         let traced = cut.over(self.row.streams, true);
         match traced.and_then(|mut pipeline| batch.run(&mut pipeline, stop)) {
             Ok(ran) => self.row.timeline = ran.spans,
-            Err(Error::Interrupted) => {}
+            Err(Error::Interrupted) => self.untraced = true,
             Err(error) => self.pipeline = Err(error),
         }
     }
@@ -296,7 +299,7 @@ impl<T: Element> Lane<'_, T> {
             Err(error) => end(row, &ending(error)),
             Ok(_) if self.samples.is_empty() => end(row, &ending(Error::Interrupted)),
             Ok(_) => {
-                let interrupted = self.samples.len() < runs;
+                let interrupted = self.untraced || self.samples.len() < runs;
                 row.reason = interrupted.then(|| Error::Interrupted.to_string());
                 row.time = Spread::of(&self.samples);
                 row.runs = self.samples.len();
@@ -349,13 +352,6 @@ fn ending(error: Error) -> Ending {
 fn end(row: &mut OverlapRow, ending: &Ending) {
     row.status = ending.status;
     row.reason = Some(ending.reason.clone());
-}
-
-fn word(memory: HostMemory) -> &'static str {
-    match memory {
-        HostMemory::Pinned => "pinned",
-        HostMemory::Pageable => "pageable",
-    }
 }
 
 #[cfg(test)]

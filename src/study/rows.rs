@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Problem,
-    measure::{Event, Stage, Status},
+    measure::{Event, Stage, Status, median, quantile},
 };
 
 /// A median with its spread, in microseconds.
@@ -23,12 +23,10 @@ impl Spread {
     pub fn of(samples_us: &[f64]) -> Option<Self> {
         let mut sorted = samples_us.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let last = sorted.len().checked_sub(1)?;
-        let quantile = |share: f64| sorted[(share * last as f64).round() as usize];
-        Some(Spread {
-            median_us: (sorted[last / 2] + sorted[sorted.len() / 2]) / 2.0,
-            p10_us: quantile(0.1),
-            p90_us: quantile(0.9),
+        (!sorted.is_empty()).then(|| Spread {
+            median_us: median(&sorted),
+            p10_us: quantile(&sorted, 0.1),
+            p90_us: quantile(&sorted, 0.9),
         })
     }
 }
@@ -83,6 +81,16 @@ pub enum HostMemory {
     Pinned,
     /// Ordinary.
     Pageable,
+}
+
+impl HostMemory {
+    /// The word in the tables and files.
+    pub fn word(self) -> &'static str {
+        match self {
+            HostMemory::Pinned => "pinned",
+            HostMemory::Pageable => "pageable",
+        }
+    }
 }
 
 /// One variant on one problem, its batch cut over streams: copies in, kernels, copies out.

@@ -1,7 +1,7 @@
 //! The study as tables for people.
 
-use super::{HostMemory, NetworkRow, OverlapRow, Study};
-use crate::measure::{Line, Lines, Stage, Status, duration, or_dash, times};
+use super::{NetworkRow, OverlapRow, Study};
+use crate::measure::{Line, Lines, Stage, duration, or_dash, rank, times};
 
 /// The variants that the reports measure speed-ups against.
 pub const YARDSTICKS: [&str; 2] = ["direct_naive", "im2col_gemm_shared"];
@@ -63,6 +63,7 @@ fn groups<R>(rows: &[R], alike: impl Fn(&R, &R) -> bool) -> Vec<Vec<&R>> {
 
 fn network<'a>(rows: &[&'a NetworkRow]) -> Table<'a> {
     let mut rows = rows.to_vec();
+    let rank = |row: &NetworkRow| rank(op_us(row), row.status);
     rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let [direct, gemm] = YARDSTICKS;
     let cells = |row: &NetworkRow| {
@@ -130,14 +131,6 @@ fn op_us(row: &NetworkRow) -> Option<f64> {
     (!row.layers.is_empty()).then(|| ops.sum())
 }
 
-/// What rows are ordered by: time, then those that failed, then those that were not tried.
-fn rank(row: &NetworkRow) -> f64 {
-    op_us(row).unwrap_or(match row.status {
-        Status::Passed | Status::Failed => f64::MAX,
-        Status::Unsupported | Status::Skipped => f64::INFINITY,
-    })
-}
-
 /// How many times faster the convolutions are than those of the fastest row of such a name, with
 /// the same math if that was measured.
 fn speed_up(row: &NetworkRow, rows: &[&NetworkRow], is: &dyn Fn(&str) -> bool) -> Option<f64> {
@@ -166,10 +159,7 @@ fn stages(row: &NetworkRow) -> Option<(String, String)> {
 
 fn overlap<'a>(rows: &[&'a OverlapRow]) -> Table<'a> {
     let lines = rows.iter().map(|row| {
-        let memory = match row.memory {
-            HostMemory::Pinned => "pinned",
-            HostMemory::Pageable => "pageable",
-        };
+        let memory = row.memory.word();
         let time = row.time.map(|time| time.median_us);
         Line {
             name: format!("{} {memory} streams={}", row.variant, row.streams),
@@ -208,9 +198,9 @@ mod tests {
     use super::*;
     use crate::{
         Math,
-        measure::Environment,
+        measure::{Environment, Status},
         net::Network,
-        study::{LayerTimes, Spread},
+        study::{HostMemory, LayerTimes, Spread},
     };
 
     fn spread(us: f64) -> Spread {

@@ -14,9 +14,10 @@ static _Atomic uint64_t streams;
 
 /* What the calling thread has done, and which of its calls are to fail: the copy that brings the count
  * to this number; every wait. */
-static __thread struct { int allocations, copies, failing_copy, failing_waits; } thread;
+static __thread struct { int allocations, copies, waits, failing_copy, failing_waits; } thread;
 int *fake_allocations(void) { return &thread.allocations; }
 int *fake_copies(void) { return &thread.copies; }
+int *fake_waits(void) { return &thread.waits; }
 int *fake_failing_copy(void) { return &thread.failing_copy; }
 int *fake_failing_waits(void) { return &thread.failing_waits; }
 
@@ -106,7 +107,7 @@ int cuStreamCreate(uintptr_t *stream, unsigned flags) {
 int cuStreamDestroy_v2(uintptr_t stream) { return (void)stream, OK; }
 int cuStreamGetId(uintptr_t stream, uint64_t *id) { return *id = stream, OK; }
 int cuStreamSynchronize(uintptr_t stream) {
-    return (void)stream, thread.failing_waits ? FAULT : OK;
+    return (void)stream, thread.waits++, thread.failing_waits ? FAULT : OK;
 }
 int cuStreamIsCapturing(uintptr_t stream, int *status) { return (void)stream, *status = 0, OK; }
 int cuThreadExchangeStreamCaptureMode(int *mode) { return (void)mode, OK; }

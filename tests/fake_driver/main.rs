@@ -56,6 +56,10 @@ fn main() -> ExitCode {
             "a_failure_while_waiting_names_all_chunks",
             pipeline::a_failure_while_waiting_names_all_chunks,
         ),
+        case(
+            "a_panic_waits_for_every_stream",
+            pipeline::a_panic_waits_for_every_stream,
+        ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

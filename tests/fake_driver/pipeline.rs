@@ -1,7 +1,12 @@
 //! A pipeline's copies: how many there are, what is allocated for them, and what becomes of one that
 //! fails.
 
-use std::{env, ffi::c_int, sync::Arc};
+use std::{
+    env,
+    ffi::c_int,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use convforge::{
     Device, Error, Pipeline, Problem, Result,
@@ -27,7 +32,7 @@ fn driver(name: &str) -> &'static mut c_int {
     }
 }
 
-/// Multiplies by the only weight, on a GPU whose memory is the host's.
+/// Multiplies by the only weight, and panics where that is NaN, on a GPU whose memory is the host's.
 struct Scale(Info);
 
 impl Variant for Scale {
@@ -53,15 +58,19 @@ impl Plan for ScalePlan {
             args.w.cast::<f32>(),
             args.y.cast::<f32>(),
         );
+        // SAFETY: there is one weight.
+        let w = unsafe { *w };
+        assert!(!w.is_nan(), "on purpose");
         for i in 0..self.0.y_len() {
             // SAFETY: input and output are as large as the problem says.
-            unsafe { y.add(i).write(*w * *x.add(i)) };
+            unsafe { y.add(i).write(w * *x.add(i)) };
         }
         Ok(())
     }
 }
 
-fn pipeline(timeline: bool) -> Pipeline<f32> {
+/// Over two streams, with this weight.
+fn pipeline(weight: f32, timeline: bool) -> Pipeline<f32> {
     let info = Info {
         name: "scale".to_owned(),
         family: "test".to_owned(),
@@ -80,7 +89,7 @@ fn pipeline(timeline: bool) -> Pipeline<f32> {
     };
     let (device, problem) = (Device::gpu(0).unwrap(), PROBLEM.parse().unwrap());
     let variant = Arc::new(Scale(info));
-    Pipeline::with_variant(&device, &problem, (variant, 0), &[2.0], &[], &options).unwrap()
+    Pipeline::with_variant(&device, &problem, (variant, 0), &[weight], &[], &options).unwrap()
 }
 
 fn input() -> Vec<f32> {
@@ -92,7 +101,7 @@ pub fn nothing_is_allocated_per_chunk() {
     let x = input();
     let doubled: Vec<f32> = x.iter().map(|x| 2.0 * x).collect();
     for timeline in [false, true] {
-        let mut pipeline = pipeline(timeline);
+        let mut pipeline = pipeline(2.0, timeline);
         let mut pageable = vec![f32::NAN; LEN];
         let mut pinned_x = PinnedBuffer::alloc(&gpu, LEN).unwrap();
         let mut pinned = PinnedBuffer::alloc(&gpu, LEN).unwrap();
@@ -113,7 +122,7 @@ pub fn a_failing_copy_stops_the_rest() {
     let chunks = [0, 1, 0, 2, 1, 3, 2, 3];
     let places = ["0 to 2", "3 to 5", "6 to 8", "9"];
     for (nth, chunk) in chunks.into_iter().enumerate() {
-        let mut pipeline = pipeline(false);
+        let mut pipeline = pipeline(2.0, false);
         let mut y = vec![f32::NAN; LEN];
         let failing = *driver("fake_copies") + nth as c_int + 1;
         *driver("fake_failing_copy") = failing;
@@ -138,7 +147,7 @@ pub fn a_failing_copy_stops_the_rest() {
 
 /// What shows only when it is waited for may have been any chunk.
 pub fn a_failure_while_waiting_names_all_chunks() {
-    let mut pipeline = pipeline(false);
+    let mut pipeline = pipeline(2.0, false);
     *driver("fake_failing_waits") = 1;
     let error = pipeline.run(&input(), &mut [0.0; LEN]).unwrap_err();
     *driver("fake_failing_waits") = 0;
@@ -147,4 +156,14 @@ pub fn a_failure_while_waiting_names_all_chunks() {
         text.starts_with("chunks 0 to 3 of 4 (images 0 to 9): cuStreamSynchronize"),
         "{text}"
     );
+}
+
+/// What unwinds past a run may free the memory that its copies use.
+pub fn a_panic_waits_for_every_stream() {
+    let mut pipeline = pipeline(f32::NAN, false);
+    let (copies, waits) = (*driver("fake_copies"), *driver("fake_waits"));
+    let run = || drop(pipeline.run(&input(), &mut [0.0; LEN]));
+    assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+    assert_eq!(*driver("fake_copies"), copies + 1);
+    assert_eq!(*driver("fake_waits"), waits + 2);
 }

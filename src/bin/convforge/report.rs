@@ -1,7 +1,6 @@
 //! `convforge report`: what `compare --out`, `sweep --out` and `study --out` left behind, read again.
 
 use std::{
-    fs,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -10,9 +9,9 @@ use std::{
 use convforge::{
     Error,
     measure::{Environment, Format, Part, Report},
+    page::Source,
     study::{Study, Table},
 };
-use serde_json::Value;
 
 use crate::{charts, failure::Failure, terminal};
 
@@ -33,41 +32,26 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-/// A file that was read.
-struct File {
-    /// What `compare` or `sweep` measured, or the layers of a study.
-    report: Report,
-    study: Option<Study>,
-}
-
-impl File {
-    /// A study is known by its keys.
-    fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let value: Value = serde_json::from_str(&text).unwrap_or_default();
-        if value.get("network").is_none() {
-            let report = Report::read(path)?;
-            return Ok(File {
-                report,
-                study: None,
-            });
-        }
-        let study = Study::read(path)?;
-        Ok(File {
-            report: study.report(),
-            study: Some(study),
-        })
+/// What `compare` or `sweep` measured, or the layers of a study; and the study.
+fn read(path: &Path) -> Result<(Report, Option<Study>), Error> {
+    match Source::read(path)? {
+        Source::Report(report) => Ok((report, None)),
+        Source::Study(study) => Ok((study.report(), Some(study))),
+        Source::Profile(_) => Err(Error::File {
+            path: path.to_owned(),
+            why: "is a profile, which `convforge page` shows".to_owned(),
+        }),
     }
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let files = args.files.iter().map(|file| File::read(file));
-    let files = files.collect::<Result<Vec<File>, _>>()?;
+    let files = args.files.iter().map(|file| read(file));
+    let files = files.collect::<Result<Vec<_>, _>>()?;
     if let Some(folder) = &args.svg {
         charts::make(folder)?;
     }
     let mut out = io::stdout().lock();
-    for (i, File { report, study }) in files.iter().enumerate() {
+    for (i, (report, study)) in files.iter().enumerate() {
         let more = study.as_ref().map(Study::tables).unwrap_or_default();
         let parts = report.parts();
         if let Some(folder) = &args.svg {

@@ -203,12 +203,15 @@ impl Plan {
             }
         }
         for layer in &streamed {
+            let problem = [layer.problem.clone()];
             for (i, contender) in overlap.iter().enumerate() {
-                units.push(Unit::Overlap {
-                    layer: layer.clone(),
-                    pick: pick(contender)?,
-                    timeline: i == 0,
-                });
+                for math in maths_of(device, contender, &problem, maths)? {
+                    units.push(Unit::Overlap {
+                        layer: with_math(layer, math)?,
+                        pick: pick(contender)?,
+                        timeline: i == 0,
+                    });
+                }
             }
         }
         Ok(Plan {
@@ -264,21 +267,25 @@ fn layer_units(
         if !wanted.iter().any(|maths| maths.contains(math)) {
             continue;
         }
-        let problem = layer.problem.with(|shape| shape.math = *math)?;
+        let layer = with_math(layer, *math)?;
         let beside = |contender: &Contender| {
-            asked.is_empty() && is_yardstick(contender) && can(device, contender, &problem)
+            asked.is_empty() && is_yardstick(contender) && can(device, contender, &layer.problem)
         };
         let group = contenders.iter().zip(&wanted);
         let group = group.filter(|(contender, maths)| maths.contains(math) || beside(contender));
         units.push(Unit::Layer {
             contenders: group.map(|(contender, _)| contender.clone()).collect(),
-            layer: Layer {
-                problem: problem.clone(),
-                ..layer.clone()
-            },
+            layer,
         });
     }
     Ok(units)
+}
+
+fn with_math(layer: &Layer, math: Math) -> Result<Layer> {
+    Ok(Layer {
+        problem: layer.problem.with(|shape| shape.math = math)?,
+        ..layer.clone()
+    })
 }
 
 fn is_yardstick(contender: &Contender) -> bool {
@@ -454,5 +461,10 @@ mod tests {
         ] {
             assert!(titles.iter().any(|t| t == title), "{titles:#?}");
         }
+        // Streams as well: each of two layers with either math.
+        let streams = titles.iter().filter(|t| t.starts_with("streams "));
+        let (f16acc, fp32): (Vec<&String>, Vec<&String>) =
+            streams.partition(|t| t.ends_with("+math=f16acc rule"));
+        assert_eq!((f16acc.len(), fp32.len()), (2, 2), "{titles:#?}");
     }
 }
