@@ -1,17 +1,26 @@
 //! A batch in host memory, cut over 1, 2, 4 and 8 streams: on a GPU from and to pinned memory, without
-//! one on the CPU, where the chunks go one after the other.
+//! one on the CPU, where the chunks go one after the other. With a third argument the timeline of the
+//! last run goes into that file, which Perfetto shows.
 //!
-//! `cargo run --release --example pipeline [PROBLEM] [VARIANT]`
+//! `cargo run --release --example pipeline [PROBLEM] [VARIANT] [TRACE.json]`
+
+use std::path::PathBuf;
 
 #[cfg(feature = "cuda")]
 use convforge::gpu::PinnedBuffer;
-use convforge::{Device, Error, Pick, Pipeline, Problem, pipeline::Options};
+use convforge::{
+    Device, Error, Pick, Pipeline, Problem,
+    measure::{Event, write_trace},
+    pipeline::Options,
+    study::Span,
+};
 
 fn main() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
     let problem = args.next().unwrap_or("mb64ic1ih86oc4kh7".to_owned());
     let pick = args.next().unwrap_or("rule".to_owned());
     let (problem, pick): (Problem, Pick) = (problem.parse()?, pick.parse()?);
+    let trace = args.next().map(PathBuf::from);
 
     let (device, why_no_gpu) = Device::best();
     if let Some(why) = why_no_gpu {
@@ -21,29 +30,34 @@ fn main() -> Result<(), Error> {
     if let Device::Gpu(gpu) = &device {
         let mut x = PinnedBuffer::alloc(gpu, problem.x_len())?;
         let mut y = PinnedBuffer::alloc(gpu, problem.y_len())?;
-        return run(&device, &problem, &pick, &mut x, &mut y);
+        return run(&device, (&problem, &pick), &mut x, &mut y, trace);
     }
     let (mut x, mut y) = (vec![0.0; problem.x_len()], vec![0.0; problem.y_len()]);
-    run(&device, &problem, &pick, &mut x, &mut y)
+    run(&device, (&problem, &pick), &mut x, &mut y, trace)
 }
 
 fn run(
     device: &Device,
-    problem: &Problem,
-    pick: &Pick,
+    (problem, pick): (&Problem, &Pick),
     x: &mut [f32],
     y: &mut [f32],
+    trace: Option<PathBuf>,
 ) -> Result<(), Error> {
     for (i, x) in x.iter_mut().enumerate() {
         *x = (i % 13) as f32 - 6.0;
     }
     let filter: Vec<f32> = (0..problem.w_len()).map(|i| (i % 7) as f32 - 3.0).collect();
     let bias = vec![1.0; problem.bias_len()];
-    let bias = if problem.epilogue.bias { &bias[..] } else { &[] };
+    let bias = if problem.epilogue.bias {
+        &bias[..]
+    } else {
+        &[]
+    };
 
     for streams in [1, 2, 4, 8] {
         let options = Options {
             streams,
+            timeline: trace.is_some(),
             ..Options::default()
         };
         // Memory, streams and the filter's copy; a run only copies images and computes.
@@ -56,6 +70,10 @@ fn run(
             pipeline.chunks(),
             ran.us
         );
+        if let Some(path) = &trace {
+            let events: Vec<Event> = ran.spans.iter().map(Span::event).collect();
+            write_trace(path, &format!("{problem} over {streams} streams"), &events)?;
+        }
     }
     println!("the first outputs: {:?}", &y[..y.len().min(8)]);
     Ok(())

@@ -64,13 +64,6 @@ pub fn section(results: &Results) -> Result<Section> {
     })
 }
 
-fn word(memory: HostMemory) -> &'static str {
-    match memory {
-        HostMemory::Pinned => "pinned",
-        HostMemory::Pageable => "pageable",
-    }
-}
-
 fn median(row: &OverlapRow) -> Option<f64> {
     Some(row.time?.median_us)
 }
@@ -144,7 +137,7 @@ fn over_streams(rows: &[&OverlapRow], variants: &[&str], memory: HostMemory) -> 
     let drawing = lines(
         &format!(
             "Time over streams, {} memory, {}",
-            word(memory),
+            memory.word(),
             rows[0].problem
         ),
         "streams",
@@ -154,7 +147,7 @@ fn over_streams(rows: &[&OverlapRow], variants: &[&str], memory: HostMemory) -> 
     Ok(html! {
         @if let Some(drawing) = drawing {
             (figure(&drawing, &html! {
-                b { (word(memory)) " memory" } ": "
+                b { (memory.word()) " memory" } ": "
                 @for (i, name) in names.iter().enumerate() { (key(&series_variable(colour(i)), name)) }
                 (key("floor", meaning))
             }))
@@ -222,14 +215,14 @@ fn timeline(row: &OverlapRow) -> Result<Markup> {
         1 => "1 stream".to_owned(),
         many => format!("{many} streams"),
     };
-    let title = format!("{}, {streams}, {}", row.variant, word(row.memory));
+    let title = format!("{}, {streams}, {}", row.variant, row.memory.word());
     let drawing = gantt(&format!("Timeline, {title}"), &row.timeline)?;
     Ok(html! {
         @if let Some(drawing) = drawing {
             (figure(&drawing, &html! {
                 code { (row.variant) }
                 @if let Some(chose) = &row.chose { " (" code { (chose) } ")" }
-                ", " b { (word(row.memory)) ", " (streams) }
+                ", " b { (row.memory.word()) ", " (streams) }
                 ", chunks of " (row.chunk) " images. A colour per stream."
             }))
         }
@@ -263,7 +256,7 @@ fn times(rows: &[&OverlapRow]) -> Markup {
             class: "",
             cells: vec![
                 Cell::name(&row.variant),
-                Cell::text(word(row.memory)),
+                Cell::text(row.memory.word()),
                 Cell::number(Some(row.streams as f64), |n| n.to_string()),
                 Cell::number(Some(row.chunk as f64), |n| n.to_string()),
                 Cell::time(median(row)),
@@ -303,7 +296,7 @@ fn untimed(rows: &[&OverlapRow]) -> Markup {
             ul.reasons {
                 @for row in untimed() {
                     li {
-                        code { (row.variant) } ", " (word(row.memory)) ", " (row.streams)
+                        code { (row.variant) } ", " (row.memory.word()) ", " (row.streams)
                         " streams " (row.status.word()) ": "
                         (why(row.reason.as_deref()))
                     }

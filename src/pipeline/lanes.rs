@@ -2,8 +2,8 @@
 
 use super::{Cut, Part, Ran, timeline::Timeline};
 use crate::{
-    Buffer, Element, Error, Mark, Operands, Problem, Result, Stream, Workspace, device::HostCopies,
-    study::Work,
+    Buffer, Element, Error, Mark, Operands, Problem, Range, Result, Stream, Workspace,
+    device::HostCopies, study::Work,
 };
 
 /// What every stream has, and what a run leaves behind.
@@ -13,6 +13,8 @@ pub(super) struct Lanes<T: Element> {
     rest: Option<Tensors<T>>,
     begin: Mark,
     timeline: Option<Timeline>,
+    /// Of the chunks, on a profiler's timeline.
+    names: Vec<String>,
 }
 
 /// What one stream has. A chunk finds it free: the one before is ahead of it in the stream.
@@ -56,6 +58,7 @@ impl<T: Element> Lanes<T> {
             rest: cut.rest.as_ref().map(Tensors::of).transpose()?,
             begin: streams[0].mark()?,
             timeline: timeline.transpose()?,
+            names: (0..cut.chunks()).map(|i| format!("chunk {i}")).collect(),
         })
     }
 
@@ -84,6 +87,7 @@ impl<T: Element> Lanes<T> {
                 if stopped() {
                     return Err(Error::Interrupted);
                 }
+                let _range = Range::enter(&self.names[chunk]);
                 self.compute(cut, streams, copies, chunk, x)
                     .map_err(|error| cut.failed(chunk..chunk + 1, error))?;
             }
