@@ -232,11 +232,12 @@ pub fn environment(device: &Device) -> Environment {
 }
 
 /// The environment of results that are continued, if nothing makes the times incomparable. The floors
-/// of one file are reckoned from the same ceilings.
+/// of one file are reckoned from the same ceilings, and it names all that was asked for.
 pub fn continued(now: Environment, earlier: &Environment) -> Result<Environment, Failure> {
     match now.differs_from(earlier) {
         None => Ok(Environment {
             ceilings: earlier.ceilings,
+            options: asked(&earlier.options, &now.options),
             ..now
         }),
         Some(what) => Err(Failure::Usage(format!(
@@ -244,6 +245,14 @@ pub fn continued(now: Environment, earlier: &Environment) -> Result<Environment,
              give --out another name"
         ))),
     }
+}
+
+/// The command lines one after the other, but for one that only goes on with the last.
+fn asked(earlier: &[String], now: &[String]) -> Vec<String> {
+    if earlier.ends_with(now) {
+        return earlier.to_vec();
+    }
+    [earlier, &["then".to_owned()], now].concat()
 }
 
 /// Measures what floors are reckoned from, unless the results to be continued have it. Without, the
@@ -301,8 +310,8 @@ const PATHS: [&str; 6] = [
     "--expect",
 ];
 
-/// The command line as it was given, but for names of files: they would differ between machines and
-/// say nothing about the numbers.
+/// The command line as it was given, but for names of files, which would differ between machines, and
+/// --resume: they say nothing about the numbers.
 fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut skip = false;
@@ -311,7 +320,7 @@ fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
         let names_path = PATHS.contains(&arg.as_str());
         let is_path = std::mem::replace(&mut skip, names_path);
         let has_path = option.is_some_and(|option| PATHS.contains(&option));
-        if !(is_path || names_path || has_path) {
+        if !(is_path || names_path || has_path || arg == "--resume") {
             kept.push(arg);
         }
     }
@@ -333,10 +342,26 @@ mod tests {
     #[test]
     fn paths_stay_out_of_the_results() {
         let args = [
-            "compare", "--out", "a/b.json", "--warm", "--out=c", "--svg", "d", "--suite", "vgg16",
+            "compare", "--out", "a/b.json", "--warm", "--out=c", "--resume", "--suite", "vgg16",
         ];
         let kept = without_paths(args.into_iter().map(str::to_owned));
         assert_eq!(kept, ["compare", "--warm", "--suite", "vgg16"]);
+    }
+
+    #[test]
+    fn a_file_names_every_command_that_went_into_it() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let first = words("study --parts overlap --runs 3");
+        assert_eq!(
+            asked(&first, &words("study --parts overlap --runs 3")),
+            first
+        );
+        let both = asked(&first, &words("study --parts layers"));
+        assert_eq!(
+            both,
+            words("study --parts overlap --runs 3 then study --parts layers")
+        );
+        assert_eq!(asked(&both, &words("study --parts layers")), both);
     }
 
     /// The CPU's plain loops with configurations that change nothing; the last is not supported.
