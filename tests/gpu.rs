@@ -14,9 +14,13 @@ fn main() -> std::process::ExitCode {
 }
 
 #[cfg(feature = "cuda")]
+mod common;
+
+#[cfg(feature = "cuda")]
 mod cases {
+    use super::common::gpu_is_required;
     use std::{
-        env, mem,
+        mem,
         panic::{AssertUnwindSafe, catch_unwind},
         process::ExitCode,
         ptr,
@@ -109,9 +113,8 @@ mod cases {
     fn gpu() -> Result<Result<Gpu, String>, String> {
         static GPU: OnceLock<Result<Gpu, String>> = OnceLock::new();
         let gpu = GPU.get_or_init(|| Gpu::new(0).map_err(|error| error.to_string()));
-        let required = env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|value| value == "1");
         match gpu {
-            Err(reason) if required => Err(reason.clone()),
+            Err(reason) if gpu_is_required() => Err(reason.clone()),
             gpu => Ok(gpu.clone()),
         }
     }

@@ -1,6 +1,8 @@
 //! Libraries that are missing, broken or too old: the command says which, where and what would mend
 //! it, and goes on with the rest.
 
+mod common;
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -161,9 +163,9 @@ fn on_a_gpu_the_rule_passes_over_what_is_missing() -> Result<Completion, Failed>
     let devices = convforge("CONVFORGE_NONE", Path::new(""), &["devices", "--json"]);
     let devices: serde_json::Value = serde_json::from_str(&stdout(&devices)).unwrap();
     if let Some(why) = devices["no_gpu"].as_str() {
-        return match env::var("CONVFORGE_REQUIRE_GPU") {
-            Ok(value) if !value.is_empty() && value != "0" => Err(why.into()),
-            _ => Ok(Completion::ignored_with(why)),
+        return match common::gpu_is_required() {
+            true => Err(why.into()),
+            false => Ok(Completion::ignored_with(why)),
         };
     }
     let folder = tempfile::tempdir().unwrap();

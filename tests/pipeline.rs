@@ -4,15 +4,17 @@
 //! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
 //! failure.
 
-use std::{env, sync::Arc};
+mod common;
+
+use std::sync::Arc;
 
 use convforge::{
-    Conv, Device, Error, Operands, Pipeline, Problem, Result,
+    Conv, Device, Operands, Pipeline, Problem, Result,
     check::{Data, Recipe, Tensor},
     pipeline::Options,
-    variant::{self, Arithmetic, Kind, Query, Variant},
+    variant::{Arithmetic, Variant},
 };
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed};
 
 /// The first that a variant can do is taken.
 const PROBLEMS: [&str; 4] = [
@@ -28,39 +30,13 @@ fn main() {
     if gpu.is_ok() {
         arguments.test_threads.get_or_insert(1);
     }
-    let trial = |name: String, device: Result<Device, String>, test: Test| {
-        Trial::ignorable_test(name, move || match &device {
-            Ok(device) => test(device),
-            Err(why) if required() => Err(why.into()),
-            Err(why) => Ok(Completion::ignored_with(why)),
-        })
-    };
-    let of_variant = |variant: &Arc<dyn Variant>| {
-        let device = match variant.info().kind {
-            Kind::Cpu => Ok(Device::Cpu),
-            _ => gpu.clone(),
-        };
-        let (name, variant) = (variant.info().name.clone(), variant.clone());
-        trial(
-            name,
-            device,
-            Box::new(move |device| equal(device, &variant)),
-        )
-    };
-    let engines = trial(
-        "both_copy_engines_are_busy".to_owned(),
+    let engines = common::trial(
+        "both_copy_engines_are_busy",
         gpu.clone(),
-        Box::new(both_copy_engines_are_busy),
+        both_copy_engines_are_busy,
     );
-    let trials = variant::all().iter().map(of_variant);
-    let trials = trials.chain([engines]).collect();
+    let trials = common::trials(&gpu, equal).chain([engines]).collect();
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-type Test = Box<dyn Fn(&Device) -> Result<Completion, Failed> + Send>;
-
-fn required() -> bool {
-    env::var_os("CONVFORGE_REQUIRE_GPU").is_some_and(|value| value != "0")
 }
 
 /// Whole numbers, so that sums are exact whatever a library's plan for a batch of another size.
@@ -92,26 +68,11 @@ fn equal(device: &Device, variant: &Arc<dyn Variant>) -> Result<Completion, Fail
         let why = "a transform's output may depend on the batch it is in";
         return Ok(Completion::ignored_with(why));
     }
-    let limits = device.limits();
-    let problems = PROBLEMS.map(|text| text.parse::<Problem>().expect("a problem"));
-    let supported = problems.iter().find(|problem| {
-        let query = Query {
-            problem,
-            config: 0,
-            limits: &limits,
-        };
-        variant::supports(&**variant, device, &query).is_ok()
-    });
-    let Some(problem) = supported else {
-        return Ok(Completion::ignored_with("can do none of the problems"));
+    let whole = match common::conv(device, variant, &PROBLEMS) {
+        Ok(conv) => conv,
+        Err(answer) => return answer,
     };
-    let whole = match Conv::with_variant(device, problem, variant.clone(), 0) {
-        // A library that is not there, or that has no such plan.
-        Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
-            return Ok(Completion::ignored_with(error.to_string()));
-        }
-        conv => conv?,
-    };
+    let problem = whole.problem();
     let (x, w) = (values(problem, Tensor::X), values(problem, Tensor::W));
     let expected = unpipelined(device, &whole, &x, &w)?;
     if expected.iter().all(|y| *y == 0.0) {

@@ -4,13 +4,14 @@
 //! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
 //! failure.
 
-use std::{env, sync::Arc};
+mod common;
+
+use std::sync::Arc;
 
 use convforge::{
-    Buffer, Conv, Device, Error, Operands, Packed, Problem, Result, Stream, Workspace,
-    variant::{self, Kind, Query, Variant},
+    Buffer, Conv, Device, Operands, Packed, Result, Stream, Workspace, variant::Variant,
 };
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed};
 
 /// The first that a variant can do is taken.
 const PROBLEMS: [&str; 4] = [
@@ -29,25 +30,8 @@ fn main() {
     if gpu.is_ok() {
         arguments.test_threads.get_or_insert(1);
     }
-    let trial = |variant: &Arc<dyn Variant>| {
-        let device = match variant.info().kind {
-            Kind::Cpu => Ok(Device::Cpu),
-            _ => gpu.clone(),
-        };
-        let variant = variant.clone();
-        let name = variant.info().name.clone();
-        Trial::ignorable_test(name, move || match &device {
-            Ok(device) => two_filters(device, &variant),
-            Err(why) if required() => Err(why.into()),
-            Err(why) => Ok(Completion::ignored_with(why)),
-        })
-    };
-    let trials = variant::all().iter().map(trial).collect();
+    let trials = common::trials(&gpu, two_filters).collect();
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn required() -> bool {
-    env::var_os("CONVFORGE_REQUIRE_GPU").is_some_and(|value| value != "0")
 }
 
 /// A stream with its own filter, and what it has computed.
@@ -91,26 +75,11 @@ impl Lane {
 }
 
 fn two_filters(device: &Device, variant: &Arc<dyn Variant>) -> Result<Completion, Failed> {
-    let limits = device.limits();
-    let problems = PROBLEMS.map(|text| text.parse::<Problem>().expect("a problem"));
-    let supported = problems.iter().find(|problem| {
-        let query = Query {
-            problem,
-            config: 0,
-            limits: &limits,
-        };
-        variant::supports(&**variant, device, &query).is_ok()
-    });
-    let Some(problem) = supported else {
-        return Ok(Completion::ignored_with("can do none of the problems"));
+    let conv = match common::conv(device, variant, &PROBLEMS) {
+        Ok(conv) => conv,
+        Err(answer) => return answer,
     };
-    let conv = match Conv::with_variant(device, problem, variant.clone(), 0) {
-        // A library that is not there, or that has no such plan.
-        Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
-            return Ok(Completion::ignored_with(error.to_string()));
-        }
-        conv => conv?,
-    };
+    let problem = conv.problem();
     let x: Vec<f32> = (0..problem.x_len()).map(|i| (i % 7) as f32 - 3.0).collect();
     let x = device.upload(&x)?;
 

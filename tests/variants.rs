@@ -10,6 +10,8 @@
 //! | `CONVFORGE_SEED` | seed of problems and data, 1 by default |
 //! | `CONVFORGE_REQUIRE_GPU` | 1: a missing GPU is a failure |
 
+mod common;
+
 use std::{env, sync::Arc};
 
 use convforge::{
@@ -127,7 +129,7 @@ fn main() {
     let parse = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{error}"));
     let setting = Setting {
         device: Device::gpu(0).map_err(|why| why.to_string()),
-        require_gpu: env::var_os("CONVFORGE_REQUIRE_GPU").is_some_and(|value| value != "0"),
+        require_gpu: common::gpu_is_required(),
         seed,
         fixed: REPORTS.iter().chain(EDGES).map(parse).collect(),
         large: LARGE.iter().map(parse).collect(),

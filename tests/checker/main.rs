@@ -7,6 +7,8 @@
 //! | `contract` | `Conv` refuses operands that do not fit, in words |
 //! | `main` | csrc/oracle.cu, the judge of large problems, agrees with the CPU's oracle |
 
+#[path = "../common/mod.rs"]
+mod common;
 mod contract;
 mod faults;
 mod transforms;
@@ -73,7 +75,7 @@ fn oracle_trials() -> Vec<Trial> {
                 check::prove_oracle(&device, &problem, 1)?;
                 Ok(Completion::Completed)
             }
-            Err(why) if std::env::var_os("CONVFORGE_REQUIRE_GPU").is_some() => Err(why.into()),
+            Err(why) if common::gpu_is_required() => Err(why.into()),
             Err(why) => Ok(Completion::ignored_with(why.to_string())),
         })
     };
