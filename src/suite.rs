@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Layout, Math, Problem, Result, Storage, variant::closest};
 
 /// The files, in reading order.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("quick", include_str!("suites/quick.txt")),
     ("report-86", include_str!("suites/report-86.txt")),
     ("report-70", include_str!("suites/report-70.txt")),
     ("report-vgg", include_str!("suites/report-vgg.txt")),
     ("report-gemv", include_str!("suites/report-gemv.txt")),
+    ("first", include_str!("suites/first.txt")),
     ("vgg16", include_str!("suites/vgg16.txt")),
     ("resnet50", include_str!("suites/resnet50.txt")),
     ("batch1", include_str!("suites/batch1.txt")),
