@@ -86,7 +86,7 @@ def read(folder):
     for path in sorted(folder.glob("*.json")):
         try:
             report = json.loads(path.read_text(encoding="utf-8"))
-            if "tool" in report:
+            if "tool" in report or report.get("view") == "sweep":
                 continue
             environment = report["environment"]
             rows = report["layers"] if "layers" in report else report["rows"]
