@@ -34,6 +34,17 @@ function misplaced(svg) {
   return found;
 }
 
+// Texts that leave the window, other than in what scrolls by itself.
+function wide() {
+  const range = document.createRange();
+  return all("main *").filter((node) => !node.closest(".scroll, svg")).flatMap((node) =>
+    [...node.childNodes].filter((child) => {
+      if (child.nodeType !== Node.TEXT_NODE) return false;
+      range.selectNodeContents(child);
+      return range.getBoundingClientRect().right > innerWidth;
+    })).map((child) => child.data.trim());
+}
+
 // A column after one click and after two.
 function sorted(table) {
   const headers = all("thead th", table);
@@ -94,6 +105,7 @@ const findings = {
   errors,
   width: innerWidth,
   scrollWidth: document.documentElement.scrollWidth,
+  tooWide: wide(),
   prefersDark: matchMedia("(prefers-color-scheme: dark)").matches,
   closed,
   stillClosed,

@@ -100,6 +100,7 @@ class InABrowser(unittest.TestCase):
     def test_it_fits_its_window(self):
         for width, found in self.seen.items():
             self.assertEqual(found["width"], width)
+            self.assertEqual(found["tooWide"], [])
             self.assertLessEqual(found["scrollWidth"], width)
 
     def test_no_label_lies_on_another(self):
