@@ -140,26 +140,35 @@ fn find(variant: &str, config: Option<&str>) -> Result<Choice> {
     Ok((variant, index))
 }
 
-/// Those of some kinds that can do the problem, the least estimated time first.
+/// Those of some kinds that can do the problem, each with the configuration that it estimates best,
+/// the least estimated time first.
 fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> Candidates {
     let limits = device.limits();
-    let query = Query {
-        problem,
-        config: 0,
-        limits: &limits,
-    };
     let mut refused = Vec::new();
     let mut timed = Vec::new();
     for variant in variant::all() {
-        if !kinds(variant.info().kind) {
+        let info = variant.info();
+        if !kinds(info.kind) {
             continue;
         }
-        match variant::supports(&**variant, device, &query) {
-            Err(why) => refused.push(format!("{} {why}", variant.info().name)),
-            Ok(()) => {
-                let time = variant.rank(&query).unwrap_or(f64::INFINITY);
-                timed.push((time, (variant.clone(), 0)));
-            }
+        let time = |config| {
+            let query = Query {
+                problem,
+                config,
+                limits: &limits,
+            };
+            variant::supports(&**variant, device, &query)
+                .map(|()| (variant.rank(&query).unwrap_or(f64::INFINITY), config))
+        };
+        let (able, mut unable): (Vec<_>, Vec<_>) =
+            (0..info.configs.len().max(1)).map(time).partition(Result::is_ok);
+        // The first of equals.
+        let best = able.into_iter().flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
+        match best {
+            Some((time, config)) => timed.push((time, (variant.clone(), config))),
+            None => refused.extend(unable.drain(..1).filter_map(|why| {
+                Some(format!("{} {}", info.name, why.err()?))
+            })),
         }
     }
     if refused.is_empty() && timed.is_empty() {

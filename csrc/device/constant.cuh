@@ -20,6 +20,7 @@
 namespace cf {
 
 constexpr int ConstantBytes = 64 << 10;
+constexpr double TurnUs = 2.7; // the copy, and waiting for one's turn: measured in a graph
 
 class Turns {
     struct Device {

@@ -53,26 +53,6 @@ struct Barrier {
     }
 };
 
-// A number in shared memory that one thread counts up, and that whole warps wait to see beyond n.
-// What was written before it is seen after it. They sleep between two looks: other warps need the
-// issue.
-__device__ __forceinline__ void wait_beyond(const int &v, int n) {
-    int now;
-    for (;;) {
-        asm volatile("ld.acquire.cta.shared::cta.s32 %0, [%1];"
-                     : "=r"(now)
-                     : "r"(shared_address(&v))
-                     : "memory");
-        if (__all_sync(~0u, now > n))
-            return;
-        asm volatile("nanosleep.u32 100;");
-    }
-}
-__device__ __forceinline__ void store_release(int &v, int n) {
-    asm volatile("st.release.cta.shared::cta.s32 [%0], %1;" ::"r"(shared_address(&v)), "r"(n)
-                 : "memory");
-}
-
 #if __CUDA_ARCH__ >= 900
 // Makes barriers that this thread initialised known to copies in flight and to other threads; the
 // latter meet at a __syncthreads as well.

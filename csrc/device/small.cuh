@@ -62,9 +62,17 @@ inline int floats(const cf_problem &p) { return int(ceil_div(p.k, Maps)) * Maps 
 // Rows of y that are no whole sectors, so that two warps write to one.
 inline bool ragged(const cf_problem &p) { return p.q % 8 || int64_t(p.p) * p.q % 8; }
 
-// Of a block, as the estimate wants it: about.
-inline int warps(int rows, bool constant) {
-    return rows > 20 ? 12 : rows > 15 ? (constant ? 16 : 12) : rows > 8 ? 20 : 28;
+// Of a block, the loading ones included: as many as registers allow, and few enough registers that
+// weights come to uniform ones. With 3 filter rows and 8 of outputs they do so for a stride of 2
+// only.
+constexpr int warps(int r, int rows, int stride, bool constant) {
+    if (rows > 20 || (rows > 15 && !constant))
+        return 12;
+    if (rows > 15)
+        return r == 3 && rows == 17 ? 18 : 16;
+    if (rows > 8)
+        return 20;
+    return !constant ? 28 : r == 3 && stride == 1 ? 24 : 32;
 }
 
 // Clocks of the busiest multiprocessor. Each of its four schedulers issues one instruction per
@@ -74,13 +82,13 @@ inline double clocks(const cf_call *call, const Cut &cut, int rows, bool constan
     const double units = double(ceil_div(cut.units, call->device.sm_count));
     // Instructions of a task, and of a warp for each unit that it passes.
     const double window = (rows - 1) * p.stride_h + p.r;
-    double body = double(p.r) * Maps * rows + window + p.r * (constant ? 2 : 1) + 7;
+    double body = double(p.r) * Maps * rows + window + p.r * (constant ? 2 : 4) + 7;
     // A filter beyond the nearest cache of constants brings a weight in 4.5 clocks to one of the
     // four schedulers.
     if (constant && floats(p) * 4 > 2048)
         body = std::max(body, 18.0 * p.r * Maps);
     const double task = double(p.c) * p.s * body + Maps * rows * (cut.stages ? 1.5 : 3) + 200;
-    const int computing = warps(rows, constant) - cut.loaders;
+    const int computing = warps(p.r, rows, p.stride_h, constant) - cut.loaders;
     const double passing = units * computing * 40 / 4;
     const double tasks_of_unit = cut.columns * cut.groups / 32.0;
     const double tasks = units * tasks_of_unit;
@@ -155,10 +163,14 @@ inline bool cut_into(const cf_call *call, int rows, int tiles, bool constant, bo
         // A plane begins as far behind a multiple of 16 bytes as its place in y does.
         cut.stage_plane = uint32_t(ceil_div(int64_t(rows) * p.q * 4 + 12, 16) * 16);
         cut.stage = Maps * cut.stage_plane;
-        if (least > MaxStages)
-            return false;
+        // Nor may a warp wait for a stage whose last turn but two is not stored yet: beyond the
+        // stages in use there are at most the items of one task for each warp.
+        const int64_t blocks = ceil_div(warps(p.r, rows, p.stride_h, constant), cut.groups) + 1;
+        const int64_t ahead = (ceil_div(blocks * 32, p.q) + 1) * cut.groups;
         cut.loaders = 2; // they store as well
-        cut.stages = int(std::min<int64_t>(least + 2, MaxStages));
+        cut.stages = int(std::max(least + 2, ceil_div(ahead, 2)));
+        if (cut.stages > MaxStages)
+            return false;
         budget -= int64_t(cut.stages) * cut.stage;
     }
     const int64_t fit = budget / slot;

@@ -41,13 +41,8 @@ namespace {
 
 using namespace cf::small;
 
-// As many as registers allow, and few enough registers that weights come to uniform ones. With 3
-// filter rows and 8 of outputs they do so for a stride of 2 only.
 template <int R, int Rows, int Stride, bool Constant>
-constexpr int Warps = Rows > 20   ? 12
-                      : Rows > 15 ? (Constant ? 16 : 12)
-                      : Rows > 8  ? 20
-                                  : ((R == 3 && Stride == 1) || !Constant ? 28 : 32);
+constexpr int Warps = warps(R, Rows, Stride, Constant);
 
 __constant__ __align__(16) float constant_filter[cf::ConstantBytes / sizeof(float)];
 cf::Turns turns;
@@ -131,9 +126,10 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) float shared[];
     __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages];
-    __shared__ int freed[MaxStages]; // how often a stage was stored; a barrier's phase would not
-                                     // do: a warp may be several turns ahead of another
-    __shared__ int taken;            // tasks
+    // Turns of the ring of stages that were stored, the even and the odd ones apart: with one bit
+    // each, a warp may be three turns ahead of the oldest stage (small.cuh sees to it).
+    __shared__ cf::Barrier freed[2][MaxStages];
+    __shared__ int taken; // tasks
     const uint32_t slots = cf::shared_address(shared);
     const uint32_t stages = slots + cut.slots * cut.slot;
     const uint32_t weights = stages + cut.stages * cut.stage; // where they are in shared memory
@@ -216,19 +212,23 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         cf::wait_for_stores_to_read();
         __syncwarp();
         if (lane == 0)
-            cf::store_release(freed[stage], turn + 1);
+            freed[turn & 1][stage].arrive();
     };
 
+    // Each warp begins with the task of its number: taken from the count, the first ones would
+    // gather on some of the four schedulers.
     if (threadIdx.x == 0)
-        taken = 0;
+        taken = computing;
     if (warp == computing) {
         if (lane < cut.slots) {
             full[lane].init(cut.bulks > 0 ? 1 : cut.loaders * 32);
             empty[lane].init(computing * 32);
         }
-        if (lane < cut.stages)
+        if (lane < cut.stages) {
             gathered[lane].init(cut.q);
-        freed[lane] = 0;
+            freed[0][lane].init(1);
+            freed[1][lane].init(1);
+        }
         cf::publish_barriers();
     }
     // What the bulk copies need is there; the others need to be told of the barriers.
@@ -284,14 +284,14 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         empty[slot_of(passed)].arrive();
         ++passed;
     };
-    for (;;) {
+    const auto next = [&] {
         int task = 0;
         if (lane == 0)
             task = atomicAdd(&taken, 1);
         // A reduction's result is known to be the same in all lanes.
-        task = int(__reduce_max_sync(~0u, unsigned(task)));
-        if (task >= tasks)
-            break;
+        return int(__reduce_max_sync(~0u, unsigned(task)));
+    };
+    for (int task = warp; task < tasks; task = next()) {
         const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
         const int begin = block * 32;
         const int first = cut.by_q.quotient(begin); // line
@@ -398,8 +398,11 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             const auto stage_of = [&](int l) {
                 return l * cut.groups + group - turn_of(l) * cut.stages;
             };
-            for (int l = first; l <= last; ++l)
-                cf::wait_beyond(freed[stage_of(l)], turn_of(l) - 1);
+            for (int l = first; l <= last; ++l) {
+                const int before = turn_of(l) - 1;
+                if (before >= 0)
+                    freed[before & 1][stage_of(l)].wait(before >> 1 & 1);
+            }
             uint32_t to[Maps];
 #pragma unroll
             for (int k = 0; k < Maps; ++k) {
@@ -620,7 +623,8 @@ int32_t launch(const cf_call *call) {
 // Assumes 1.9 GHz.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
-    return cf::LaunchUs + plan_of(call, Configs[call->config].constant).clocks / 1900 +
+    const bool constant = Configs[call->config].constant;
+    return cf::LaunchUs + (constant ? cf::TurnUs : 0) + plan_of(call, constant).clocks / 1900 +
            (sums_follow(p) ? cf::finish_us(p) : 0);
 }
 
