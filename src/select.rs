@@ -8,6 +8,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{
     Device, Error, Problem, Result,
+    device::Limits,
     policy::Policy,
     variant::{self, Kind, Query, Variant},
 };
@@ -151,24 +152,9 @@ fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
         if !kinds(info.kind) {
             continue;
         }
-        let time = |config| {
-            let query = Query {
-                problem,
-                config,
-                limits: &limits,
-            };
-            variant::supports(&**variant, device, &query)
-                .map(|()| (variant.rank(&query).unwrap_or(f64::INFINITY), config))
-        };
-        let (able, mut unable): (Vec<_>, Vec<_>) =
-            (0..info.configs.len().max(1)).map(time).partition(Result::is_ok);
-        // The first of equals.
-        let best = able.into_iter().flatten().min_by(|(a, _), (b, _)| a.total_cmp(b));
-        match best {
-            Some((time, config)) => timed.push((time, (variant.clone(), config))),
-            None => refused.extend(unable.drain(..1).filter_map(|why| {
-                Some(format!("{} {}", info.name, why.err()?))
-            })),
+        match best_config(&**variant, device, problem, &limits) {
+            Ok((time, config)) => timed.push((time, (variant.clone(), config))),
+            Err(why) => refused.push(format!("{} {why}", info.name)),
         }
     }
     if refused.is_empty() && timed.is_empty() {
@@ -181,6 +167,30 @@ fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
         refused,
         lenient: true,
     }
+}
+
+/// Estimated time and index of a variant's best configuration, the first of equals; why not where it
+/// has none for the problem.
+fn best_config(
+    variant: &dyn Variant,
+    device: &Device,
+    problem: &Problem,
+    limits: &Limits,
+) -> Result<(f64, usize), String> {
+    let time = |config| {
+        let query = Query {
+            problem,
+            config,
+            limits,
+        };
+        variant::supports(variant, device, &query)
+            .map(|()| (variant.rank(&query).unwrap_or(f64::INFINITY), config))
+    };
+    let first = time(0);
+    let others = (1..variant.info().configs.len()).filter_map(|config| time(config).ok());
+    let able = first.iter().copied().chain(others);
+    let best = able.min_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.map_or(first, Ok)
 }
 
 /// Those of the lines that fit, in their order, as far as they can do the problem.

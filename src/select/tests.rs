@@ -90,6 +90,45 @@ fn on_the_cpu_kernels_have_a_reason() {
     }
 }
 
+/// A variant of which each configuration has an estimate, or none because it cannot do the problem.
+struct Estimates(Info, &'static [Option<f64>]);
+
+impl Variant for Estimates {
+    fn info(&self) -> &Info {
+        &self.0
+    }
+
+    fn supports(&self, query: &Query) -> Result<(), String> {
+        self.1[query.config]
+            .map(|_| ())
+            .ok_or_else(|| format!("cannot as {}", query.config))
+    }
+
+    fn rank(&self, query: &Query) -> Option<f64> {
+        self.1[query.config]
+    }
+
+    fn plan(&self, _: &Device, _: &Query) -> Result<Box<dyn Plan>> {
+        unreachable!("nothing plans it")
+    }
+}
+
+#[test]
+fn the_best_of_all_configurations_counts() {
+    let best = |estimates: &'static [Option<f64>]| {
+        let info = Info {
+            configs: (0..estimates.len()).map(|i| i.to_string()).collect(),
+            ..missing().info().clone()
+        };
+        let variant = Estimates(info, estimates);
+        best_config(&variant, &Device::Cpu, &problem(), &Device::Cpu.limits())
+    };
+    assert_eq!(best(&[Some(5.0), Some(3.0), Some(4.0)]), Ok((3.0, 1)));
+    assert_eq!(best(&[Some(3.0), Some(3.0)]), Ok((3.0, 0)));
+    assert_eq!(best(&[None, Some(7.0)]), Ok((7.0, 1)));
+    assert_eq!(best(&[None, None]), Err("cannot as 0".to_owned()));
+}
+
 /// Layers that were measured on an H200: microseconds of each variant.
 #[cfg(feature = "cudnn")]
 #[test]
