@@ -8,7 +8,8 @@ use convforge::{
     Device,
     measure::{self, Ceilings, Contender, Options, Status, View},
     suite::Suite,
-    variant::{self, Kind},
+    variant::Kind,
+    variants,
 };
 
 fn main() -> Result<(), convforge::Error> {
@@ -29,7 +30,7 @@ fn main() -> Result<(), convforge::Error> {
     };
     let mut failed = false;
     for layer in Suite::find("quick")?.layers {
-        let contenders: Vec<Contender> = variant::all()
+        let contenders: Vec<Contender> = variants::all()
             .iter()
             .filter(|variant| (variant.info().kind == Kind::Cpu) != device.is_gpu())
             .filter(|variant| fits(&format!("{} {}", layer.title(), variant.info().name)))

@@ -159,7 +159,7 @@ impl Conv {
         Err(candidates.none(device, problem))
     }
 
-    /// A variant of one's own, or one of [`variant::all`], with one of its configurations.
+    /// A variant of one's own, or one of [`variants::all`], with one of its configurations.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the variant's reason, or what planning answers.

@@ -277,3 +277,22 @@ impl Error {
         }
     }
 }
+
+/// The candidate that differs from `name` in the fewest letters, if it is close at all.
+pub(crate) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    let distance = |a: &str, b: &str| {
+        let b: Vec<char> = b.chars().collect();
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, ca) in a.chars().enumerate() {
+            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+            for (j, cb) in b.iter().enumerate() {
+                let substituted = diagonal + usize::from(ca != *cb);
+                diagonal = row[j + 1];
+                row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+            }
+        }
+        row[b.len()]
+    };
+    let (best, candidate) = candidates.map(|c| (distance(name, c), c)).min()?;
+    (best <= name.len().max(3) / 2).then(|| candidate.to_owned())
+}

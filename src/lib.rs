@@ -8,7 +8,7 @@
 //! | [`Device`], [`Buffer`], [`Stream`] | the CPU or a GPU, behind one set of types |
 //! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
 //! | [`Pick`], [`policy`] | how the variant is chosen |
-//! | [`variant`] | what every kernel and baseline offers, and the list of all of them |
+//! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
 //! | [`Pipeline`] | a batch in host memory, cut over streams: copies beside kernels |
 //! | [`check`] | comparing an output with the oracle |
 //! | [`measure`] | timing |
@@ -42,6 +42,7 @@ mod select;
 pub mod study;
 pub mod suite;
 pub mod variant;
+pub mod variants;
 
 pub use conv::{BoundConv, Conv, Operands, Packed, RawOperands, Workspace};
 pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};

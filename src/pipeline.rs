@@ -137,7 +137,7 @@ impl<T: Element> Pipeline<T> {
     }
 
     /// [`new`](Self::new) with a variant of one's own, or one of
-    /// [`variant::all`](crate::variant::all), in one of its configurations.
+    /// [`variants::all`](crate::variants::all), in one of its configurations.
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`Conv::with_variant`].

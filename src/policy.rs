@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::{Error, Problem, Result, variant::closest};
+use crate::{Error, Problem, Result, error::closest};
 
 /// The files, in reading order.
 const FILES: [(&str, &str); 3] = [
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(policy.rules.last().unwrap().condition, None, "{name}");
             #[cfg(feature = "cuda")]
             for rule in &policy.rules {
-                let variant = crate::variant::find(&rule.variant).unwrap();
+                let variant = crate::variants::find(&rule.variant).unwrap();
                 if let Some(config) = &rule.config {
                     variant.info().config(config).unwrap();
                 }

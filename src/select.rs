@@ -11,6 +11,7 @@ use crate::{
     device::Limits,
     policy::Policy,
     variant::{self, Kind, Query, Variant},
+    variants,
 };
 
 /// How the variant for a problem is found.
@@ -18,7 +19,7 @@ use crate::{
 pub enum Pick {
     /// The least estimated time among all that can do the problem, libraries included where they
     /// can be opened. Where none has an estimate, the first that can, in the order of
-    /// [`variant::all`], the CPU's fast one before its plain one.
+    /// [`variants::all`], the CPU's fast one before its plain one.
     ///
     /// It may be cuDNN, whose plans are searched when the convolution is made: that takes seconds,
     /// unless `CONVFORGE_CUDNN_PLANS` names a file that keeps them.
@@ -133,7 +134,7 @@ impl Candidates {
 }
 
 fn find(variant: &str, config: Option<&str>) -> Result<Choice> {
-    let variant = variant::find(variant)?;
+    let variant = variants::find(variant)?;
     let index = match config {
         Some(config) => variant.info().config(config)?,
         None => 0,
@@ -147,7 +148,7 @@ fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
     let limits = device.limits();
     let mut refused = Vec::new();
     let mut timed = Vec::new();
-    for variant in variant::all() {
+    for variant in variants::all() {
         let info = variant.info();
         if !kinds(info.kind) {
             continue;

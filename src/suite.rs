@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Layout, Math, Problem, Result, Storage, variant::closest};
+use crate::{Error, Layout, Math, Problem, Result, Storage, error::closest};
 
 /// The files, in reading order.
 const FILES: [(&str, &str); 12] = [

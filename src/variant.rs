@@ -1,4 +1,4 @@
-//! What every kernel and baseline offers, and the one list of all of them.
+//! What every kernel and baseline offers. [`variants`](crate::variants) is the list of them.
 //!
 //! A [`Variant`] is a way to compute a convolution: it says which problems it can do and makes a
 //! [`Plan`] for one. A plan has everything settled that depends on shapes; its `launch` only
@@ -8,7 +8,6 @@
 use std::{
     any::Any,
     ffi::{CStr, c_void},
-    sync::{Arc, LazyLock},
 };
 
 use serde::{Deserialize, Serialize};
@@ -271,30 +270,6 @@ impl Args<'_> {
     }
 }
 
-/// Every variant of this build, in reading order: kernels, then baselines, then the CPU.
-pub fn all() -> &'static [Arc<dyn Variant>] {
-    static ALL: LazyLock<Vec<Arc<dyn Variant>>> = LazyLock::new(|| {
-        let mut all: Vec<Arc<dyn Variant>> = Vec::new();
-        #[cfg(feature = "cuda")]
-        all.extend(crate::kernels::rows());
-        all.extend(crate::baselines::all());
-        all
-    });
-    &ALL
-}
-
-/// The variant of this name.
-///
-/// # Errors
-/// [`Error::UnknownVariant`] with the nearest name there is.
-pub fn find(name: &str) -> Result<Arc<dyn Variant>> {
-    let found = all().iter().find(|v| v.info().name == name);
-    found.cloned().ok_or_else(|| Error::UnknownVariant {
-        name: name.to_owned(),
-        close: closest(name, all().iter().map(|v| v.info().name.as_str())),
-    })
-}
-
 /// Whether `variant` can do `problem` on `device`; otherwise the reason.
 ///
 /// # Errors
@@ -314,23 +289,4 @@ pub fn supports(variant: &dyn Variant, device: &Device, query: &Query) -> Result
         ));
     }
     variant.supports(query)
-}
-
-/// The candidate that differs from `name` in the fewest letters, if it is close at all.
-pub(crate) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    let distance = |a: &str, b: &str| {
-        let b: Vec<char> = b.chars().collect();
-        let mut row: Vec<usize> = (0..=b.len()).collect();
-        for (i, ca) in a.chars().enumerate() {
-            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-            for (j, cb) in b.iter().enumerate() {
-                let substituted = diagonal + usize::from(ca != *cb);
-                diagonal = row[j + 1];
-                row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-            }
-        }
-        row[b.len()]
-    };
-    let (best, candidate) = candidates.map(|c| (distance(name, c), c)).min()?;
-    (best <= name.len().max(3) / 2).then(|| candidate.to_owned())
 }

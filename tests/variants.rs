@@ -17,7 +17,8 @@ use std::{env, sync::Arc};
 use convforge::{
     Device, Problem,
     check::{self, Options, Outcome, Profile},
-    variant::{self, Kind, Query, Variant},
+    variant::{Kind, Query, Variant},
+    variants,
 };
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -144,7 +145,7 @@ fn main() {
     if !arguments.list {
         println!("CONVFORGE_SEED={seed} CONVFORGE_CASES={cases}");
     }
-    let trials = variant::all()
+    let trials = variants::all()
         .iter()
         .flat_map(|variant| trials(variant, &setting))
         .collect();

@@ -9,7 +9,7 @@ use crate::{
     Conv, Device, Error, Math, Problem, RawOperands, Result, Shape, Storage, Stream,
     gpu::{DeviceBuffer, Gpu},
     kernels::{checked, ffi},
-    variant,
+    variants,
 };
 
 /// Runs of each, after one that does not count; the median is taken.
@@ -198,7 +198,7 @@ impl Matrix {
         let mut shape = Shape::new(SIDE, [SIDE, 1, 1], SIDE, [1, 1]);
         (shape.storage, shape.math, shape.align) = (storage, math, 16);
         let problem = Problem::new(shape)?;
-        let cublas = variant::find("cublas_gemm")?;
+        let cublas = variants::find("cublas_gemm")?;
         let conv = match Conv::with_variant(device, &problem, cublas, 0) {
             Err(Error::Library { .. } | Error::Unsupported { .. }) => return Ok(None),
             other => other?,

@@ -126,11 +126,11 @@ mod tests {
         Device,
         measure::{Contender, Options, compare},
         suite::Layer,
-        variant,
+        variants,
     };
 
     fn rows() -> Vec<Row> {
-        let all = variant::all().iter();
+        let all = variants::all().iter();
         let contenders = all.map(|v| Contender::Variant {
             variant: v.clone(),
             config: 0,

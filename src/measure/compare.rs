@@ -405,12 +405,12 @@ fn beside_cudnn(rows: &mut [Row]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::variant;
+    use crate::variants;
 
     /// A row of this variant; without a time it did not pass.
     fn row(name: &str, median_us: Option<f64>) -> Row {
         let contender = Contender::Variant {
-            variant: variant::find("cpu_direct").unwrap(),
+            variant: variants::find("cpu_direct").unwrap(),
             config: 0,
         };
         let layer = Layer::alone("mb1ic3ih8oc4kh3".parse().unwrap());

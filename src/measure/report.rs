@@ -266,11 +266,11 @@ mod tests {
     use crate::{
         Device, Problem,
         measure::{Options, compare},
-        variant,
+        variants,
     };
 
     fn contenders() -> Vec<Contender> {
-        let contenders = variant::all().iter().map(|v| Contender::Variant {
+        let contenders = variants::all().iter().map(|v| Contender::Variant {
             variant: v.clone(),
             config: 0,
         });

@@ -109,14 +109,14 @@ pub(super) mod tests {
         Device,
         measure::{Contender, Options, Part, Status, View},
         suite::Layer,
-        variant,
+        variants,
     };
 
     /// A sweep that might have been: configurations with their medians, or unsupported.
     pub fn example(configs: &[(&str, Option<f64>)]) -> Vec<Row> {
         let layer = Layer::alone("mb1ic1ih3oc1kh1".parse().unwrap());
         let contender = Contender::Variant {
-            variant: variant::find("cpu_direct").unwrap(),
+            variant: variants::find("cpu_direct").unwrap(),
             config: 0,
         };
         let row = Row::new(&layer, &contender, &Device::Cpu, &Options::of(&Device::Cpu));

@@ -10,7 +10,7 @@ struct Missing(Info);
 fn missing() -> Arc<dyn Variant> {
     let info = Info {
         name: "missing".to_owned(),
-        ..variant::find("cpu_direct").unwrap().info().clone()
+        ..variants::find("cpu_direct").unwrap().info().clone()
     };
     Arc::new(Missing(info))
 }
@@ -47,7 +47,7 @@ fn first_of(order: Vec<Choice>, lenient: bool) -> Result<Conv> {
 
 #[test]
 fn the_next_best_serves_where_a_library_is_missing() {
-    let plain = (variant::find("cpu_direct").unwrap(), 0);
+    let plain = (variants::find("cpu_direct").unwrap(), 0);
     let conv = first_of(vec![(missing(), 0), plain.clone()], true).unwrap();
     assert_eq!(conv.name(), "cpu_direct");
 
@@ -167,7 +167,7 @@ fn estimates_are_near_what_was_measured() {
             limits: &limits,
         };
         let estimates = NAMES.map(|name| {
-            let variant = variant::find(name).unwrap();
+            let variant = variants::find(name).unwrap();
             variant.supports(&query).unwrap();
             variant.rank(&query).unwrap()
         });

@@ -415,7 +415,7 @@ const CONTRACT: &[Test] = &[
             )
             .map(drop)
         };
-        let first = convforge::variant::all()
+        let first = convforge::variants::all()
             .last()
             .expect("a variant")
             .info()

@@ -6,6 +6,7 @@ use std::{env, sync::Arc};
 use convforge::{
     Conv, Device, Error, Problem,
     variant::{self, Kind, Query, Variant},
+    variants,
 };
 use libtest_mimic::{Completion, Failed, Trial};
 
@@ -31,7 +32,7 @@ pub fn trials(
     gpu: &Result<Device, String>,
     test: fn(&Device, &Arc<dyn Variant>) -> Answer,
 ) -> impl Iterator<Item = Trial> {
-    variant::all().iter().map(move |variant| {
+    variants::all().iter().map(move |variant| {
         let device = match variant.info().kind {
             Kind::Cpu => Ok(Device::Cpu),
             _ => gpu.clone(),

@@ -7,7 +7,8 @@ use convforge::{
     Device, Error, Layout, Math, Pick, Problem, Storage,
     measure::Contender,
     suite::{Layer, Overrides, Suite},
-    variant::{self, Kind, Variant},
+    variant::{Kind, Variant},
+    variants,
 };
 
 use crate::{failure::Failure, shape::ShapeArgs};
@@ -202,7 +203,7 @@ impl Configs {
         for pick in picks {
             match pick {
                 Pick::Named { variant, config } => {
-                    let variant = variant::find(variant)?;
+                    let variant = variants::find(variant)?;
                     match config {
                         Some(config) => contenders.push(Contender::Variant {
                             config: variant.info().config(config)?,
@@ -238,7 +239,7 @@ impl Configs {
 pub fn of_device(device: &Device) -> impl Iterator<Item = &'static Arc<dyn Variant>> {
     let on_gpu = device.is_gpu();
     let fits = move |kind| (kind == Kind::Cpu) != on_gpu;
-    variant::all()
+    variants::all()
         .iter()
         .filter(move |variant| fits(variant.info().kind))
 }

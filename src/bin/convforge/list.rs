@@ -11,6 +11,7 @@ use convforge::{
     Device, Error, Pick, Problem, check,
     measure::duration,
     variant::{self, Info, Kind, Query, Variant},
+    variants,
 };
 use serde::Serialize;
 
@@ -61,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, _) = args.device.open()?;
     let picks = args.problem.as_ref().map(|problem| picks(&device, problem));
     let limits = check::nominal_limits();
-    let entries: Vec<Entry> = variant::all()
+    let entries: Vec<Entry> = variants::all()
         .iter()
         .map(|variant| Entry {
             info: variant.info(),

@@ -334,7 +334,8 @@ mod tests {
     use clap::Parser;
     use convforge::{
         Result,
-        variant::{self, Info, Plan, Query, Variant},
+        variant::{Info, Plan, Query, Variant},
+        variants,
     };
 
     use super::*;
@@ -385,7 +386,7 @@ mod tests {
     }
 
     fn group(name: &str) -> Vec<Contender> {
-        let plain = variant::find("cpu_direct").unwrap();
+        let plain = variants::find("cpu_direct").unwrap();
         let info = Info {
             name: name.to_owned(),
             configs: ["tile=8", "tile=4", "tile=16"].map(str::to_owned).into(),

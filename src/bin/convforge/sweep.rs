@@ -6,7 +6,8 @@ use convforge::{
     Device, Pick,
     measure::{Contender, View},
     suite::{Layer, Overrides, Suite},
-    variant::{self, Variant},
+    variant::Variant,
+    variants,
 };
 
 use crate::{
@@ -86,7 +87,7 @@ fn to_sweep(pick: &Pick) -> Result<Arc<dyn Variant>, Failure> {
         Pick::Named { variant, config } => (variant, config),
         Pick::Rule | Pick::Kernels | Pick::Policy(_) => return Err(args::no_variant(pick)),
     };
-    let variant = variant::find(name)?;
+    let variant = variants::find(name)?;
     match config {
         Some(_) => Err(Failure::Usage(format!(
             "a sweep takes every configuration of a variant: name `{name}` alone, or time this \
@@ -103,7 +104,7 @@ fn has_several(variant: &&Arc<dyn Variant>) -> bool {
 
 /// That there is nothing to sweep, and what could be instead.
 fn nothing(who: &str) -> Failure {
-    let several = variant::all().iter().filter(has_several);
+    let several = variants::all().iter().filter(has_several);
     let names: Vec<&str> = several.map(|variant| &*variant.info().name).collect();
     let instead = match &names[..] {
         [] => "nor has any other variant of this build".to_owned(),

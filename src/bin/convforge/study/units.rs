@@ -10,6 +10,7 @@ use convforge::{
     },
     suite::{self, Layer, Overrides, Suite},
     variant::{self, Kind, Query},
+    variants,
 };
 
 use super::Part;
@@ -366,7 +367,7 @@ pub fn overlap_by_default(device: &Device) -> Vec<Contender> {
     if !device.is_gpu() {
         return vec![Contender::Pick(Pick::Rule)];
     }
-    let found = OVERLAP.iter().filter_map(|name| variant::find(name).ok());
+    let found = OVERLAP.iter().filter_map(|name| variants::find(name).ok());
     let found = found.map(|variant| Contender::Variant { variant, config: 0 });
     let fastest = Contender::Pick(Pick::Policy("per-layer".to_owned()));
     [fastest].into_iter().chain(found).collect()
@@ -382,7 +383,7 @@ mod tests {
     /// The work of the CPU's variants.
     fn plan(maths: &[Math]) -> Plan {
         let names = ["cpu_gemm", "cpu_direct"];
-        let contenders = names.map(|name| variant::find(name).unwrap());
+        let contenders = names.map(|name| variants::find(name).unwrap());
         let contenders = contenders.iter().flat_map(|v| Configs::First.of(v));
         let contenders: Vec<Contender> = contenders.chain(picks(&Device::Cpu)).collect();
         let overlap = overlap_by_default(&Device::Cpu);
@@ -437,7 +438,7 @@ mod tests {
     fn a_variant_takes_the_first_math_that_it_can_do() {
         let problem = ["mb1ic3ih8oc4kh3".parse().unwrap()];
         let of = |name: &str, asked: &[Math]| {
-            let variant = variant::find(name).unwrap();
+            let variant = variants::find(name).unwrap();
             let contender = Contender::Variant { variant, config: 0 };
             maths_of(&Device::Cpu, &contender, &problem, asked).unwrap()
         };
