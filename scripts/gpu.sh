@@ -15,7 +15,7 @@ usage: gpu.sh [options] COMMAND
                      as compare takes them (report-86 and report-70 with 1000 images)
   infer DIR [V...]   classify the images in DIR with the variants V (rule)
   study [DIR]        measure what the reports measured: layers, the network, streams, with the images in
-                     DIR or a packed folder data if there is one
+                     DIR or a packed folder data if there is one; and how far results are from f64
   sanitize           compute-sanitizer's memcheck, initcheck and racecheck over a sample
   all [DIR]          all of these: every suite, and infer if there is DIR or a packed folder data
 
@@ -205,7 +205,7 @@ find_data() {
         --weights "$1/weights-86.bin" --expect "$1/logits-86.npy")
 }
 
-# All shares into one file.
+# All shares into one file, and the errors.
 study() {
     local data=${1-} part files=()
     [[ -n $data || ! -d $here/data ]] || data=$here/data
@@ -214,6 +214,7 @@ study() {
         step "study-$part-of-$STUDY_STEPS" "$convforge" study --device "$device" "${files[@]}" \
             --shard "$part/$STUDY_STEPS" --out "$out/study.json" --resume
     done
+    step study-errors "$convforge" study --device "$device" --parts errors --out "$out/study.json" --resume
 }
 
 everything() {

@@ -240,6 +240,23 @@ class InABrowser(unittest.TestCase):
         shown = [words(row) for row in self.shown(columns, of="streams")]
         self.assert_same(shown, [words(row) for row in expected])
 
+    def test_the_errors_are_on_the_page(self):
+        expected = [
+            [errors["data"], name(row), row["math"], f"{row['suite']} {row['layer']}".strip()]
+            + [errors["stored"][key] for key in ("rms", "largest")]
+            + [(errors["rounded"] or {}).get(key, "–") for key in ("rms", "largest")]
+            for row in self.study("errors")
+            for errors in row["data"]
+        ]
+        columns = ["variant", "math", "layer", "RMS", "largest", "RMS of sums", "largest of sums"]
+        shown = []
+        for table in self.tables:
+            if table["keys"].get("of") == "errors":
+                places = [table["columns"].index(column) for column in columns]
+                for row in table["rows"]:
+                    shown.append([table["keys"]["data"]] + [row[place] for place in places])
+        self.assert_same(shown, expected)
+
     def test_the_counters_are_on_the_page(self):
         expected = [
             [row["problem"], row["variant"], row["counters"]["duration_us"]]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Turns the reports in benches/results into tables: the README's, between its two markers, and
-docs/results.md with every suite. The reports are what `convforge compare --out` writes.
+"""Turns the reports in benches/results into tables: the README's, between its two markers, docs/results.md
+with every suite, and docs/accuracy.md with the errors (accuracy.py). The reports are what `convforge
+compare --out` and `study --out` write.
 
 With --check nothing is written; the exit status says whether the tables agree with the reports.
 """
@@ -12,8 +13,11 @@ import math
 import sys
 from pathlib import Path
 
+import accuracy
+
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
+ERROR_MARKERS = "<!-- errors: begin -->", "<!-- errors: end -->"
 NOTHING = "no results committed yet"
 # Suites whose layers the README shows one by one; of the others it shows means.
 HEADLINES = ["report-86", "report-70"]
@@ -254,12 +258,19 @@ def main():
     args = parser.parse_args()
     lines = read(args.root / "benches/results")
     readme, results = args.root / "README.md", args.root / "docs/results.md"
+    errors = accuracy.latest(args.root / "benches/results")
+    prose = args.root / "docs/accuracy.md"
     wanted = {
         readme: put(
             readme.name, readme.read_text(encoding="utf-8"), MARKERS, headline(lines)
         ),
         results: document(lines),
+        prose: put(
+            prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors)
+        ),
     }
+    if errors:
+        wanted[prose.with_suffix(".svg")] = accuracy.drawing(errors[1])
     if not lines:
         print(NOTHING)
     stale = False

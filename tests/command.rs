@@ -291,12 +291,80 @@ fn a_study_goes_on_is_put_together_and_shown() {
 }
 
 #[test]
+fn a_study_of_errors_goes_on_and_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [one, two, all, page] = ["one.json", "two.json", "all.json", "page.html"].map(path);
+    // Of five units, a problem each, the last and smallest.
+    let study = |out: &str, more: &[&str]| {
+        let cpu = [
+            "study",
+            "--device",
+            "cpu",
+            "--parts",
+            "errors",
+            "--variant",
+            "cpu_gemm",
+        ];
+        says(
+            &[
+                &cpu[..],
+                &["--shard", "5/5", "--out", out, "--resume"],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    let read = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let text = study(&one, &["--math", "fp32"]);
+    assert!(text.contains("1 passed, 0 failed"), "{text}");
+    // Nothing was timed.
+    assert!(!text.contains("Timed"), "{text}");
+    let first = read(&one);
+    let row = &first["errors"][0];
+    assert_eq!([&row["layer"], &row["status"]], ["mobilenet", "passed"]);
+    let wide = &row["data"][2];
+    assert!(wide["data"] == "wide" && wide["rounded"].is_null());
+    let rms = |of: &str| wide[of]["rms"].as_f64().unwrap();
+    assert!(rms("stored") > 0.0 && rms("stored") < 2.0 * rms("sequential"));
+
+    let again = study(&one, &["--math", "fp32"]);
+    assert!(again.contains("kh3sh2ph1: already there"), "{again}");
+    assert_eq!(read(&one)["errors"], first["errors"]);
+
+    study(&two, &["--math", "bf16"]);
+    says(&["study", "--merge", &one, &two, "--out", &all]);
+    assert_eq!(read(&all)["errors"].as_array().unwrap().len(), 2);
+    for more in [&[][..], &["--markdown"]] {
+        let text = says(&[&["report", &*all][..], more].concat());
+        for part in [
+            "errors first mobilenet mb1ic3ih224",
+            "C R S = 27",
+            "bf16",
+            "sequential loop",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    says(&["page", &all, "--out", &page]);
+    let page = fs::read_to_string(&page).unwrap();
+    for part in [
+        "data-of=\"errors\" data-data=\"wide\"",
+        "RMS error on positive data, bf16",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn a_study_that_makes_no_sense() {
     let study = |more: &[&str], parts: &[&str]| {
         fails(&[&["study", "--device", "cpu"], more].concat(), parts);
     };
     study(&["--batches", "0"], &["a number of images, at least 1"]);
-    study(&["--parts", "layer"], &["layers, network, overlap"]);
+    study(&["--parts", "layer"], &["layers, network, overlap, errors"]);
     study(&["--variant", "cpu_gem"], &["did you mean `cpu_gemm`"]);
     study(
         &["--overlap-variant", "cpu_gem"],

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A kind of data; each sees faults that the others do not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Data {
     /// Whole numbers, different everywhere, so small that every sum in every order is exact: the

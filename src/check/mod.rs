@@ -8,6 +8,7 @@
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
 //! | `judge` | [`judge`]: an output against the CPU's oracle, into a [`Verdict`] |
 //! | `oracle` | the same on the GPU, for large problems |
+//! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
 //! | `fence` | memory whose surroundings are watched |
 //! | `generate` | [`Profile`]: random valid problems |
 
@@ -20,6 +21,7 @@ mod judge;
 mod oracle;
 mod rng;
 mod run;
+mod stored;
 
 pub use bounds::Bounds;
 pub use data::{Data, Recipe, Tensor, narrow, widen};
@@ -28,5 +30,7 @@ pub use judge::{Verdict, judge};
 #[cfg(feature = "cuda")]
 pub use oracle::prove_oracle;
 pub use run::{Measured, Options, Outcome, case, conv};
+pub(crate) use stored::rounds;
+pub use stored::{Deviation, sequential};
 
 pub use crate::reference::{Expected, Reference, Tensors, position};

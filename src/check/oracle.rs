@@ -1,8 +1,8 @@
 //! The Rust side of csrc/oracle.cu, which judges on the GPU what is too large for the CPU.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, ops::Range, ptr::null_mut};
 
-use super::{Bounds, Data, Expected, Recipe, Tensor, Verdict, data::narrow, judge::judge};
+use super::{Bounds, Data, Expected, Options, Recipe, Tensor, Verdict, data::narrow, judge::judge};
 use crate::{
     Buffer, Device, Error, Problem, RawOperands, Result, Stream,
     kernels::{call, checked, ffi},
@@ -21,6 +21,11 @@ fn prepare(problem: &Problem, operands: &RawOperands, stream: &Stream) -> ffi::c
         stream: stream.raw(),
         ..call(problem, &stream.device().limits(), 0)
     }
+}
+
+/// Whether it judges a problem, and not the CPU.
+pub(super) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> bool {
+    stream.device().is_gpu() && problem.flops() > options.cpu_flops
 }
 
 /// Runs `enqueue` with `stream`'s context current.
@@ -120,6 +125,49 @@ pub(super) unsafe fn expected_on_gpu(
             sequential,
         })
         .collect())
+}
+
+/// What some outputs of a problem should be, with the operands that a recipe makes.
+pub(super) struct Oracle<'a> {
+    problem: &'a Problem,
+    stream: &'a Stream,
+    /// Input, filter, bias, residual.
+    operands: [Buffer<u8>; 4],
+}
+
+impl<'a> Oracle<'a> {
+    pub(super) fn new(problem: &'a Problem, recipe: &Recipe, stream: &'a Stream) -> Result<Self> {
+        let upload = |tensor| stream.device().upload(&recipe.bytes(tensor));
+        Ok(Oracle {
+            problem,
+            stream,
+            operands: [
+                upload(Tensor::X)?,
+                upload(Tensor::W)?,
+                upload(Tensor::Bias)?,
+                upload(Tensor::Residual)?,
+            ],
+        })
+    }
+
+    pub(super) fn expected(&self, outputs: Range<usize>) -> Result<Vec<Expected>> {
+        let [x, w, bias, residual] = &self.operands;
+        let operands = RawOperands {
+            bias: bias.as_ptr().cast(),
+            residual: residual.as_ptr().cast(),
+            ..RawOperands::new(x.as_ptr().cast(), w.as_ptr().cast(), null_mut())
+        };
+        // SAFETY: the operands were uploaded to this device with the lengths of the problem.
+        unsafe {
+            expected_on_gpu(
+                self.problem,
+                &operands,
+                outputs.start,
+                outputs.len(),
+                self.stream,
+            )
+        }
+    }
 }
 
 /// In how many 4-byte words `bytes` bytes at two addresses of `stream`'s device differ.

@@ -10,11 +10,14 @@
 
 use std::{fmt, ptr::null_mut, sync::Arc};
 
+#[cfg(feature = "cuda")]
+use super::oracle;
 use super::{
     Bounds, Data, Expected, Recipe, Tensor, Verdict,
     data::widen,
     fence::{Fence, Fenced},
     judge::judge,
+    stored::{Deviation, as_stored, rounds},
 };
 use crate::{
     Conv, Device, Error, Problem, RawOperands, Result, Stream, Workspace,
@@ -30,6 +33,8 @@ pub struct Options {
     /// On a GPU, problems with more floating-point operations are judged by csrc/oracle.cu instead
     /// of the CPU.
     pub cpu_flops: f64,
+    /// Whether [`Measured::stored`] is found as well.
+    pub stored: bool,
 }
 
 impl Default for Options {
@@ -37,6 +42,7 @@ impl Default for Options {
         Options {
             data: Data::ALL.to_vec(),
             cpu_flops: 3e7,
+            stored: false,
         }
     }
 }
@@ -64,6 +70,9 @@ pub struct Measured {
     /// What the RMS of the error was allowed to be: 0 where every bit had to be right, infinite
     /// where only each element by itself was judged.
     pub rms_limit: f64,
+    /// How far the result is from f64 of the operands as they are stored, where the options ask for
+    /// it. The verdict takes them as the math rounds them, which is no fault of a variant.
+    pub stored: Option<Deviation>,
 }
 
 impl fmt::Display for Measured {
@@ -281,10 +290,18 @@ fn check(conv: &Conv, data: Data, seed: u64, options: &Options) -> Result<Measur
             y,
             stream: &stream,
         };
-        match judged.by_gpu(&operands, options)? {
-            Some(measured) => Ok(measured),
-            None => judged.by_cpu(&recipe.tensors()),
+        let mut measured = match judged.by_gpu(&operands, options)? {
+            Some(measured) => measured,
+            None => judged.by_cpu(&recipe.tensors())?,
+        };
+        if options.stored && rounds(problem) {
+            let problem = &as_stored(problem)?;
+            let stored = Judged { problem, ..judged };
+            measured.stored = Some(stored.deviation(&operands, &recipe, options)?);
+        } else if options.stored {
+            measured.stored = Some(Deviation::of(&measured.verdict));
         }
+        Ok(measured)
     };
     let mut runs = runs.into_iter();
     let (Some((mut first, _)), Some((second, _))) = (runs.next(), runs.next()) else {
@@ -327,6 +344,28 @@ impl Judged<'_> {
         self.conclude(&bounds, verdict, |index| Ok(reference.output(index)))
     }
 
+    /// How far the output is from the reference, whether or not that is within bounds.
+    fn deviation(
+        &self,
+        operands: &RawOperands,
+        recipe: &Recipe,
+        options: &Options,
+    ) -> Result<Deviation> {
+        let bounds = Bounds::new(self.problem, self.data, self.arithmetic);
+        #[cfg(feature = "cuda")]
+        if oracle::judges(self.problem, self.stream, options) {
+            // SAFETY: the operands are those that the variant was given, on this device.
+            let verdict =
+                unsafe { oracle::judge_on_gpu(self.problem, operands, &bounds, self.stream)? };
+            return Ok(Deviation::of(&verdict));
+        }
+        let _ = (operands, options);
+        let tensors = recipe.tensors();
+        let reference = Reference::new(self.problem, &tensors);
+        let y = self.y.read(self.stream)?;
+        Ok(Deviation::of(&judge(self.problem, &reference, &y, &bounds)))
+    }
+
     /// `None` where the CPU is to judge.
     #[cfg(feature = "cuda")]
     fn by_gpu(
@@ -334,9 +373,8 @@ impl Judged<'_> {
         operands: &RawOperands,
         options: &Options,
     ) -> Result<Option<Measured>, Trouble> {
-        use super::oracle;
         let (problem, stream) = (self.problem, self.stream);
-        if !stream.device().is_gpu() || problem.flops() <= options.cpu_flops {
+        if !oracle::judges(problem, stream, options) {
             return Ok(None);
         }
         let bounds = Bounds::new(problem, self.data, self.arithmetic);
@@ -411,6 +449,7 @@ impl Judged<'_> {
             data: self.data,
             verdict,
             rms_limit,
+            stored: None,
         })
     }
 }

@@ -184,6 +184,17 @@ impl Scale {
         })
     }
 
+    /// Room for all of the numbers and around them, logarithmic however near they are.
+    pub fn logarithmic(numbers: &[f64]) -> Option<Self> {
+        let scale = Scale::of(numbers)?;
+        let least = numbers.iter().copied().filter(|number| *number > 0.0);
+        Some(Scale {
+            least: least.fold(f64::INFINITY, f64::min) / 2.0,
+            most: scale.most * 2.0,
+            logarithmic: true,
+        })
+    }
+
     /// 0 for the least, 1 for the most.
     pub fn share(&self, number: f64) -> f64 {
         match self.logarithmic {
@@ -210,7 +221,7 @@ impl Scale {
     }
 
     fn round_numbers(&self) -> Vec<f64> {
-        let decades = (-3..13).map(|power| 10f64.powi(power));
+        let decades = (-12..13).map(|power| 10f64.powi(power));
         let mut round = decades.flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * d));
         if self.logarithmic {
             let inside = |number: &f64| (self.least..=self.most).contains(number);
@@ -240,5 +251,9 @@ mod tests {
         let ends = [1.0, logarithmic.most].map(|us| logarithmic.share(us));
         assert_eq!(ends, [0.0, 1.0]);
         assert!(Scale::of(&[]).is_none());
+
+        let near = Scale::logarithmic(&[2.8e-8, 2.9e-8]).unwrap();
+        let spelled: Vec<String> = near.ticks(0.1).iter().map(|v| format!("{v:.0e}")).collect();
+        assert_eq!(spelled, ["2e-8", "5e-8"]);
     }
 }

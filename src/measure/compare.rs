@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Entry, How, Options, Stage, Timing, time};
 use crate::{
     Conv, Device, Error, Pick, Problem, Range,
-    check::{self, Data, Outcome},
+    check::{self, Data, Measured, Outcome},
     suite::{CPU_FLOPS, Layer},
     variant::{Arithmetic, Variant},
 };
@@ -63,7 +63,7 @@ impl Contender {
     }
 
     /// The convolution that it stands for.
-    fn conv(&self, device: &Device, problem: &Problem) -> crate::Result<Conv> {
+    pub(crate) fn conv(&self, device: &Device, problem: &Problem) -> crate::Result<Conv> {
         match self {
             Contender::Variant { variant, config } => {
                 Conv::with_variant(device, problem, variant.clone(), *config)
@@ -329,6 +329,17 @@ impl Ending {
             reason,
         }
     }
+
+    /// What a check that passed measured, or how its contender ends.
+    pub(crate) fn unless_passed(outcome: Outcome) -> Result<Vec<Measured>, Self> {
+        let (status, reason) = match outcome {
+            Outcome::Passed(measured) => return Ok(measured),
+            Outcome::Failed(why) => (Status::Failed, why),
+            Outcome::Unsupported(why) => (Status::Unsupported, why),
+            Outcome::Skipped(why) => (Status::Skipped, why),
+        };
+        Err(Ending { status, reason })
+    }
 }
 
 impl From<Error> for Ending {
@@ -350,13 +361,7 @@ impl From<Error> for Ending {
 /// Checks a convolution as thoroughly as a time demands.
 pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<(), Ending> {
     let options = thoroughness(conv.device(), conv.problem(), arithmetic);
-    let (status, reason) = match check::conv(conv, seed, &options) {
-        Outcome::Passed(_) => return Ok(()),
-        Outcome::Failed(why) => (Status::Failed, why),
-        Outcome::Unsupported(why) => (Status::Unsupported, why),
-        Outcome::Skipped(why) => (Status::Skipped, why),
-    };
-    Err(Ending { status, reason })
+    Ending::unless_passed(check::conv(conv, seed, &options)).map(drop)
 }
 
 /// On a GPU, larger problems are checked on two kinds of data only: making the other two on the host

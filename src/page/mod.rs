@@ -7,6 +7,7 @@
 
 mod bars;
 mod bound;
+mod errors;
 mod gains;
 mod gantt;
 mod head;
@@ -43,6 +44,7 @@ pub fn page(sources: &[Source]) -> Result<String> {
         layers::section(&results)?,
         network::section(&results)?,
         streams::section(&results)?,
+        errors::section(&results)?,
         sweeps::section(&results)?,
         profiles::section(&results),
     ];

@@ -6,7 +6,7 @@ use super::{
     gains::gains,
     gantt::gantt,
     html::{Cell, Line, Section, column, figure, key, missing, table, why},
-    lines::{Curve, Level, lines},
+    lines::{Curve, Level, Over, lines},
     results::{Results, plain_names, words},
     sheet::{series, series_variable},
 };
@@ -140,7 +140,7 @@ fn over_streams(rows: &[&OverlapRow], variants: &[&str], memory: HostMemory) -> 
             memory.word(),
             rows[0].problem
         ),
-        "streams",
+        (Over::Time, "streams"),
         &curves,
         level.as_slice(),
     )?;

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     bars::{Bar, bars},
     html::{Cell, Line, Section, column, figure, missing, table},
-    lines::{Curve, lines},
+    lines::{Curve, Over, lines},
     results::{Results, words},
 };
 use crate::{
@@ -93,7 +93,7 @@ fn drawing(part: &Part) -> Result<Option<Markup>> {
         points,
         band,
     };
-    lines(&part.title, what, &[curve], &[])
+    lines(&part.title, (Over::Time, what), &[curve], &[])
 }
 
 /// Configurations that are `key=number`, of the key that most of them have, ascending; none where

@@ -152,13 +152,13 @@ fn every_section_has_its_numbers() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.contains("No report of sweep was given."));
-    assert_eq!(text.matches("class=\"missing\"").count(), 1);
+    assert_eq!(text.matches("class=\"missing\"").count(), 2);
 }
 
 #[test]
 fn without_results_every_section_says_so() {
     let text = page(&[]).unwrap();
-    assert_eq!(text.matches("class=\"missing\"").count(), 7, "{text}");
+    assert_eq!(text.matches("class=\"missing\"").count(), 8, "{text}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{NetworkRow, OverlapRow};
+use super::{ErrorRow, NetworkRow, OverlapRow};
 use crate::{
     Error, Math, Problem, Result,
     measure::{self, ClockLog, Contender, Entry, Environment, Report, Row, Status, View},
@@ -22,6 +22,9 @@ pub struct Study {
     pub network: Vec<NetworkRow>,
     /// Batches cut over streams.
     pub overlap: Vec<OverlapRow>,
+    /// How far results are from f64, variants side by side; a file of an earlier version has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ErrorRow>,
     /// What the GPU ran at.
     pub clocks: Vec<ClockLog>,
     /// What was done otherwise than asked.
@@ -36,6 +39,7 @@ impl Study {
             layers: Vec::new(),
             network: Vec::new(),
             overlap: Vec::new(),
+            errors: Vec::new(),
             clocks: Vec::new(),
             notes: Vec::new(),
         }
@@ -92,6 +96,15 @@ impl Study {
         rows.peek().is_some() && rows.all(Entry::is_whole)
     }
 
+    /// Whether it has the errors of every contender on a layer, none of them interrupted.
+    pub fn has_errors(&self, layer: &Layer, contenders: &[Contender]) -> bool {
+        contenders.iter().all(|contender| {
+            let name = contender.name();
+            let mut rows = self.errors.iter().filter(|row| row.is_of(layer));
+            rows.any(|row| row.name() == name && row.is_whole())
+        })
+    }
+
     /// Puts rows in the places of those of the same work, or at the end. What was interrupted does
     /// not take the place of what was not.
     pub fn put_layers(&mut self, rows: &[Row]) {
@@ -114,12 +127,18 @@ impl Study {
         measure::put(&mut self.overlap, rows);
     }
 
+    /// As [`put_layers`](Self::put_layers).
+    pub fn put_errors(&mut self, rows: &[ErrorRow]) {
+        measure::put(&mut self.errors, rows);
+    }
+
     /// How many rows ended so.
     pub fn count(&self, status: Status) -> usize {
         let layers = self.layers.iter().map(|row| row.status);
         let network = self.network.iter().map(|row| row.status);
         let overlap = self.overlap.iter().map(|row| row.status);
-        let all = layers.chain(network).chain(overlap);
+        let errors = self.errors.iter().map(|row| row.status);
+        let all = layers.chain(network).chain(overlap).chain(errors);
         all.filter(|other| *other == status).count()
     }
 
@@ -129,6 +148,7 @@ impl Study {
         self.put_layers(&other.layers);
         measure::put(&mut self.network, &other.network);
         self.put_overlap(&other.overlap);
+        self.put_errors(&other.errors);
         // Shares that went on from one file have a part in common.
         extend(&mut self.clocks, other.clocks);
         extend(&mut self.notes, other.notes);
@@ -177,7 +197,9 @@ mod tests {
     use super::*;
     use crate::{
         Device,
-        study::{HostMemory, Spread},
+        check::{Data, Deviation},
+        study::{DataErrors, HostMemory, Spread},
+        variants,
     };
 
     fn study() -> Study {
@@ -221,6 +243,36 @@ mod tests {
         }
     }
 
+    fn errors(variant: &str, reason: Option<String>) -> ErrorRow {
+        let deviation = |rms| Deviation {
+            largest: 5.551_115_123_125_783e-17,
+            rms,
+        };
+        let passed = DataErrors {
+            data: Data::Wide,
+            stored: deviation(1e-4),
+            rounded: Some(deviation(2e-8)),
+            sequential: deviation(3e-8),
+        };
+        ErrorRow {
+            suite: String::new(),
+            layer: String::new(),
+            problem: "mb4ic1ih8oc1kh3".parse().unwrap(),
+            math: "fp32".to_owned(),
+            variant: variant.to_owned(),
+            config: Some("tile=8".to_owned()),
+            plan: None,
+            seed: 1,
+            status: Status::Passed,
+            data: if reason.is_none() {
+                vec![passed]
+            } else {
+                Vec::new()
+            },
+            reason,
+        }
+    }
+
     fn interrupted() -> Option<String> {
         Some(Error::Interrupted.to_string())
     }
@@ -249,6 +301,39 @@ mod tests {
     }
 
     #[test]
+    fn errors_are_there_once_every_variant_has_them() {
+        let mut study = study();
+        let layer = Layer::alone("mb4ic1ih8oc1kh3".parse().unwrap());
+        let contenders = ["cpu_direct", "cpu_gemm"].map(|name| Contender::Variant {
+            variant: variants::find(name).unwrap(),
+            config: 0,
+        });
+        // These have no configuration.
+        let row = |variant: &str, reason| ErrorRow {
+            config: None,
+            ..errors(variant, reason)
+        };
+        assert!(!study.has_errors(&layer, &contenders));
+        study.put_errors(&[row("cpu_direct", None), row("cpu_gemm", interrupted())]);
+        assert!(study.has_errors(&layer, &contenders[..1]));
+        assert!(!study.has_errors(&layer, &contenders));
+        study.put_errors(&[row("cpu_gemm", None)]);
+        assert!(study.has_errors(&layer, &contenders));
+        let other = Layer::alone("mb4ic1ih8oc1kh3+math=tf32".parse().unwrap());
+        assert!(!study.has_errors(&other, &contenders));
+        assert_eq!(study.count(Status::Passed), 2);
+    }
+
+    #[test]
+    fn a_file_from_before_the_errors_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("study.json");
+        study().write(&path).unwrap();
+        assert!(!std::fs::read_to_string(&path).unwrap().contains("errors"));
+        assert!(Study::read(&path).unwrap().errors.is_empty());
+    }
+
+    #[test]
     fn a_batch_that_was_never_cut_leaves_no_row_behind() {
         let mut study = study();
         let uncut = OverlapRow {
@@ -269,6 +354,8 @@ mod tests {
         first.notes.push("cut".to_owned());
         second.put_network(network("b", 100, None));
         second.put_overlap(&[overlap(1, None)]);
+        first.put_errors(&[errors("cpu_direct", interrupted())]);
+        second.put_errors(&[errors("cpu_direct", None), errors("cpu_gemm", None)]);
         second.notes.push("cut".to_owned());
         for study in [&mut first, &mut second] {
             study.clocks.push(ClockLog {
@@ -280,6 +367,10 @@ mod tests {
         first.merge(second);
         assert!(first.has_network("a", Math::Fp32, 100) && first.has_network("b", Math::Fp32, 100));
         assert_eq!((first.network.len(), first.overlap.len()), (2, 1));
+        assert_eq!(
+            first.errors,
+            [errors("cpu_direct", None), errors("cpu_gemm", None)]
+        );
         assert_eq!(first.notes, ["cut"]);
         assert_eq!(first.clocks.len(), 1);
 

@@ -1,5 +1,7 @@
 //! The study as tables for people.
 
+mod errors;
+
 use super::{NetworkRow, OverlapRow, Study};
 use crate::measure::{Line, Lines, Stage, duration, or_dash, rank, times};
 
@@ -35,8 +37,8 @@ impl Table<'_> {
 }
 
 impl Study {
-    /// The tables of the network, one per batch, then those of overlap, one per layer. Those of the
-    /// layers are the parts of [`report`](Self::report).
+    /// The tables of the network, one per batch, then those of overlap and of errors, one per layer.
+    /// Those of the layers are the parts of [`report`](Self::report).
     pub fn tables(&self) -> Vec<Table<'_>> {
         let batches = groups(&self.network, |a, b| a.images == b.images);
         let layers = groups(&self.overlap, |a, b| {
@@ -45,6 +47,7 @@ impl Study {
         let networks = batches.iter().map(|rows| network(rows));
         networks
             .chain(layers.iter().map(|rows| overlap(rows)))
+            .chain(errors::tables(&self.errors))
             .collect()
     }
 }

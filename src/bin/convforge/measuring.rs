@@ -189,7 +189,9 @@ impl MeasuringArgs {
         drop(progress);
 
         if self.prints_tables() {
-            print_end(&device, self.out.as_deref(), |status| report.count(status))?;
+            print_end(Some(&device), self.out.as_deref(), |status| {
+                report.count(status)
+            })?;
         } else {
             write!(terminal::out(), "{}", report.text(self.format()))?;
         }
@@ -275,13 +277,13 @@ pub fn find_ceilings(
 
 /// What is said below all tables: where the results are, and how many rows ended how.
 pub fn print_end(
-    device: &Device,
+    timed_on: Option<&Device>,
     file: Option<&Path>,
     count: impl Fn(Status) -> usize,
 ) -> io::Result<()> {
     let mut out = terminal::out();
     writeln!(out)?;
-    if !device.is_gpu() {
+    if timed_on.is_some_and(|device| !device.is_gpu()) {
         writeln!(
             out,
             "Timed on the CPU: fewer samples than on a GPU, and a warm cache."

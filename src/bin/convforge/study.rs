@@ -1,6 +1,7 @@
 //! `convforge study`: what the source reports measured, measured again, in pieces that a run which
 //! was cut short goes on with.
 
+mod errors;
 mod units;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -26,8 +27,8 @@ use units::{Measuring, Plan, Unit};
 const BATCHES: [usize; 4] = [100, 1000, 5000, 10000];
 
 /// Measures the layers of the reports as `compare` does, the network of the accuracy study with
-/// each variant, and batches cut over streams. A variant is timed only after it has passed its
-/// check in the same run.
+/// each variant, and batches cut over streams; with --parts errors how far results are from f64. No
+/// number is kept of a variant that has not passed its check in the same run.
 #[derive(clap::Args)]
 #[command(
     after_help = "Without files the network runs on synthetic images and weights, and accuracy is \
@@ -43,7 +44,8 @@ pub struct Args {
     #[command(flatten)]
     variants: VariantArgs,
     /// How variants multiply; may be repeated [default: fp32, or the problem's own; what cannot do
-    /// that f16, and what cannot do that f16acc]
+    /// that f16, and what cannot do that f16acc; for errors each of fp32, tf32, f16 and bf16 that a
+    /// variant can do]
     #[arg(long)]
     math: Vec<Math>,
     /// A variant or pick that streams are tried with, the first one with a timeline; may be repeated
@@ -51,8 +53,8 @@ pub struct Args {
     /// (policy:per-layer), direct_naive, im2col_gemm_shared, fused_shared and cudnn]
     #[arg(long, value_name = "VARIANT")]
     overlap_variant: Vec<Pick>,
-    /// What is measured
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    /// What is measured; errors have to be asked for
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::DEFAULT)]
     parts: Vec<Part>,
     /// Only one of several shares of the work, as in 2/8
     #[arg(long, value_name = "I/N", default_value = "1/1")]
@@ -99,10 +101,13 @@ enum Part {
     Network,
     /// Batches cut over streams
     Overlap,
+    /// How far every variant is from f64, in fp32, tf32, f16 and bf16
+    Errors,
 }
 
 impl Part {
-    const ALL: [Part; 3] = [Part::Layers, Part::Network, Part::Overlap];
+    /// What takes its time and is compared by it.
+    const DEFAULT: [Part; 3] = [Part::Layers, Part::Network, Part::Overlap];
 }
 
 impl std::fmt::Display for Part {
@@ -168,7 +173,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 
     args.show(&study)?;
     if args.prints_tables() {
-        print_end(&device, args.out.as_deref(), |status| study.count(status))?;
+        let timed = plan.units.iter().any(|unit| unit.part() != Part::Errors);
+        let timed_on = timed.then_some(&device);
+        print_end(timed_on, args.out.as_deref(), |status| study.count(status))?;
     }
     Ok(match terminal::interrupted() {
         true => ExitCode::from(terminal::INTERRUPTED),

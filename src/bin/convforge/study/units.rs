@@ -5,8 +5,8 @@ use convforge::{
     measure::{self, Contender},
     net::Network,
     study::{
-        HostMemory, NetworkData, NetworkOptions, OverlapOptions, Study, YARDSTICKS, network,
-        overlap,
+        HostMemory, NetworkData, NetworkOptions, OverlapOptions, Study, YARDSTICKS, errors,
+        network, overlap,
     },
     suite::{self, Layer, Overrides, Suite},
     variant::{self, Kind, Query},
@@ -53,6 +53,11 @@ pub enum Unit {
         pick: Pick,
         timeline: bool,
     },
+    /// The errors on a layer, its contenders side by side.
+    Errors {
+        layer: Layer,
+        contenders: Vec<Contender>,
+    },
 }
 
 /// How units are measured.
@@ -70,6 +75,7 @@ impl Unit {
             Unit::Layer { .. } => Part::Layers,
             Unit::Network { .. } => Part::Network,
             Unit::Overlap { .. } => Part::Overlap,
+            Unit::Errors { .. } => Part::Errors,
         }
     }
 
@@ -81,6 +87,7 @@ impl Unit {
                 format!("network {images} images {pick} {math}")
             }
             Unit::Overlap { layer, pick, .. } => format!("streams {} {pick}", layer.title()),
+            Unit::Errors { layer, .. } => format!("errors {}", layer.title()),
         }
     }
 
@@ -92,6 +99,7 @@ impl Unit {
                 study.has_network(&pick.to_string(), *math, *images)
             }
             Unit::Overlap { layer, pick, .. } => study.has_overlap(layer, &pick.to_string()),
+            Unit::Errors { layer, contenders } => study.has_errors(layer, contenders),
         }
     }
 
@@ -127,6 +135,10 @@ impl Unit {
                 };
                 study.put_overlap(&overlap(device, layer, pick, &options, stop, say));
             }
+            Unit::Errors { layer, contenders } => {
+                let seed = with.layers.seed;
+                study.put_errors(&errors(device, layer, contenders, seed, stop, say));
+            }
         }
     }
 }
@@ -141,8 +153,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Layers, then the network batch by batch, then streams: neighbours are alike, so that shares
-    /// of every n-th one take about as long.
+    /// Layers, then the network batch by batch, then streams, then errors: neighbours are alike, so
+    /// that shares of every n-th one take about as long.
     pub fn new(
         device: &Device,
         parts: &[Part],
@@ -171,17 +183,7 @@ impl Plan {
         let mut notes = Vec::new();
         if !device.is_gpu() {
             let streams;
-            (layers, notes) = suite::cut_for_cpu(&layers);
-            layers.retain(|layer| {
-                let small = layer.problem.flops() <= suite::CPU_FLOPS;
-                if !small {
-                    notes.push(format!(
-                        "{}: left out on the CPU, it is too large",
-                        layer.title()
-                    ));
-                }
-                small
-            });
+            (layers, notes) = cut_layers(&layers);
             batches = cut_batches(&batches, &mut notes)?;
             (streamed, streams) = suite::cut_for_cpu(&streamed);
             notes.extend(streams.into_iter().map(|note| format!("streams {note}")));
@@ -215,6 +217,9 @@ impl Plan {
                 }
             }
         }
+        if wants(Part::Errors) {
+            units.extend(super::errors::units(device, maths, contenders, &mut notes)?);
+        }
         Ok(Plan {
             units,
             batches,
@@ -230,6 +235,22 @@ fn with_batch(batch: usize) -> Result<Vec<Layer>> {
         ..Overrides::default()
     };
     overrides.apply(&Suite::find(NETWORK_SUITE)?.layers)
+}
+
+/// The layers that a CPU gets through, with smaller batches where that helps; and what was cut.
+pub fn cut_layers(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
+    let (mut layers, mut notes) = suite::cut_for_cpu(layers);
+    layers.retain(|layer| {
+        let small = layer.problem.flops() <= suite::CPU_FLOPS;
+        if !small {
+            notes.push(format!(
+                "{}: left out on the CPU, it is too large",
+                layer.title()
+            ));
+        }
+        small
+    });
+    (layers, notes)
 }
 
 /// Batches of the network that a CPU gets through, what has become equal kept once.
@@ -282,7 +303,7 @@ fn layer_units(
     Ok(units)
 }
 
-fn with_math(layer: &Layer, math: Math) -> Result<Layer> {
+pub fn with_math(layer: &Layer, math: Math) -> Result<Layer> {
     Ok(Layer {
         problem: layer.problem.with(|shape| shape.math = math)?,
         ..layer.clone()
@@ -327,7 +348,7 @@ fn maths_of(
 }
 
 /// Whether a contender can do a problem; nothing is planned.
-fn can(device: &Device, contender: &Contender, problem: &Problem) -> bool {
+pub fn can(device: &Device, contender: &Contender, problem: &Problem) -> bool {
     match contender {
         Contender::Variant { variant, config } => {
             let limits = device.limits();
@@ -389,7 +410,7 @@ mod tests {
         let overlap = overlap_by_default(&Device::Cpu);
         Plan::new(
             &Device::Cpu,
-            &Part::ALL,
+            &Part::DEFAULT,
             &[2, 5, 10000],
             maths,
             &contenders,
@@ -430,6 +451,7 @@ mod tests {
             Unit::Layer { layer, .. } => layer.problem.flops() > suite::CPU_FLOPS,
             Unit::Network { images, .. } => *images > 10,
             Unit::Overlap { layer, .. } => layer.problem.n > 20,
+            Unit::Errors { .. } => true,
         };
         assert!(!plan.units.iter().any(large));
     }
