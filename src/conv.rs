@@ -1,6 +1,7 @@
 //! A problem with its chosen variant. Everything is settled in [`Conv::new`]; [`Conv::run`] checks
 //! its operands and enqueues.
 
+mod operands;
 mod workspace;
 
 use std::{
@@ -16,6 +17,7 @@ use crate::{
     variant::{self, Args, Bound, Bytes, Plan, Query, Variant},
 };
 
+pub use operands::{Operands, Packed, RawOperands};
 pub use workspace::Workspace;
 
 /// A convolution ready to run, any number of times, from any number of threads.
@@ -45,93 +47,6 @@ pub struct Conv {
     key: Arc<str>,
 }
 
-/// The tensors of one call. Build it with [`Operands::new`] and add what the problem asks for.
-pub struct Operands<'a, T: Element> {
-    x: &'a Buffer<T>,
-    w: &'a Buffer<T>,
-    y: &'a mut Buffer<T>,
-    bias: Option<&'a Buffer<f32>>,
-    residual: Option<&'a Buffer<T>>,
-    packed: Option<&'a Packed>,
-}
-
-impl<'a, T: Element> Operands<'a, T> {
-    /// Input, filter and output.
-    pub fn new(x: &'a Buffer<T>, w: &'a Buffer<T>, y: &'a mut Buffer<T>) -> Self {
-        Operands {
-            x,
-            w,
-            y,
-            bias: None,
-            residual: None,
-            packed: None,
-        }
-    }
-
-    /// One f32 per output channel.
-    pub fn bias(self, bias: &'a Buffer<f32>) -> Self {
-        Operands {
-            bias: Some(bias),
-            ..self
-        }
-    }
-
-    /// A tensor of the convolution's output shape, before pooling.
-    pub fn residual(self, residual: &'a Buffer<T>) -> Self {
-        Operands {
-            residual: Some(residual),
-            ..self
-        }
-    }
-
-    /// The filter as [`Conv::pack`] re-arranged it.
-    pub fn packed(self, packed: &'a Packed) -> Self {
-        Operands {
-            packed: Some(packed),
-            ..self
-        }
-    }
-}
-
-/// Plain addresses on the convolution's device, for buffers of other crates.
-#[derive(Clone, Copy, Debug)]
-pub struct RawOperands {
-    /// Input.
-    pub x: *const c_void,
-    /// Filter.
-    pub w: *const c_void,
-    /// Output.
-    pub y: *mut c_void,
-    /// Bias, f32; null without one.
-    pub bias: *const f32,
-    /// Residual; null without one.
-    pub residual: *const c_void,
-    /// The filter re-arranged by [`Conv::pack_raw`], at a multiple of [`Workspace::ALIGN`] bytes; null
-    /// where [`Conv::packed_bytes`] is 0.
-    pub packed: *const c_void,
-}
-
-impl RawOperands {
-    /// Input, filter and output.
-    pub fn new(x: *const c_void, w: *const c_void, y: *mut c_void) -> Self {
-        RawOperands {
-            x,
-            w,
-            y,
-            bias: null(),
-            residual: null(),
-            packed: null(),
-        }
-    }
-}
-
-/// A filter re-arranged for one convolution.
-#[derive(Debug)]
-pub struct Packed {
-    bytes: Buffer<u8>,
-    made_for: Arc<str>,
-}
-
 impl Conv {
     /// Finds the variant, asks whether it can do the problem and settles what depends on shapes.
     /// A rule goes on to its next best where a library is missing or has no plan.
@@ -159,7 +74,7 @@ impl Conv {
         Err(candidates.none(device, problem))
     }
 
-    /// A variant of one's own, or one of [`variants::all`], with one of its configurations.
+    /// A variant of one's own, or one of [`variants::all`](crate::variants::all), with one of its configurations.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the variant's reason, or what planning answers.

@@ -1,0 +1,94 @@
+//! What a convolution reads and writes.
+
+use std::{ffi::c_void, ptr::null, sync::Arc};
+
+use crate::{Buffer, Element};
+#[cfg(doc)]
+use crate::{Conv, Workspace};
+
+/// The tensors of one call. Build it with [`Operands::new`] and add what the problem asks for.
+pub struct Operands<'a, T: Element> {
+    pub(super) x: &'a Buffer<T>,
+    pub(super) w: &'a Buffer<T>,
+    pub(super) y: &'a mut Buffer<T>,
+    pub(super) bias: Option<&'a Buffer<f32>>,
+    pub(super) residual: Option<&'a Buffer<T>>,
+    pub(super) packed: Option<&'a Packed>,
+}
+
+impl<'a, T: Element> Operands<'a, T> {
+    /// Input, filter and output.
+    pub fn new(x: &'a Buffer<T>, w: &'a Buffer<T>, y: &'a mut Buffer<T>) -> Self {
+        Operands {
+            x,
+            w,
+            y,
+            bias: None,
+            residual: None,
+            packed: None,
+        }
+    }
+
+    /// One f32 per output channel.
+    pub fn bias(self, bias: &'a Buffer<f32>) -> Self {
+        Operands {
+            bias: Some(bias),
+            ..self
+        }
+    }
+
+    /// A tensor of the convolution's output shape, before pooling.
+    pub fn residual(self, residual: &'a Buffer<T>) -> Self {
+        Operands {
+            residual: Some(residual),
+            ..self
+        }
+    }
+
+    /// The filter as [`Conv::pack`] re-arranged it.
+    pub fn packed(self, packed: &'a Packed) -> Self {
+        Operands {
+            packed: Some(packed),
+            ..self
+        }
+    }
+}
+
+/// Plain addresses on the convolution's device, for buffers of other crates.
+#[derive(Clone, Copy, Debug)]
+pub struct RawOperands {
+    /// Input.
+    pub x: *const c_void,
+    /// Filter.
+    pub w: *const c_void,
+    /// Output.
+    pub y: *mut c_void,
+    /// Bias, f32; null without one.
+    pub bias: *const f32,
+    /// Residual; null without one.
+    pub residual: *const c_void,
+    /// The filter re-arranged by [`Conv::pack_raw`], at a multiple of [`Workspace::ALIGN`] bytes; null
+    /// where [`Conv::packed_bytes`] is 0.
+    pub packed: *const c_void,
+}
+
+impl RawOperands {
+    /// Input, filter and output.
+    pub fn new(x: *const c_void, w: *const c_void, y: *mut c_void) -> Self {
+        RawOperands {
+            x,
+            w,
+            y,
+            bias: null(),
+            residual: null(),
+            packed: null(),
+        }
+    }
+}
+
+/// A filter re-arranged for one convolution.
+#[derive(Debug)]
+pub struct Packed {
+    pub(super) bytes: Buffer<u8>,
+    pub(super) made_for: Arc<str>,
+}
