@@ -474,6 +474,21 @@ fn files_that_are_broken() {
 }
 
 #[test]
+fn a_fused_network_that_cannot_be() {
+    let infer = |more: &[&str], parts: &[&str]| {
+        let args = ["infer", "--device", "cpu", "--count", "1", "--fused"];
+        fails(&[&args[..], more].concat(), parts);
+    };
+    #[cfg(feature = "cuda")]
+    infer(&[], &["9.0 or newer", "the CPU"]);
+    #[cfg(not(feature = "cuda"))]
+    infer(&[], &["no CUDA"]);
+    infer(&["--math", "tf32"], &["fp32", "--math tf32"]);
+    infer(&["--runs", "0"], &["at least 1"]);
+    infer(&["--variant", "rule"], &["--fused", "--variant"]);
+}
+
+#[test]
 fn a_result_that_cannot_be_written_is_said_before_the_work() {
     let place = "no/such/folder/out.json";
     let quick = ["compare", "--device", "cpu", "--out", place];

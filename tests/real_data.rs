@@ -4,10 +4,13 @@
 //! The folder is named by CONVFORGE_DATA, or lies beside the checkout. Cases whose files are not
 //! there are ignored, with the reason; they never pass.
 
+mod common;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
+use common::data_folder;
 use convforge::net::idx::{Images, Labels};
 use convforge::net::npy::Array2;
 use convforge::net::resize::resize;
@@ -73,11 +76,6 @@ fn case(file: &'static str, content: &'static str, make: fn(&Path) -> Bytes) -> 
         }
         Ok(Completion::Completed)
     })
-}
-
-fn data_folder() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/fashion-mnist");
-    std::env::var_os("CONVFORGE_DATA").map_or_else(beside, PathBuf::from)
 }
 
 /// The hash that SHA256SUMS lists for `content`; notes may stand behind the name.

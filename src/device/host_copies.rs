@@ -5,7 +5,7 @@
 //! that: copies are queued inside [`with_host_copies`], which does not return, or unwind, before it
 //! has waited for them.
 
-use std::{cell::Cell, marker::PhantomData};
+use std::{cell::Cell, marker::PhantomData, ops::Range};
 
 use bytemuck::Pod;
 
@@ -36,47 +36,51 @@ pub(crate) fn with_host_copies<'host, R>(
 }
 
 impl<'host> HostCopies<'_, 'host> {
-    /// Queues copying all of `from` over all of `to`, on the stream of this index.
+    /// Queues copying all of `from` to the elements of `to` that begin at `at`, on the stream of this
+    /// index.
     pub fn upload<T: Pod>(
         &self,
         stream: usize,
         from: &'host [T],
         to: &mut Buffer<T>,
+        at: usize,
     ) -> Result<()> {
         match (&self.streams[stream], to) {
             #[cfg(feature = "cuda")]
             // SAFETY: `from` is borrowed beyond `with_host_copies`, which waits for the stream.
-            (Stream::Gpu(stream), Buffer::Gpu(to)) => unsafe { stream.upload_slice(from, to) },
-            (stream, to) => {
-                stream.device().expect("the buffer", &to.device())?;
-                to.copy_from(from, stream)
+            (Stream::Gpu(stream), Buffer::Gpu(to)) => unsafe { stream.upload_slice(from, to, at) },
+            (Stream::Cpu(_), Buffer::Cpu(to)) => {
+                let range = range("upload", at, from.len(), to.as_slice().len())?;
+                to.as_mut_slice()[range].copy_from_slice(from);
+                Ok(())
             }
+            #[cfg(feature = "cuda")]
+            (stream, to) => stream.device().expect("the buffer", &to.device()),
         }
     }
 
-    /// Queues copying all of `from` over all of `to`, on the stream of this index.
+    /// Queues copying the elements of `from` that begin at `at` over all of `to`, on the stream of
+    /// this index.
     pub fn download<T: Pod>(
         &self,
         stream: usize,
         from: &Buffer<T>,
+        at: usize,
         to: &'host mut [T],
     ) -> Result<()> {
         match (&self.streams[stream], from) {
             #[cfg(feature = "cuda")]
             // SAFETY: as in `upload`; nobody else can touch what is borrowed mutably.
-            (Stream::Gpu(stream), Buffer::Gpu(from)) => unsafe { stream.download_slice(from, to) },
-            (_, Buffer::Cpu(from)) if from.as_slice().len() == to.len() => {
-                to.copy_from_slice(from.as_slice());
+            (Stream::Gpu(stream), Buffer::Gpu(from)) => unsafe {
+                stream.download_slice(from, at, to)
+            },
+            (Stream::Cpu(_), Buffer::Cpu(from)) => {
+                let range = range("download", at, to.len(), from.as_slice().len())?;
+                to.copy_from_slice(&from.as_slice()[range]);
                 Ok(())
             }
-            (stream, from) => {
-                stream.device().expect("the buffer", &from.device())?;
-                Err(Error::Check(format!(
-                    "{} elements cannot be copied into {}",
-                    from.len(),
-                    to.len()
-                )))
-            }
+            #[cfg(feature = "cuda")]
+            (stream, from) => stream.device().expect("the buffer", &from.device()),
         }
     }
 
@@ -101,4 +105,18 @@ impl Drop for HostCopies<'_, '_> {
     fn drop(&mut self) {
         let _ = self.wait();
     }
+}
+
+/// `count` elements from `at` on, if a buffer of `len` has them.
+fn range(what: &'static str, at: usize, count: usize, len: usize) -> Result<Range<usize>> {
+    let range = at..at.saturating_add(count);
+    if range.end <= len {
+        return Ok(range);
+    }
+    Err(Error::OutOfRange {
+        what,
+        start: range.start,
+        end: range.end,
+        len,
+    })
 }

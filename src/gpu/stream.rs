@@ -300,10 +300,10 @@ impl Stream {
         })
     }
 
-    /// Queues copying all of `from`, pinned or not, over all of `to`.
+    /// Queues copying all of `from`, pinned or not, to the elements of `to` that begin at `at`.
     ///
     /// # Errors
-    /// As [`upload_async`](Self::upload_async).
+    /// As [`upload_part_async`](Self::upload_part_async).
     ///
     /// # Safety
     /// `from` is neither freed nor written to before [`finish`](Self::finish) has returned.
@@ -311,10 +311,10 @@ impl Stream {
         &self,
         from: &[T],
         to: &mut DeviceBuffer<T>,
+        at: usize,
     ) -> Result<()> {
         same_gpu("the target", to.gpu(), &self.gpu)?;
-        same_length("upload", from.len(), to.len())?;
-        let (address, bytes) = to.bytes("upload", &(0..to.len()))?;
+        let (address, bytes) = to.bytes("upload", &(at..at.saturating_add(from.len())))?;
         self.slice_copy(bytes, || {
             let source = from.as_ptr().cast();
             // SAFETY: both sides have so many bytes; the caller keeps the host's, and the device's
@@ -323,21 +323,21 @@ impl Stream {
         })
     }
 
-    /// Queues copying all of `from` over all of `to`, pinned or not.
+    /// Queues copying the elements of `from` that begin at `at` over all of `to`, pinned or not.
     ///
     /// # Errors
-    /// As [`download_async`](Self::download_async).
+    /// As [`download_part_async`](Self::download_part_async).
     ///
     /// # Safety
     /// `to` is neither freed nor touched before [`finish`](Self::finish) has returned.
     pub(crate) unsafe fn download_slice<T: Pod>(
         &self,
         from: &DeviceBuffer<T>,
+        at: usize,
         to: &mut [T],
     ) -> Result<()> {
         same_gpu("the source", from.gpu(), &self.gpu)?;
-        same_length("download", from.len(), to.len())?;
-        let (address, bytes) = from.bytes("download", &(0..from.len()))?;
+        let (address, bytes) = from.bytes("download", &(at..at.saturating_add(to.len())))?;
         self.slice_copy(bytes, || {
             let target = to.as_mut_ptr().cast();
             // SAFETY: as in `upload_slice`; any bytes are a valid `T`.

@@ -11,7 +11,10 @@
 //!
 //! [`idx`] reads images and labels, [`resize`](mod@resize) enlarges them, [`weights`] reads the
 //! trained weights, [`Network`] runs the layers on one device, from pixels to logits.
+//! `FusedNetwork`, which is there with the feature `cuda`, does the same with the layers fused.
 
+#[cfg(feature = "cuda")]
+mod fused;
 pub mod idx;
 mod layers;
 mod network;
@@ -19,5 +22,7 @@ pub mod npy;
 pub mod resize;
 pub mod weights;
 
+#[cfg(feature = "cuda")]
+pub use fused::{FusedNetwork, Measured};
 pub use network::{Network, Outcome, Progress, SIDE};
 pub(crate) use network::{check_size, classes};

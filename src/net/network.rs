@@ -15,7 +15,7 @@ use crate::{
 
 /// Side of the images that the network takes.
 pub const SIDE: usize = 86;
-const CLASSES: usize = 10;
+pub(super) const CLASSES: usize = 10;
 
 /// The layers of the accuracy study, with their weights on a device.
 pub struct Network {

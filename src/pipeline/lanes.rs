@@ -122,7 +122,7 @@ impl<T: Element> Lanes<T> {
             _ => (&cut.whole, tensors),
         };
         note(&mut self.timeline, stream, chunk, Work::In, |_| {
-            copies.upload(index, x, &mut tensors.x)
+            copies.upload(index, x, &mut tensors.x, 0)
         })?;
         note(&mut self.timeline, stream, chunk, Work::Kernel, |stream| {
             let mut operands = Operands::new(&tensors.x, &cut.filter, &mut tensors.y);
@@ -151,7 +151,7 @@ impl<T: Element> Lanes<T> {
         };
         let stream = &streams[index];
         note(&mut self.timeline, stream, chunk, Work::Out, |_| {
-            copies.download(index, &tensors.y, y)
+            copies.download(index, &tensors.y, 0, y)
         })
     }
 

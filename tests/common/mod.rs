@@ -1,7 +1,11 @@
 //! What tests share that need a GPU, or go through every variant.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use std::{env, sync::Arc};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use convforge::{
     Conv, Device, Error, Problem,
@@ -46,6 +50,12 @@ pub fn trials(
 /// Whether a missing GPU is a failure, as the command reads it.
 pub fn gpu_is_required() -> bool {
     env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Where the real data is, if anywhere: CONVFORGE_DATA, or beside the checkout.
+pub fn data_folder() -> PathBuf {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/fashion-mnist");
+    env::var_os("CONVFORGE_DATA").map_or_else(beside, PathBuf::from)
 }
 
 /// The first of the problems that the variant can do, planned; or what the trial ends with.

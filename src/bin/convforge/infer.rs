@@ -1,5 +1,8 @@
 //! `convforge infer`: classifies images with the network of the accuracy study.
 
+#[cfg(feature = "cuda")]
+mod fused;
+
 use std::{path::PathBuf, process::ExitCode};
 
 use convforge::{
@@ -33,6 +36,13 @@ pub struct Args {
     /// How the convolutions multiply: fp32, tf32, f16, bf16 or f16acc
     #[arg(long, default_value = "fp32")]
     math: Math,
+    /// Run the network with its layers fused, in fp32 accuracy, for a GPU of compute capability 9.0 or
+    /// newer: whole time, kernels alone and copy in alone, medians of --runs
+    #[arg(long, conflicts_with_all = ["variant", "batch"])]
+    fused: bool,
+    /// Timed runs of --fused
+    #[arg(long, default_value_t = 30, requires = "fused")]
+    runs: usize,
     /// Images per batch [default: all of them on a GPU, 500 on the CPU]
     #[arg(long)]
     batch: Option<usize>,
@@ -65,29 +75,41 @@ struct Findings {
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    if args.count == Some(0) || args.batch == Some(0) {
+    if args.count == Some(0) || args.batch == Some(0) || args.runs == 0 {
         return Err(Failure::Usage(
-            "--count and --batch must be at least 1".to_owned(),
+            "--count, --batch and --runs must be at least 1".to_owned(),
+        ));
+    }
+    if args.fused && args.math != Math::Fp32 {
+        return Err(Failure::Usage(format!(
+            "--fused computes in fp32 accuracy, not with --math {}",
+            args.math
+        )));
+    }
+    #[cfg(not(feature = "cuda"))]
+    if args.fused {
+        return Err(Failure::Usage(
+            "--fused takes a GPU, and this build has no CUDA (feature `cuda`)".to_owned(),
         ));
     }
     let (device, why_no_gpu) = args.device.open()?;
     if let Some(why) = why_no_gpu {
+        if args.fused {
+            return Err(why.into());
+        }
         eprintln!("{why}\nThe CPU backend runs instead.");
     }
     let data = args.data.read(args.count, "--count")?;
+    #[cfg(feature = "cuda")]
+    if args.fused {
+        return fused::run(args, &device, data);
+    }
 
     let outcome = classify(args, &device, &data)?;
     let Some(outcome) = outcome else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    if let Some(path) = &args.logits {
-        Array2 {
-            rows: data.images.count,
-            cols: 10,
-            data: outcome.logits.clone(),
-        }
-        .write(path)?;
-    }
+    write_logits(args, &outcome)?;
     let options = [
         "infer",
         "--variant",
@@ -96,12 +118,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         &args.math.to_string(),
     ];
     let options = options.map(str::to_owned).to_vec();
-    let correct = outcome
-        .classes()
-        .iter()
-        .zip(&data.labels.values)
-        .filter(|(c, l)| c == l)
-        .count();
+    let correct = correct(&outcome, &data);
     let findings = Findings {
         environment: Environment::of(&device, options),
         device: device.to_string(),
@@ -125,6 +142,25 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         print(&findings)
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_logits(args: &Args, outcome: &Outcome) -> Result<(), Failure> {
+    if let Some(path) = &args.logits {
+        let array = Array2 {
+            rows: outcome.logits.len() / 10,
+            cols: 10,
+            data: outcome.logits.clone(),
+        };
+        array.write(path)?;
+    }
+    Ok(())
+}
+
+/// Images whose class is their label.
+fn correct(outcome: &Outcome, data: &Data) -> usize {
+    let classes = outcome.classes();
+    let pairs = classes.iter().zip(&data.labels.values);
+    pairs.filter(|(class, label)| class == label).count()
 }
 
 /// Nothing where Ctrl-C ended it.
@@ -161,18 +197,22 @@ fn print(f: &Findings) {
         );
     }
     println!("total time, pixels to logits: {}", duration(f.total_us));
-    if let Some(deviation) = f.max_logit_deviation {
+    print_accuracy(f.correct, f.count, f.max_logit_deviation, f.synthetic);
+}
+
+fn print_accuracy(correct: usize, count: usize, deviation: Option<f64>, synthetic: bool) {
+    if let Some(deviation) = deviation {
         println!(
             "largest deviation from the expected logits: {deviation:.1e} of the row's largest"
         );
     }
-    let meaning = if f.synthetic {
+    let meaning = if synthetic {
         " (synthetic: it means nothing)"
     } else {
         ""
     };
     println!(
-        "accuracy: {} of {} = {:.4}{meaning}",
-        f.correct, f.count, f.accuracy
+        "accuracy: {correct} of {count} = {:.4}{meaning}",
+        correct as f64 / count as f64
     );
 }
