@@ -56,21 +56,80 @@ pub struct Args {
     device: DeviceArgs,
 }
 
-/// What a run found, for programs.
+/// What was classified and how well.
 #[derive(Serialize)]
-struct Findings {
+struct Classified {
     environment: Environment,
     device: String,
     synthetic: bool,
     count: usize,
     math: String,
-    variants: [String; 2],
     correct: usize,
     accuracy: f64,
+    max_logit_deviation: Option<f64>,
+}
+
+impl Classified {
+    /// Judges the logits, and writes them where that was asked.
+    fn new(
+        args: &Args,
+        device: &Device,
+        data: &Data,
+        outcome: &Outcome,
+        options: &[&str],
+    ) -> Result<Self, Failure> {
+        if let Some(path) = &args.logits {
+            let array = Array2 {
+                rows: outcome.logits.len() / 10,
+                cols: 10,
+                data: outcome.logits.clone(),
+            };
+            array.write(path)?;
+        }
+        let classes = outcome.classes();
+        let pairs = classes.iter().zip(&data.labels.values);
+        let correct = pairs.filter(|(class, label)| class == label).count();
+        let options = options.iter().map(|word| (*word).to_owned()).collect();
+        let deviation = |expected: &Array2| outcome.deviation(&expected.data);
+        Ok(Classified {
+            environment: Environment::of(device, options),
+            device: device.to_string(),
+            synthetic: data.synthetic,
+            count: data.images.count,
+            math: args.math.to_string(),
+            correct,
+            accuracy: correct as f64 / data.images.count as f64,
+            max_logit_deviation: data.expected.as_ref().map(deviation).transpose()?,
+        })
+    }
+
+    fn print(&self) {
+        if let Some(deviation) = self.max_logit_deviation {
+            println!(
+                "largest deviation from the expected logits: {deviation:.1e} of the row's largest"
+            );
+        }
+        let meaning = if self.synthetic {
+            " (synthetic: it means nothing)"
+        } else {
+            ""
+        };
+        println!(
+            "accuracy: {} of {} = {:.4}{meaning}",
+            self.correct, self.count, self.accuracy
+        );
+    }
+}
+
+/// What a run found, for programs.
+#[derive(Serialize)]
+struct Findings {
+    #[serde(flatten)]
+    classified: Classified,
+    variants: [String; 2],
     op_us: [f64; 2],
     layer_us: [f64; 2],
     total_us: f64,
-    max_logit_deviation: Option<f64>,
 }
 
 /// Runs the subcommand.
@@ -109,7 +168,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Some(outcome) = outcome else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    write_logits(args, &outcome)?;
     let options = [
         "infer",
         "--variant",
@@ -117,20 +175,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         "--math",
         &args.math.to_string(),
     ];
-    let options = options.map(str::to_owned).to_vec();
-    let correct = correct(&outcome, &data);
     let findings = Findings {
-        environment: Environment::of(&device, options),
-        device: device.to_string(),
-        synthetic: data.synthetic,
-        count: data.images.count,
-        math: args.math.to_string(),
-        correct,
-        accuracy: correct as f64 / data.images.count as f64,
-        max_logit_deviation: data
-            .expected
-            .map(|e| outcome.deviation(&e.data))
-            .transpose()?,
+        classified: Classified::new(args, &device, &data, &outcome, &options)?,
         op_us: outcome.op_us,
         layer_us: outcome.layer_us,
         total_us: outcome.total_us,
@@ -142,25 +188,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         print(&findings)
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn write_logits(args: &Args, outcome: &Outcome) -> Result<(), Failure> {
-    if let Some(path) = &args.logits {
-        let array = Array2 {
-            rows: outcome.logits.len() / 10,
-            cols: 10,
-            data: outcome.logits.clone(),
-        };
-        array.write(path)?;
-    }
-    Ok(())
-}
-
-/// Images whose class is their label.
-fn correct(outcome: &Outcome, data: &Data) -> usize {
-    let classes = outcome.classes();
-    let pairs = classes.iter().zip(&data.labels.values);
-    pairs.filter(|(class, label)| class == label).count()
 }
 
 /// Nothing where Ctrl-C ended it.
@@ -184,7 +211,8 @@ fn classify(args: &Args, device: &Device, data: &Data) -> Result<Option<Outcome>
 }
 
 fn print(f: &Findings) {
-    println!("{} images on {}, {} math", f.count, f.device, f.math);
+    let of = &f.classified;
+    println!("{} images on {}, {} math", of.count, of.device, of.math);
     for (i, name) in ["conv 1 -> 4, 7x7 ", "conv 4 -> 16, 7x7"]
         .into_iter()
         .enumerate()
@@ -197,22 +225,5 @@ fn print(f: &Findings) {
         );
     }
     println!("total time, pixels to logits: {}", duration(f.total_us));
-    print_accuracy(f.correct, f.count, f.max_logit_deviation, f.synthetic);
-}
-
-fn print_accuracy(correct: usize, count: usize, deviation: Option<f64>, synthetic: bool) {
-    if let Some(deviation) = deviation {
-        println!(
-            "largest deviation from the expected logits: {deviation:.1e} of the row's largest"
-        );
-    }
-    let meaning = if synthetic {
-        " (synthetic: it means nothing)"
-    } else {
-        ""
-    };
-    println!(
-        "accuracy: {correct} of {count} = {:.4}{meaning}",
-        correct as f64 / count as f64
-    );
+    of.print();
 }

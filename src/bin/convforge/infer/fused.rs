@@ -4,25 +4,20 @@ use std::process::ExitCode;
 
 use convforge::{
     Device,
-    measure::{Environment, duration},
+    measure::duration,
     net::{FusedNetwork, Outcome},
     study::Spread,
 };
 use serde::Serialize;
 
-use super::{Args, correct, print_accuracy, write_logits};
+use super::{Args, Classified};
 use crate::{data::Data, failure::Failure, terminal::print_json};
 
 /// What a run found, for programs.
 #[derive(Serialize)]
 struct Findings {
-    environment: Environment,
-    device: String,
-    synthetic: bool,
-    count: usize,
-    math: String,
-    correct: usize,
-    accuracy: f64,
+    #[serde(flatten)]
+    classified: Classified,
     runs: usize,
     /// That the batch was copied in.
     chunks: usize,
@@ -33,7 +28,6 @@ struct Findings {
     copy_in: Spread,
     /// Whole over the longer of the other two.
     over_floor: f64,
-    max_logit_deviation: Option<f64>,
 }
 
 /// Runs the subcommand with `--fused`.
@@ -45,28 +39,15 @@ pub fn run(args: &Args, device: &Device, data: Data) -> Result<ExitCode, Failure
         logits: measured.logits,
         ..Outcome::default()
     };
-    write_logits(args, &outcome)?;
-    let correct = correct(&outcome, &data);
     let options = ["infer", "--fused", "--runs", &args.runs.to_string()];
-    let options = options.map(str::to_owned).to_vec();
     let findings = Findings {
-        environment: Environment::of(device, options),
-        device: device.to_string(),
-        synthetic: data.synthetic,
-        count: data.images.count,
-        math: args.math.to_string(),
-        correct,
-        accuracy: correct as f64 / data.images.count as f64,
+        classified: Classified::new(args, device, &data, &outcome, &options)?,
         runs: args.runs,
         chunks: network.chunks(),
         whole: measured.whole,
         kernels: measured.kernels,
         copy_in: measured.copy_in,
         over_floor,
-        max_logit_deviation: data
-            .expected
-            .map(|expected| outcome.deviation(&expected.data))
-            .transpose()?,
     };
     if args.json {
         print_json(&findings)?
@@ -79,7 +60,7 @@ pub fn run(args: &Args, device: &Device, data: Data) -> Result<ExitCode, Failure
 fn print(f: &Findings) {
     println!(
         "{} images on {}, layers fused, fp32 accuracy, {} runs",
-        f.count, f.device, f.runs
+        f.classified.count, f.classified.device, f.runs
     );
     let line = |what: &str, spread: &Spread| {
         println!(
@@ -96,5 +77,5 @@ fn print(f: &Findings) {
         "whole is {:.2} times the longer of the other two; copied in {} chunks",
         f.over_floor, f.chunks
     );
-    print_accuracy(f.correct, f.count, f.max_logit_deviation, f.synthetic);
+    f.classified.print();
 }
