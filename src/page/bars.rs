@@ -3,10 +3,10 @@
 use maud::Markup;
 use plotters::{prelude::*, style::text_anchor::HPos};
 
-use super::sheet::{LINE, QUIET, WIDTH, sheet, shortened, text, width};
+use super::sheet::{LINE, QUIET, TimeAxis, WIDTH, sheet, shortened, text, width};
 use crate::{
     Result,
-    measure::canvas::{FAINT, FLOOR, INK, Scale, failed, tick},
+    measure::canvas::{FLOOR, INK, Scale, failed},
 };
 
 /// Distance of bars, and their height.
@@ -16,8 +16,6 @@ const BAR: i32 = 10;
 const LETTERS: usize = 27;
 /// For the numbers right of the bars.
 const NUMBERS: i32 = 70;
-/// Least distance of ticks.
-const APART: i32 = 64;
 
 /// A line: pieces of time that follow each other.
 pub struct Bar {
@@ -57,23 +55,19 @@ pub fn bars(title: &str, bars: &[Bar], floor_us: Option<f64>) -> Result<Option<M
         .map(|bar| shortened(&bar.name, LETTERS))
         .collect();
     let left = names.iter().map(|name| width(name)).max().unwrap_or(0) + 10;
-    let right = WIDTH - NUMBERS;
-    let x = |us: f64| left + (scale.share(us) * f64::from(right - left)).round() as i32;
+    let logarithmic = scale.logarithmic;
+    let axis = TimeAxis {
+        scale,
+        left,
+        right: WIDTH - NUMBERS,
+    };
+    let x = |us| axis.x(us);
     let foot = 4 + STEP * bars.len() as i32;
 
     let drawing = sheet(title, foot + LINE + 8, |canvas| {
-        for us in scale.ticks(f64::from(APART) / f64::from(right - left)) {
-            canvas.line((x(us), 2), (x(us), foot), FAINT)?;
-            text(
-                canvas,
-                &tick(us),
-                (x(us), foot + LINE / 2 + 3),
-                HPos::Center,
-                &QUIET,
-            )?;
-        }
+        axis.draw(canvas, foot)?;
         // Below the names no tick has its number.
-        if scale.logarithmic {
+        if logarithmic {
             text(
                 canvas,
                 "log scale",

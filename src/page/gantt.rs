@@ -3,19 +3,16 @@
 use maud::Markup;
 use plotters::{prelude::*, style::text_anchor::HPos};
 
-use super::sheet::{LINE, QUIET, WIDTH, series, sheet, text};
+use super::sheet::{LINE, TimeAxis, WIDTH, series, sheet, text};
 use crate::{
     Result,
-    measure::canvas::{FAINT, INK, Scale, failed, tick},
+    measure::canvas::{INK, Scale, failed},
     study::{Span, Work},
 };
 
 const LEFT: i32 = 78;
-const RIGHT: i32 = WIDTH - 24;
 /// Between engines.
 const GAP: i32 = 12;
-/// Least distance of ticks.
-const APART: i32 = 64;
 
 const ENGINES: [(Work, &str); 3] = [
     (Work::In, "copy in"),
@@ -33,26 +30,21 @@ pub fn gantt(title: &str, spans: &[Span]) -> Result<Option<Markup>> {
     (scale.least, scale.logarithmic) = (0.0, false);
     let step = (48 / (last as i32 + 1)).clamp(4, 16);
     let lane = step * (last as i32 + 1);
-    let x = |us: f64| LEFT + (scale.share(us) * f64::from(RIGHT - LEFT)).round() as i32;
+    let axis = TimeAxis {
+        scale,
+        left: LEFT,
+        right: WIDTH - 24,
+    };
     let foot = ENGINES.len() as i32 * (lane + GAP);
 
     let drawing = sheet(title, foot + LINE + 8, |canvas| {
-        for us in scale.ticks(f64::from(APART) / f64::from(RIGHT - LEFT)) {
-            canvas.line((x(us), 2), (x(us), foot), FAINT)?;
-            text(
-                canvas,
-                &tick(us),
-                (x(us), foot + LINE / 2 + 3),
-                HPos::Center,
-                &QUIET,
-            )?;
-        }
+        axis.draw(canvas, foot)?;
         for (i, (work, name)) in (0..).zip(ENGINES) {
             let top = GAP / 2 + i * (lane + GAP);
             text(canvas, name, (LEFT - 6, top + lane / 2), HPos::Right, &INK)?;
             for span in spans.iter().filter(|span| span.work == work) {
                 let y = top + step * span.stream as i32;
-                let (from, to) = (x(span.begin_us), x(span.end_us));
+                let (from, to) = (axis.x(span.begin_us), axis.x(span.end_us));
                 // A pixel between neighbours shows where one ends.
                 let corners = [(from, y), ((to - 1).max(from + 1), y + step - 1)];
                 let piece = Rectangle::new(corners, series(span.stream).filled());

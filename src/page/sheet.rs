@@ -5,7 +5,7 @@ use plotters::{prelude::*, style::text_anchor::HPos};
 
 use crate::{
     Result,
-    measure::canvas::{CUDNN, Canvas, FAINT, FLOOR, INK, OTHERS, OURS, failed, font},
+    measure::canvas::{CUDNN, Canvas, FAINT, FLOOR, INK, OTHERS, OURS, Scale, failed, font, tick},
 };
 
 /// Every drawing is as wide.
@@ -110,6 +110,34 @@ pub fn text(
 ) -> Result<()> {
     let style = font(side, SIZE, color);
     canvas.0.draw_text(text, &style, at).map_err(failed)
+}
+
+/// Microseconds along a drawing, from pixel to pixel.
+pub struct TimeAxis {
+    pub scale: Scale,
+    pub left: i32,
+    pub right: i32,
+}
+
+impl TimeAxis {
+    /// Least distance of ticks.
+    const APART: i32 = 64;
+
+    /// Where a time is.
+    pub fn x(&self, us: f64) -> i32 {
+        self.left + (self.scale.share(us) * f64::from(self.right - self.left)).round() as i32
+    }
+
+    /// A line from the top to `foot` at each tick, its number below.
+    pub fn draw(&self, canvas: &Canvas, foot: i32) -> Result<()> {
+        let apart = f64::from(Self::APART) / f64::from(self.right - self.left);
+        for us in self.scale.ticks(apart) {
+            canvas.line((self.x(us), 2), (self.x(us), foot), FAINT)?;
+            let below = (self.x(us), foot + LINE / 2 + 3);
+            text(canvas, &tick(us), below, HPos::Center, &QUIET)?;
+        }
+        Ok(())
+    }
 }
 
 /// Pixels that a text may take.
