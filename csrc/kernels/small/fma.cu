@@ -210,9 +210,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         if (behind < end)
             store_global(behind, load_shared(from + uint32_t(behind)));
         cf::wait_for_stores_to_read();
-        __syncwarp();
-        if (lane == 0)
-            freed[turn & 1][stage].arrive();
+        freed[turn & 1][stage].arrive();
     };
 
     // Each warp begins with the task of its number: taken from the count, the first ones would
@@ -226,8 +224,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         }
         if (lane < cut.stages) {
             gathered[lane].init(cut.q);
-            freed[0][lane].init(1);
-            freed[1][lane].init(1);
+            freed[0][lane].init(32);
+            freed[1][lane].init(32);
         }
         cf::publish_barriers();
     }
