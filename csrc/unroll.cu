@@ -9,23 +9,9 @@ namespace {
 
 constexpr int Threads = 256;
 
-// Division by a number that the launch knows, of numbers of any size: up to 2^31 by a multiplication.
-struct LongDivisor {
-    int64_t by;
-    cf::Divisor fast;
-
-    explicit LongDivisor(int64_t by)
-        : by(by), fast(by <= INT32_MAX ? cf::Divisor(int32_t(by)) : cf::Divisor()) {}
-    __device__ __forceinline__ int64_t quotient(int64_t n) const {
-        if (n <= INT32_MAX && by <= INT32_MAX)
-            return fast.quotient(int(n));
-        return n / by;
-    }
-};
-
 // What elements and pixels are divided by on their way to an input element.
 struct Divisors {
-    LongDivisor pitch, q, p, groups;
+    cf::LongDivisor pitch, q, p, groups;
     cf::Divisor channels, s;
 
     Divisors(const cf_problem &problem, int64_t pitch)
@@ -90,24 +76,20 @@ __global__ void unroll_elements(const cf_problem p, const Divisors by, const Fro
 // One thread per input element, in x's order: reads are contiguous, writes are scattered. Taps
 // whose output pixel would fall between strides or outside do not read this element.
 template <class Bits>
-__global__ void scatter(const cf_problem p, const Bits *__restrict__ x, Bits *__restrict__ out,
-                        int64_t first, int64_t pixels, int64_t elements) {
+__global__ void scatter(const cf_problem p, const cf::LongDivisor by_c, const cf::LongDivisor by_h,
+                        const cf::LongDivisor by_w, const Bits *__restrict__ x,
+                        Bits *__restrict__ out, int64_t first, int64_t pixels, int64_t elements) {
     const int channels = p.c / p.groups, reduction = channels * p.r * p.s;
     const bool nchw = p.layout == CF_NCHW;
     const int64_t begin = first * p.c * p.h * p.w;
     const int64_t step = int64_t(gridDim.x) * Threads;
     for (int64_t e = int64_t(blockIdx.x) * Threads + threadIdx.x; e < elements; e += step) {
         int64_t image = e;
-        const auto next = [&](int size) {
-            const int digit = int(image % size);
-            image /= size;
-            return digit;
-        };
         int c, h, w;
         if (nchw) {
-            w = next(p.w), h = next(p.h), c = next(p.c);
+            w = by_w.digit(image), h = by_h.digit(image), c = by_c.digit(image);
         } else {
-            c = next(p.c), w = next(p.w), h = next(p.h);
+            c = by_c.digit(image), w = by_w.digit(image), h = by_h.digit(image);
         }
         const Bits v = x[begin + e];
         const int group = c / channels, inner = c % channels;
@@ -207,8 +189,8 @@ int32_t cf_unroll_scatter(const cf_call *call, int64_t first, int64_t count, voi
                 return error;
         }
         scatter<<<cf::blocks(elements, Threads), Threads, 0, cf::stream(call)>>>(
-            p, static_cast<const Bits *>(call->x), static_cast<Bits *>(out), first, pixels,
-            elements);
+            p, cf::LongDivisor(p.c), cf::LongDivisor(p.h), cf::LongDivisor(p.w),
+            static_cast<const Bits *>(call->x), static_cast<Bits *>(out), first, pixels, elements);
         return cudaGetLastError();
     };
     return p.storage == CF_STORE_F32 ? run(uint32_t()) : run(uint16_t());
