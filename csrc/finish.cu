@@ -58,8 +58,8 @@ int32_t cf_finish(const cf_call *call, int64_t first, int64_t count, const float
         using T = decltype(element);
         finish<T><<<cf::blocks(outputs, Threads), Threads, 0, cf::stream(call)>>>(
             p, cf::LongDivisor(p.k), cf::LongDivisor(p.epilogue.out_h),
-            cf::LongDivisor(p.epilogue.out_w), sums, cf::Strides{strides}, call->bias, static_cast<const T *>(call->residual),
-            static_cast<T *>(call->y), first, outputs);
+            cf::LongDivisor(p.epilogue.out_w), sums, cf::Strides{strides}, call->bias,
+            static_cast<const T *>(call->residual), static_cast<T *>(call->y), first, outputs);
         return cudaGetLastError();
     };
     switch (p.storage) {

@@ -28,8 +28,7 @@ struct Divisors {
 // pixels, so each tap's store is contiguous. `pitch` is the length of a row with its padding.
 template <class From, class To>
 __global__ void unroll_columns(const cf_problem p, const Divisors by, const From *__restrict__ x,
-                               To *__restrict__ out, int64_t first, int64_t pixels,
-                               int64_t pitch) {
+                               To *__restrict__ out, int64_t first, int64_t pixels, int64_t pitch) {
     const int64_t step = int64_t(gridDim.x) * Threads, columns = pitch * p.c;
     for (int64_t e = int64_t(blockIdx.x) * Threads + threadIdx.x; e < columns; e += step) {
         const int64_t channel = by.pitch.quotient(e), pixel = e - channel * pitch;
