@@ -1,5 +1,6 @@
 // The pass after a matrix product: epilogue, pooling, narrowing, and the change from the product's
 // order to y's. For variants that cannot fuse these; inside their time.
+#include "device/divisor.cuh"
 #include "device/element.cuh"
 #include "device/epilogue.cuh"
 #include "device/index.cuh"
@@ -11,7 +12,8 @@ constexpr int Threads = 256;
 
 // One thread per output, in y's order.
 template <class T>
-__global__ void finish(const cf_problem p, const float *__restrict__ sums, cf::Strides ss,
+__global__ void finish(const cf_problem p, const cf::LongDivisor by_k, const cf::LongDivisor by_h,
+                       const cf::LongDivisor by_w, const float *__restrict__ sums, cf::Strides ss,
                        const float *__restrict__ bias, const T *__restrict__ residual,
                        T *__restrict__ y, int64_t first, int64_t outputs) {
     const cf_epilogue &e = p.epilogue;
@@ -19,17 +21,12 @@ __global__ void finish(const cf_problem p, const float *__restrict__ sums, cf::S
     const int64_t begin = first * p.k * e.out_h * e.out_w;
     const int64_t step = int64_t(gridDim.x) * Threads;
     for (int64_t o = int64_t(blockIdx.x) * Threads + threadIdx.x; o < outputs; o += step) {
-        int64_t rest = o;
-        const auto next = [&](int size) {
-            const int digit = int(rest % size);
-            rest /= size;
-            return digit;
-        };
+        int64_t rest = o; // in the end the image
         int k, row, column;
         if (p.layout == CF_NCHW) {
-            column = next(e.out_w), row = next(e.out_h), k = next(p.k);
+            column = by_w.digit(rest), row = by_h.digit(rest), k = by_k.digit(rest);
         } else {
-            k = next(p.k), column = next(e.out_w), row = next(e.out_h);
+            k = by_k.digit(rest), column = by_w.digit(rest), row = by_h.digit(rest);
         }
         // Without pooling the window is the one sum.
         const bool pooled = e.pool_h > 0;
@@ -60,8 +57,9 @@ int32_t cf_finish(const cf_call *call, int64_t first, int64_t count, const float
     const auto run = [&](auto element) -> int32_t {
         using T = decltype(element);
         finish<T><<<cf::blocks(outputs, Threads), Threads, 0, cf::stream(call)>>>(
-            p, sums, cf::Strides{strides}, call->bias, static_cast<const T *>(call->residual),
-            static_cast<T *>(call->y), first, outputs);
+            p, cf::LongDivisor(p.k), cf::LongDivisor(p.epilogue.out_h),
+            cf::LongDivisor(p.epilogue.out_w), sums, cf::Strides{strides}, call->bias,
+            static_cast<const T *>(call->residual), static_cast<T *>(call->y), first, outputs);
         return cudaGetLastError();
     };
     switch (p.storage) {

@@ -1,5 +1,6 @@
 // Unrolling (im2col): the input re-written so that a convolution is one matrix product, every input
 // element copied once per tap that reads it (Chellapilla, Puri, Simard 2006).
+#include "device/divisor.cuh"
 #include "device/element.cuh"
 #include "device/launch.cuh"
 #include "device/tap.cuh"
@@ -8,25 +9,64 @@ namespace {
 
 constexpr int Threads = 256;
 
-// One thread per element of the unrolled matrix, in its order: writes are contiguous, reads are
-// gathered and mostly so too. `pitch` is the length of a row with its padding.
+// What elements and pixels are divided by on their way to an input element.
+struct Divisors {
+    cf::LongDivisor pitch, q, p, groups;
+    cf::Divisor channels, s;
+
+    Divisors(const cf_problem &problem, int64_t pitch)
+        : pitch(pitch), q(problem.q), p(problem.p), groups(problem.groups),
+          channels(problem.c / problem.groups), s(problem.s) {}
+    __device__ __forceinline__ cf::Pixel pixel(int64_t i, const cf_problem &problem) const {
+        const int64_t line = q.quotient(i), n = p.quotient(line);
+        return {n, int(line - n * problem.p), int(i - line * problem.q)};
+    }
+};
+
+// NCHW: one thread per input channel and output pixel, which writes the r x s places of the matrix
+// that belong to them. Where its window lies is worked out once; neighbours have neighbouring
+// pixels, so each tap's store is contiguous. `pitch` is the length of a row with its padding.
 template <class From, class To>
-__global__ void unroll(const cf_problem p, const From *__restrict__ x, To *__restrict__ out,
-                       int64_t first, int64_t pixels, int64_t pitch, int64_t elements) {
+__global__ void unroll_columns(const cf_problem p, const Divisors by, const From *__restrict__ x,
+                               To *__restrict__ out, int64_t first, int64_t pixels, int64_t pitch) {
+    const int64_t step = int64_t(gridDim.x) * Threads, columns = pitch * p.c;
+    for (int64_t e = int64_t(blockIdx.x) * Threads + threadIdx.x; e < columns; e += step) {
+        const int64_t channel = by.pitch.quotient(e), pixel = e - channel * pitch;
+        const cf::Pixel at = by.pixel(pixel, p);
+        const int top = at.p * p.stride_h - p.pad_top, left = at.q * p.stride_w - p.pad_left;
+        const From *plane = x + ((first + at.n) * p.c + channel) * p.h * p.w;
+        To *to = out + channel * p.r * p.s * pitch + pixel;
+        for (int r = 0; r < p.r; ++r) {
+            const int h = top + r * p.dilation_h;
+            const bool there = pixel < pixels && h >= 0 && h < p.h;
+            const From *row = plane + (there ? int64_t(h) * p.w : 0);
+            for (int s = 0; s < p.s; ++s, to += pitch) {
+                const int w = left + s * p.dilation_w;
+                const From v = there && w >= 0 && w < p.w ? row[w] : From(0.0f);
+                *to = cf::narrow<To>(cf::widen(v));
+            }
+        }
+    }
+}
+
+// NHWC: one thread per element of the matrix, in its order, where taps and channels lie side by
+// side: writes are contiguous, reads mostly so.
+template <class From, class To>
+__global__ void unroll_elements(const cf_problem p, const Divisors by, const From *__restrict__ x,
+                                To *__restrict__ out, int64_t first, int64_t pixels,
+                                int64_t pitch) {
     const int channels = p.c / p.groups, reduction = channels * p.r * p.s;
-    const bool nchw = p.layout == CF_NCHW;
-    const int64_t step = int64_t(gridDim.x) * Threads;
+    const int64_t step = int64_t(gridDim.x) * Threads, elements = pixels * p.groups * pitch;
     for (int64_t e = int64_t(blockIdx.x) * Threads + threadIdx.x; e < elements; e += step) {
-        const int64_t row = e / pitch, column = e % pitch;
-        // A row is a product of the sum in NCHW, and a group of a pixel in NHWC.
-        const int64_t pixel = nchw ? column : row / p.groups;
-        const int group = int(nchw ? row / reduction : row % p.groups);
-        const int64_t i = nchw ? row % reduction : column;
+        const int64_t row = by.pitch.quotient(e), column = e - row * pitch;
+        const int64_t pixel = by.groups.quotient(row);
         From v = From(0.0f);
-        if (pixel < pixels && i < reduction) {
-            cf::Pixel at = cf::pixel(p, pixel);
+        if (column < reduction) {
+            const int i = int(column), tap = by.channels.quotient(i), r = by.s.quotient(tap);
+            cf::Pixel at = by.pixel(pixel, p);
             at.n += first;
-            v = cf::gather(p, x, at, cf::tap(p, channels, int(i)), group * channels);
+            v = cf::gather(p, x, at, {i - tap * channels, r, tap - r * p.s},
+                           int(row - pixel * p.groups) * channels);
         }
         out[e] = cf::narrow<To>(cf::widen(v));
     }
@@ -35,24 +75,20 @@ __global__ void unroll(const cf_problem p, const From *__restrict__ x, To *__res
 // One thread per input element, in x's order: reads are contiguous, writes are scattered. Taps
 // whose output pixel would fall between strides or outside do not read this element.
 template <class Bits>
-__global__ void scatter(const cf_problem p, const Bits *__restrict__ x, Bits *__restrict__ out,
-                        int64_t first, int64_t pixels, int64_t elements) {
+__global__ void scatter(const cf_problem p, const cf::LongDivisor by_c, const cf::LongDivisor by_h,
+                        const cf::LongDivisor by_w, const Bits *__restrict__ x,
+                        Bits *__restrict__ out, int64_t first, int64_t pixels, int64_t elements) {
     const int channels = p.c / p.groups, reduction = channels * p.r * p.s;
     const bool nchw = p.layout == CF_NCHW;
     const int64_t begin = first * p.c * p.h * p.w;
     const int64_t step = int64_t(gridDim.x) * Threads;
     for (int64_t e = int64_t(blockIdx.x) * Threads + threadIdx.x; e < elements; e += step) {
         int64_t image = e;
-        const auto next = [&](int size) {
-            const int digit = int(image % size);
-            image /= size;
-            return digit;
-        };
         int c, h, w;
         if (nchw) {
-            w = next(p.w), h = next(p.h), c = next(p.c);
+            w = by_w.digit(image), h = by_h.digit(image), c = by_c.digit(image);
         } else {
-            c = next(p.c), w = next(p.w), h = next(p.h);
+            c = by_c.digit(image), w = by_w.digit(image), h = by_h.digit(image);
         }
         const Bits v = x[begin + e];
         const int group = c / channels, inner = c % channels;
@@ -117,14 +153,20 @@ int32_t cf_unroll_padded(const cf_call *call, int64_t first, int64_t count, int3
     const int64_t reduction = int64_t(p.c / p.groups) * p.r * p.s;
     const bool nchw = p.layout == CF_NCHW;
     const int64_t pitch = cf::ceil_div(nchw ? pixels : reduction, pad) * pad;
-    const int64_t elements = (nchw ? reduction : pixels) * p.groups * pitch;
+    const Divisors by(p, pitch);
     return for_storage(p.storage, [&](auto from) {
         return for_storage(storage, [&](auto to) -> int32_t {
             using From = decltype(from);
             using To = decltype(to);
-            unroll<<<cf::blocks(elements, Threads), Threads, 0, cf::stream(call)>>>(
-                p, static_cast<const From *>(call->x), static_cast<To *>(out), first, pixels, pitch,
-                elements);
+            const auto run = [&](auto kernel, int64_t threads) {
+                kernel<<<cf::blocks(threads, Threads), Threads, 0, cf::stream(call)>>>(
+                    p, by, static_cast<const From *>(call->x), static_cast<To *>(out), first,
+                    pixels, pitch);
+            };
+            if (nchw)
+                run(unroll_columns<From, To>, pitch * p.c);
+            else
+                run(unroll_elements<From, To>, pixels * p.groups * pitch);
             return cudaGetLastError();
         });
     });
@@ -146,8 +188,8 @@ int32_t cf_unroll_scatter(const cf_call *call, int64_t first, int64_t count, voi
                 return error;
         }
         scatter<<<cf::blocks(elements, Threads), Threads, 0, cf::stream(call)>>>(
-            p, static_cast<const Bits *>(call->x), static_cast<Bits *>(out), first, pixels,
-            elements);
+            p, cf::LongDivisor(p.c), cf::LongDivisor(p.h), cf::LongDivisor(p.w),
+            static_cast<const Bits *>(call->x), static_cast<Bits *>(out), first, pixels, elements);
         return cudaGetLastError();
     };
     return p.storage == CF_STORE_F32 ? run(uint32_t()) : run(uint16_t());

@@ -22,4 +22,25 @@ struct Divisor {
     }
 };
 
+// The same for numbers of any size; those from 2^31 on are divided.
+struct LongDivisor {
+    int64_t by;
+    Divisor fast;
+
+    explicit LongDivisor(int64_t by)
+        : by(by), fast(by <= INT32_MAX ? Divisor(int32_t(by)) : Divisor()) {}
+    __device__ __forceinline__ int64_t quotient(int64_t n) const {
+        if (n <= INT32_MAX && by <= INT32_MAX)
+            return fast.quotient(int(n));
+        return n / by;
+    }
+    // The last digit of n, of which the others are left.
+    __device__ __forceinline__ int digit(int64_t &n) const {
+        const int64_t others = quotient(n);
+        const auto last = int(n - others * by);
+        n = others;
+        return last;
+    }
+};
+
 } // namespace cf
