@@ -352,8 +352,8 @@ __global__ void __launch_bounds__(Threads, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < Slots; ++i) {
             shared.loaded[i].init(1);
-            shared.made[i].init(Warps);
-            shared.used[i].init(Warps);
+            shared.made[i].init(Threads);
+            shared.used[i].init(Threads);
             shared.x[i][Inner * Inner] = {0, 0, 0, 0};
         }
         cf::publish_barriers();
@@ -374,11 +374,6 @@ __global__ void __launch_bounds__(Threads, 1)
     // Warps w and w + 4 share a tensor core: one is in the first convolution, which does not keep
     // it busy, while the other is in the second.
     const int ahead = warp < Warps / 2 ? 2 : 3;
-    const auto arrive = [&](cf::Barrier &barrier) {
-        __syncwarp();
-        if (lane == 0)
-            barrier.arrive();
-    };
     const auto make = [&](int i) {
         if (i >= count)
             return;
@@ -388,7 +383,7 @@ __global__ void __launch_bounds__(Threads, 1)
             shared.used[slot].wait((turn - 1) % 2);
         first_layer(shared.window[slot] + address(i) % 16, shared.x[slot], first, last, w1,
                     rescale1);
-        arrive(shared.made[slot]);
+        shared.made[slot].arrive();
     };
 
     __syncthreads();
@@ -401,7 +396,7 @@ __global__ void __launch_bounds__(Threads, 1)
                 load(i + Slots);
             const int64_t image = blockIdx.x + int64_t(i) * gridDim.x;
             second_layers(shared.x[slot], features + image * (Features / 4), w2, rescale2);
-            arrive(shared.used[slot]);
+            shared.used[slot].arrive();
         }
         make(i + ahead);
     }

@@ -242,6 +242,16 @@ impl Stream {
         }
     }
 
+    /// Lets what is queued from here on begin when a mark of this device is reached.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn wait_for(&self, mark: &Mark) -> Result<()> {
+        match (self, mark) {
+            (Stream::Gpu(stream), Mark::Gpu(event)) => stream.wait(event),
+            (Stream::Cpu(_), Mark::Gpu(event)) => event.synchronize(),
+            (_, Mark::Cpu(_)) => Ok(()),
+        }
+    }
+
     /// What tells this stream from others for as long as it lives.
     pub(crate) fn id(&self) -> u64 {
         match self {

@@ -1,8 +1,8 @@
 //! The network with its layers fused (csrc/net_fused.cu), from pixels in host memory to logits there.
 //!
-//! A batch is copied in chunk by chunk, and the kernels of a chunk run while later ones are copied.
-//! Copies take about twice as long as kernels on an H200 behind PCIe 5, so what is left to save is
-//! the kernels of the last chunk, which no copy hides.
+//! A batch is copied in chunk by chunk, and the kernels of a chunk run while later ones are copied. On
+//! an H200 behind PCIe 5 copies take about twice as long as kernels, so a run takes as long as its
+//! copies and the kernels of the last chunk.
 
 use std::{ops::Range, time::Instant};
 
@@ -36,8 +36,11 @@ const LEAST_ARCH: u32 = 90;
 pub struct FusedNetwork {
     images: usize,
     chunks: Vec<Range<usize>>,
-    /// One for each chunk, so that no copy waits for kernels.
-    streams: Vec<Stream>,
+    /// For copies in, and for kernels and the copy out. More of them would let copies in share the
+    /// link, so that each comes later.
+    streams: [Stream; 2],
+    /// That a chunk's pixels are there.
+    copied: Vec<Mark>,
     resident: Resident,
     marks: [Mark; 2],
 }
@@ -92,8 +95,7 @@ impl FusedNetwork {
             }
         };
         let chunks = chunks(images, limits.sm_count as usize);
-        let streams = (0..chunks.len().max(1)).map(|_| device.stream());
-        let streams = streams.collect::<Result<Vec<_>>>()?;
+        let streams = [device.stream()?, device.stream()?];
         let room = |numbers: usize| images.saturating_mul(numbers);
         let resident = Resident {
             packed: pack(device, &gpu, weights, &streams[0])?,
@@ -106,6 +108,10 @@ impl FusedNetwork {
         streams[0].synchronize()?;
         Ok(FusedNetwork {
             marks: [streams[0].mark()?, streams[0].mark()?],
+            copied: chunks
+                .iter()
+                .map(|_| streams[0].mark())
+                .collect::<Result<_>>()?,
             images,
             chunks,
             streams,
@@ -144,17 +150,16 @@ impl FusedNetwork {
             )));
         }
         let (streams, resident) = (&self.streams, &mut self.resident);
+        let [copies_in, kernels] = streams;
         let (queued, waited) = with_host_copies(streams, |copies| -> Result<()> {
-            let mut logits = logits;
-            for (i, chunk) in self.chunks.iter().enumerate() {
+            for (chunk, copied) in self.chunks.iter().zip(&mut self.copied) {
                 let (at, end) = (chunk.start * IMAGE, chunk.end * IMAGE);
-                copies.upload(i, &pixels[at..end], &mut resident.pixels, at)?;
-                resident.enqueue(chunk.clone(), &streams[i])?;
-                let (mine, rest) = logits.split_at_mut(chunk.len() * CLASSES);
-                copies.download(i, &resident.logits, chunk.start * CLASSES, mine)?;
-                logits = rest;
+                copies.upload(0, &pixels[at..end], &mut resident.pixels, at)?;
+                copies_in.move_mark(copied)?;
+                kernels.wait_for(copied)?;
+                resident.enqueue(chunk.clone(), kernels)?;
             }
-            Ok(())
+            copies.download(1, &resident.logits, 0, logits)
         });
         queued?;
         waited?;
@@ -288,15 +293,16 @@ fn pack(device: &Device, gpu: &Gpu, weights: &Weights, stream: &Stream) -> Resul
     Ok(packed)
 }
 
-/// A quarter of what is left at a time, so that the last chunk is small and the kernels of each are
-/// done before the next is copied; in units of an image for each multiprocessor, at least two. Chunks
-/// begin at multiples of 4 images, which is 16 bytes.
+/// A third of what is left at a time: the last chunks are small, because nothing hides the kernels of
+/// the last one, and the first large, because every copy costs some microseconds to begin. In units of
+/// an image for each multiprocessor, at least four. Chunks begin at multiples of 4 images, which are
+/// multiples of 16 bytes.
 fn chunks(images: usize, sm_count: usize) -> Vec<Range<usize>> {
     let unit = sm_count.max(1).next_multiple_of(4);
     let mut chunks = Vec::new();
     let mut at = 0;
     while at < images {
-        let units = ((images - at) / unit).div_ceil(4).max(2);
+        let units = ((images - at) / unit).div_ceil(3).max(4);
         let end = at.saturating_add(units * unit).min(images);
         chunks.push(at..end);
         at = end;
@@ -323,10 +329,7 @@ mod tests {
             }
         }
         let sizes: Vec<usize> = chunks(10_000, 132).iter().map(Range::len).collect();
-        let expected = [
-            2508, 1848, 1452, 1056, 792, 660, 396, 396, 264, 264, 264, 100,
-        ];
-        assert_eq!(sizes, expected);
+        assert_eq!(sizes, [3300, 2244, 1452, 1056, 660, 528, 528, 232]);
     }
 
     #[test]
