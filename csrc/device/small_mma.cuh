@@ -310,8 +310,8 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
         cut.stage_plane = uint32_t(ceil_div(int64_t(f.rows) * p.q * 4 + 12, 16) * 16);
         cut.stage = choice.channels * cut.stage_plane;
         // A task writes items of all lines that it touches, while tasks before it may not have
-        // written theirs: with fewer stages each could wait for the other. And no warp may be more
-        // than a turn of the ring ahead of another, for a barrier's phase is one bit.
+        // written theirs: with fewer stages each could wait for the other. Few warps wait where
+        // every one has stages for its task and the next.
         const int64_t touched = (ceil_div(f.columns() - 1, cut.across) + 1) * cut.groups;
         const int64_t apart =
             f.group ? (ceil_div((f.workers() + 1) * f.columns(), cut.across) + 1) * cut.groups

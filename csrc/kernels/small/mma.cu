@@ -65,6 +65,25 @@ __device__ __forceinline__ bool arrive_and_test(cf::Barrier &barrier, uint32_t c
     return done;
 }
 
+// A word in shared memory that one warp sets and others wait for.
+__device__ __forceinline__ void set(int &word, int value) {
+    asm volatile("st.release.cta.shared::cta.b32 [%0], %1;" ::"r"(cf::shared_address(&word)),
+                 "r"(value)
+                 : "memory");
+}
+__device__ __forceinline__ void wait_for(const int &word, int value) {
+    for (;;) {
+        int seen;
+        asm volatile("ld.acquire.cta.shared::cta.b32 %0, [%1];"
+                     : "=r"(seen)
+                     : "r"(cf::shared_address(&word))
+                     : "memory");
+        if (__all_sync(~0u, seen == value))
+            return;
+        __nanosleep(32);
+    }
+}
+
 __device__ __forceinline__ float between(float v, float least, float most) {
     asm("max.NaN.f32 %0, %0, %1;\n"
         "min.NaN.f32 %0, %0, %2;"
@@ -83,8 +102,9 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     using T = std::conditional_t<F.group, GroupTask<Index, Three>, WarpTask<Index, Three>>;
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots];
-    __shared__ cf::Barrier gathered[MaxStages], stored[MaxStages];
+    __shared__ cf::Barrier gathered[MaxStages];
     __shared__ int next_unit[MaxSlots], next_item[MaxStages]; // that nobody took on yet
+    __shared__ int open[MaxStages];                           // the item that a stage gathers
     __shared__ int taken;                                     // tasks
     const uint32_t base = cf::shared_address(shared);
     const uint32_t stages = cut.slots * cut.slot;
@@ -146,8 +166,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     if (threadIdx.x < cut.stages) {
         const int i = threadIdx.x;
         gathered[i].init(cut.across);
-        stored[i].init(1);
-        next_item[i] = i;
+        next_item[i] = open[i] = i;
     }
     if (threadIdx.x == 0)
         taken = 0;
@@ -193,8 +212,10 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         int mine = 0;
         if (lane == 0 && arrive_and_test(empty[slot], 1))
             mine = atomicCAS(&next_unit[slot], m, m + cut.slots) == m;
-        if (__shfl_sync(~0u, mine, 0) && m + cut.slots < units)
+        if (__shfl_sync(~0u, mine, 0) && m + cut.slots < units) {
+            __syncwarp(); // what lane 0 saw, all may rely on
             load(m + cut.slots);
+        }
     };
 
     // Where row tile `line` of this block's units begins in output channel 0: image and row.
@@ -235,7 +256,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         cf::wait_for_stores_to_read();
         __syncwarp();
         if (lane == 0)
-            stored[stage].arrive();
+            set(open[stage], line * cut.groups + group + cut.stages);
     };
 
     const int total = units * cut.columns;
@@ -347,12 +368,10 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                 return item_of(line) - cut.by_stages.quotient(item_of(line)) * cut.stages;
             };
             // Stages are taken in the order of items, so the first item that is not whole yet waits
-            // for nobody.
-            for (int line = first; line <= last && begin < end; ++line) {
-                const int turn = cut.by_stages.quotient(item_of(line));
-                if (turn > 0)
-                    stored[stage_of(line)].wait((turn - 1) & 1);
-            }
+            // for nobody. Items are stored in any order: a slow warp may be many turns of the ring
+            // behind, which one bit of a barrier does not tell.
+            for (int line = first; line <= last && begin < end; ++line)
+                wait_for(open[stage_of(line)], item_of(line));
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 const auto origin = uint32_t(uint64_t(y + to[e] - along[e]));
@@ -384,8 +403,10 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                 int mine = 0;
                 if (lane == 0 && arrive_and_test(gathered[stage], brought))
                     mine = atomicCAS(&next_item[stage], item, item + cut.stages) == item;
-                if (__shfl_sync(~0u, mine, 0))
+                if (__shfl_sync(~0u, mine, 0)) {
+                    __syncwarp();
                     store(line, group, stage);
+                }
             }
             continue;
         }
