@@ -139,6 +139,21 @@ __host__ __device__ inline Weight weight_at(const Order &order, const Form &form
         tap.live && s >= 0 && s < order.s, part == 1, group * channels + column, tap.c, tap.r, s};
 }
 
+// Products of an output that do not meet padding, on average.
+inline double mean_products(const cf_problem &p) {
+    const auto taps = [](int taps, int outputs, int stride, int pad, int side) {
+        int64_t sum = 0;
+        for (int tap = 0; tap < taps; ++tap) {
+            const int64_t begin = ceil_div(std::max(pad - tap, 0), stride);
+            const int64_t end = ceil_div(std::max(side + pad - tap, 0), stride);
+            sum += std::max<int64_t>(std::min<int64_t>(end, outputs) - begin, 0);
+        }
+        return double(sum) / outputs;
+    };
+    return p.c * taps(p.r, p.p, p.stride_h, p.pad_top, p.h) *
+           taps(p.s, p.q, p.stride_w, p.pad_left, p.w);
+}
+
 // What the packed filter depends on: not on the number of images.
 struct Choice {
     int form; // -1 where none fits

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         const int u = unit(m), n = cut.by_strips.quotient(u);
         const int top = (u - n * cut.strips) * cut.tiles * F.rows * cut.stride_h - cut.pad_top;
         const int64_t area = int64_t(cut.h) * cut.wide;
-        const float *from = x + n * cut.planes * area;
+        const float *from = x + int64_t(n) * cut.planes * area;
         const uint32_t to = base + slot_of(m) * cut.slot;
         cf::Barrier &barrier = full[slot_of(m)];
         if (cut.bulks > 0) {
@@ -483,11 +483,13 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     if (p.c > 32 || p.k > 64)
         return cf::no(why, bytes,
                       "is for up to 32 input and 64 output channels; this has %d and %d", p.c, p.k);
-    if (p.math == CF_MATH_FP32 && p.c * p.r * p.s < MinProducts)
+    if (const double products = mean_products(p);
+        p.math == CF_MATH_FP32 && products < MinProducts)
         return cf::no(why, bytes,
                       "rounds each product a little more than fp32 does, which shows in sums of "
-                      "fewer than %d products; this has %d (math tf32 has no such limit)",
-                      MinProducts, p.c * p.r * p.s);
+                      "fewer than %d products; this has %.1f on average, padding not counted (math "
+                      "tf32 has no such limit)",
+                      MinProducts, products);
     if (p.r > MaxFilter || p.s > MaxFilter)
         return cf::no(why, bytes, "takes filters up to %d x %d; this is %d x %d", MaxFilter,
                       MaxFilter, p.r, p.s);
