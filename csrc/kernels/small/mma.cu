@@ -287,8 +287,8 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         work.places = places + t;
         const int64_t skipped = int64_t(group) * order.steps * T::StepFloats;
         if constexpr (F.group)
-            // A reduction tells the compiler that all lanes have the same: descriptors are read from
-            // uniform registers.
+            // A reduction tells the compiler that all lanes have the same: products read
+            // descriptors from uniform registers.
             work.weights = T::descriptor(
                 __reduce_max_sync(~0u, base + weights + uint32_t(skipped) * 4));
         else
