@@ -163,12 +163,15 @@ inline bool cut_into(const cf_call *call, int rows, int tiles, bool constant, bo
         // A plane begins as far behind a multiple of 16 bytes as its place in y does.
         cut.stage_plane = uint32_t(ceil_div(int64_t(rows) * p.q * 4 + 12, 16) * 16);
         cut.stage = Maps * cut.stage_plane;
-        // Nor may a warp wait for a stage whose last turn but two is not stored yet: beyond the
-        // stages in use there are at most the items of one task for each warp.
-        const int64_t blocks = ceil_div(warps(p.r, rows, p.stride_h, constant), cut.groups) + 1;
-        const int64_t ahead = (ceil_div(blocks * 32, p.q) + 1) * cut.groups;
         cut.loaders = 2; // they store as well
-        cut.stages = int(std::max(least + 2, ceil_div(ahead, 2)));
+        // Barriers show one bit, and a stage has two of them: they would mislead a warp that waits
+        // for a stage whose last turn but two is not stored yet. But then every second item of the
+        // two turns before waits as well: in q / 32 tasks each, all of them taken before this one
+        // but for one of each group. With so many stages these are more than there are other warps.
+        const int others = warps(p.r, rows, p.stride_h, constant) - cut.loaders - 1;
+        const int64_t enough = 32 * (others + cut.groups) / p.q + 1;
+        // A stage's items are all stored by the same warp, since these take turns.
+        cut.stages = int(ceil_div(std::max(least + 2, enough), cut.loaders) * cut.loaders);
         if (cut.stages > MaxStages)
             return false;
         budget -= int64_t(cut.stages) * cut.stage;
