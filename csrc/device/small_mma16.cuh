@@ -32,22 +32,24 @@ __host__ __device__ constexpr int rows_of(int tiles) {
 
 // What a lane of a loading warp takes at once.
 enum Piece {
-    Word,   // two elements on their own, for one word of shared memory
-    Planes, // two columns of two channels (NCHW)
-    Line    // two neighbours that are neighbours in shared memory too
+    Word,    // two elements on their own, for one word of shared memory
+    Line,    // two neighbours that are neighbours in shared memory too
+    Whole,   // four of them, of an image that lies in shared memory as it does in x
+    Column,  // one column of four channels (NCHW)
+    Columns, // two columns of four channels
 };
 
 // A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
 struct Cut {
     int c, h, w, k, p, q, r, stride_h, stride_w, pad_top, pad_left;
     bool nchw, from_floats, wide; // x in f32, y in f32
-    int pixel;       // elements of a column in shared memory: 1, or c padded
-    int joint;       // pixels of a position
-    int positions;   // of a row of y
-    int steps;       // along a row of the filter: 16 elements, 8 with a single channel
-    int filter_rows; // products of a step: R, or pairs of rows with a single channel
-    int unrolled;    // R where the kernel is compiled for it, else 0
-    int tiles;       // columns of a group over 8
+    int pixel;                    // elements of a column in shared memory: 1, or c padded
+    int joint;                    // pixels of a position
+    int positions;                // of a row of y
+    int steps;                    // along a row of the filter: 16 elements, 8 with a single channel
+    int filter_rows;              // products of a step: R, or pairs of rows with a single channel
+    int unrolled;                 // R where the kernel is compiled for it, else 0
+    int tiles;                    // columns of a group over 8
     int groups;
     // channel = group * span + tile * of_tile + column / 2 * of_pair + column % 2 * of_column
     int span, of_tile, of_pair, of_column;
@@ -61,21 +63,20 @@ struct Cut {
     uint32_t pitch, slot; // from row to row, from slot to slot
     uint32_t weights;     // bytes in shared memory; 0: they stay in global memory
     Piece piece;
-    int items, lines, pieces; // of a line, of a unit
-    int channel_pairs;
-    bool staged; // outputs gather in shared memory and leave by bulk copies
+    int parts;         // of a column: pairs of channels, or fours in NCHW
+    int items, pieces; // of a row (NCHW: in one part), of a unit
+    bool staged;       // outputs gather in shared memory and leave by bulk copies
     uint32_t stage;
     // Segments of a stage that are contiguous in y: all of it, or each channel (strips of NCHW).
     int segments;
     uint32_t segment;
-    bool together; // two pixels in NCHW, or a lane's channels in NHWC, are stored at once
+    int together;  // pixels in NCHW, or all channels of a lane in NHWC, that are stored at once
     double clocks; // estimated
-    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_items, by_pairs;
+    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_items, by_parts;
 };
 
 inline bool compiled(const cf_problem &p) {
-    return (p.r == 3 || p.r == 5 || p.r == 7) &&
-           (p.stride_h == 1 || (p.stride_h == 2 && p.c > 1));
+    return (p.r == 3 || p.r == 5 || p.r == 7) && (p.stride_h == 1 || (p.stride_h == 2 && p.c > 1));
 }
 
 // Pooling, and activations that are not a comparison or two, are left to the shared pass.
@@ -117,7 +118,6 @@ inline Cut shape_of(const cf_problem &p, bool unrolled) {
     else // a lane's channels are neighbours
         cut.of_tile = single ? 1 : 2, cut.of_pair = cut.of_tile * cut.tiles;
     cut.of_column = single ? 0 : 1;
-    cut.channel_pairs = cut.pixel / 2;
     return cut;
 }
 
@@ -129,10 +129,12 @@ inline uint64_t packed_bytes(const Cut &cut) {
 // memory, its four schedulers, its loading warps and the device's memory need for a unit.
 inline double clocks(const cf_call *call, const Cut &cut) {
     const cf_problem &p = call->problem;
-    const double rows = rows_of(cut.tiles), units = std::max(double(ceil_div(cut.units, call->device.sm_count)), 1.0);
+    const double rows = rows_of(cut.tiles),
+                 units = std::max(double(ceil_div(cut.units, call->device.sm_count)), 1.0);
     const double all = units * cut.tasks;
     // The last turn of the warps is whole.
-    const double tasks = std::max(all, double(ceil_div(int64_t(all), Computing)) * Computing) / units;
+    const double tasks =
+        std::max(all, double(ceil_div(int64_t(all), Computing)) * Computing) / units;
     const double window =
         cut.unrolled ? (rows - 1) * p.stride_h + p.r : rows * cut.filter_rows; // rows of x read
     const double products = rows * cut.tiles * cut.filter_rows * cut.steps;
@@ -148,9 +150,10 @@ inline double clocks(const cf_call *call, const Cut &cut) {
     const double elements = double(cut.rows) * p.w * p.c;
     const double outputs = double(std::min(cut.row_tiles * int(rows), p.p)) * p.q * p.k;
     const double memory =
-        (elements * (p.storage == CF_STORE_F32 ? 4 : 2) + outputs * (cut.wide ? 4 : 2) *
-         (cut.together || cut.staged ? 1 : 2.5)) / 17;
-    const double loading = double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1400;
+        (elements * (p.storage == CF_STORE_F32 ? 4 : 2) +
+         outputs * (cut.wide ? 4 : 2) * (cut.together > 1 || cut.staged ? 1 : 2.5)) /
+        17;
+    const double loading = double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
     const double unit = std::max({tensor, shared, issue, memory, loading});
     return 4000 + loading + units * (1.15 * unit + 200);
 }
@@ -178,12 +181,13 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
     cut.weights = cut.unrolled ? uint32_t(packed_bytes(cut)) : 0;
     int64_t budget = int64_t(call->device.shared_per_block) - 1024 - cut.weights;
     cut.staged = staged;
+    cut.segments = 0, cut.segment = cut.stage = 0;
     if (staged) {
         // As far behind a multiple of 16 bytes as its place in y.
         const int64_t part = int64_t(std::min(row_tiles * rows, p.p)) * p.q * out_bytes;
         cut.segments = cut.nchw && cut.strips > 1 ? p.k : 1;
-        cut.segment = uint32_t(
-            std::min<int64_t>(ceil_div(part * (cut.segments > 1 ? 1 : p.k) + 30, 16) * 16, 1 << 24));
+        cut.segment = uint32_t(std::min<int64_t>(
+            ceil_div(part * (cut.segments > 1 ? 1 : p.k) + 30, 16) * 16, 1 << 24));
         cut.stage = cut.segments * cut.segment;
         budget -= int64_t(Stages) * cut.stage;
     }
@@ -196,20 +200,29 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
 
     const int element = p.storage == CF_STORE_F32 ? 4 : 2;
     const bool pairs = p.align >= 2 * element; // as far as addresses go
-    if (p.c == 1) {
+    const int64_t image = int64_t(p.h) * p.w * p.c;
+    const bool same = p.c == cut.pixel && cut.pitch == uint32_t(p.w) * p.c * 2 && !p.pad_top;
+    cut.parts = std::max(cut.pixel / 2, 1);
+    int lines = cut.rows;
+    if (same && cut.strips == 1 && image % 4 == 0 && p.align >= 4 * element && cut.rows >= p.h &&
+        (p.c == 1 || !cut.nchw)) {
+        cut.piece = Whole;
+        cut.items = int(image / 4), lines = 1;
+    } else if (p.c == 1) {
         cut.piece = pairs && p.w % 2 == 0 && p.pad_left % 2 == 0 ? Line : Word;
         cut.items = int(cut.piece == Line ? p.w / 2 : ceil_div(p.pad_left + p.w, 2));
-        cut.lines = cut.rows;
     } else if (cut.nchw) {
-        cut.piece = pairs && p.w % 2 == 0 ? Planes : Word;
-        cut.items = cut.piece == Planes ? p.w / 2 : p.w;
-        cut.lines = cut.rows * cut.channel_pairs;
+        if (cut.parts % 2)
+            cut.piece = Word;
+        else
+            cut.piece = pairs && p.w % 2 == 0 ? Columns : Column, cut.parts /= 2;
+        cut.items = cut.piece == Columns ? p.w / 2 : p.w;
+        lines *= cut.parts;
     } else {
         cut.piece = pairs && p.c == cut.pixel ? Line : Word;
-        cut.items = p.w * cut.channel_pairs;
-        cut.lines = cut.rows;
+        cut.items = p.w * cut.parts;
     }
-    cut.pieces = cut.items * cut.lines;
+    cut.pieces = cut.items * lines;
     cut.clocks = clocks(call, cut);
     return true;
 }
@@ -220,19 +233,22 @@ inline Cut plan_of(const cf_call *call) {
     const int align = sums_follow(p) ? 16 : p.align; // of what is written
     Cut best = {};
     for (bool unrolled : {true, false}) {
-        if (unrolled && !compiled(p))
+        if (unrolled ? !compiled(p) : best.rows > 0)
             continue;
         Cut cut = shape_of(p, unrolled);
         const int64_t out_bytes = cut.wide ? 4 : 2;
         // Whole sectors of 32 bytes, written by one warp.
         bool sectors;
         if (cut.nchw) {
-            cut.together = p.q % 2 == 0 && align >= 2 * out_bytes;
-            sectors = cut.together && p.q * out_bytes % 32 == 0;
+            const int most = 2 * cut.joint;
+            cut.together = p.q % most == 0 && align >= most * out_bytes ? most
+                           : p.q % 2 == 0 && align >= 2 * out_bytes     ? 2
+                                                                        : 1;
+            sectors = cut.together == most && p.q * out_bytes % 32 == 0;
         } else {
             const int channels = cut.span / 4; // of a lane
-            cut.together = p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
-            sectors = cut.together;
+            sectors = p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
+            cut.together = sectors ? channels : 1;
         }
         for (bool staged : {true, false}) {
             if (staged && sectors)

@@ -33,6 +33,7 @@
 #include "device/mma_sync.cuh"
 #include "device/rank.cuh"
 #include "device/small_mma16.cuh"
+#include "device/small_mma16_load.cuh"
 #include "device/sums.cuh"
 
 namespace {
@@ -58,10 +59,6 @@ __device__ __forceinline__ uint2 load_shared2(uint32_t at) {
     return v;
 }
 
-__device__ __forceinline__ void store_shared(uint32_t at, uint32_t v) {
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
-}
-
 // A NaN in v stays.
 __device__ __forceinline__ float between(float v, float least, float most) {
     asm("max.NaN.f32 %0, %0, %1;\n"
@@ -69,191 +66,6 @@ __device__ __forceinline__ float between(float v, float least, float most) {
         : "+f"(v)
         : "f"(least), "f"(most));
     return v;
-}
-
-// Two elements in a register, the first in its lower half.
-template <class Element>
-__device__ __forceinline__ uint32_t pack(float first, float second) {
-    if constexpr (std::is_same_v<Element, __half>) {
-        const __half2 two = __floats2half2_rn(first, second);
-        return reinterpret_cast<const uint32_t &>(two);
-    } else {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
-        return reinterpret_cast<const uint32_t &>(two);
-    }
-}
-
-// Loads that are zero, and stores that do nothing, where `live` is false. A predicate instead of a
-// branch, so that many loads are under way at once.
-__device__ __forceinline__ uint32_t load_if(bool live, const uint16_t *from) {
-    uint32_t v;
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %2, 0;\n"
-                 "mov.b32 %0, 0;\n"
-                 "@live ld.global.nc.u16 %0, [%1];\n}"
-                 : "=r"(v)
-                 : "l"(from), "r"(int(live)));
-    return v;
-}
-__device__ __forceinline__ uint32_t load_if(bool live, const uint32_t *from) {
-    uint32_t v;
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %2, 0;\n"
-                 "mov.b32 %0, 0;\n"
-                 "@live ld.global.nc.b32 %0, [%1];\n}"
-                 : "=r"(v)
-                 : "l"(from), "r"(int(live)));
-    return v;
-}
-__device__ __forceinline__ uint2 load_if(bool live, const uint2 *from) {
-    uint2 v;
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %3, 0;\n"
-                 "mov.b32 %0, 0;\n"
-                 "mov.b32 %1, 0;\n"
-                 "@live ld.global.nc.v2.b32 {%0, %1}, [%2];\n}"
-                 : "=r"(v.x), "=r"(v.y)
-                 : "l"(from), "r"(int(live)));
-    return v;
-}
-__device__ __forceinline__ void store_if(bool live, uint16_t *to, uint16_t v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %2, 0;\n"
-                 "@live st.u16 [%0], %1;\n}" ::"l"(to),
-                 "h"(v), "r"(int(live))
-                 : "memory");
-}
-__device__ __forceinline__ void store_if(bool live, uint32_t *to, uint32_t v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %2, 0;\n"
-                 "@live st.b32 [%0], %1;\n}" ::"l"(to),
-                 "r"(v), "r"(int(live))
-                 : "memory");
-}
-__device__ __forceinline__ void store_if(bool live, uint2 *to, uint2 v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %3, 0;\n"
-                 "@live st.v2.b32 [%0], {%1, %2};\n}" ::"l"(to),
-                 "r"(v.x), "r"(v.y), "r"(int(live))
-                 : "memory");
-}
-__device__ __forceinline__ void store_if(bool live, uint4 *to, uint4 v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %5, 0;\n"
-                 "@live st.v4.b32 [%0], {%1, %2, %3, %4};\n}" ::"l"(to),
-                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(int(live))
-                 : "memory");
-}
-
-// What a lane brings at once: two elements, or two by two with Planes. T is what x holds: float, or
-// uint16_t for the bits of an Element.
-template <class Element, class T, Piece Kind>
-struct Elements {
-    static constexpr bool Floats = std::is_same_v<T, float>;
-    using Two = std::conditional_t<Floats, uint2, uint32_t>;
-    using One = std::conditional_t<Floats, uint32_t, uint16_t>;
-    std::conditional_t<Kind == Word, uint32_t, Two> value[Kind == Line ? 1 : 2];
-
-    __device__ __forceinline__ void load(const T *from, int64_t step, bool first, bool second) {
-        using Unit = std::conditional_t<Kind == Word, One, Two>;
-        value[0] = load_if(first, reinterpret_cast<const Unit *>(from));
-        if constexpr (Kind != Line)
-            value[1] = load_if(second, reinterpret_cast<const Unit *>(from + step));
-    }
-    __device__ __forceinline__ void store(uint32_t to, int column_bytes) const {
-        if constexpr (Kind == Planes) {
-            if constexpr (Floats) {
-                store_shared(to, pack<Element>(__uint_as_float(value[0].x),
-                                               __uint_as_float(value[1].x)));
-                store_shared(to + column_bytes, pack<Element>(__uint_as_float(value[0].y),
-                                                              __uint_as_float(value[1].y)));
-            } else {
-                store_shared(to, __byte_perm(value[0], value[1], 0x5410));
-                store_shared(to + column_bytes, __byte_perm(value[0], value[1], 0x7632));
-            }
-        } else if constexpr (Kind == Line) {
-            if constexpr (Floats)
-                store_shared(to, pack<Element>(__uint_as_float(value[0].x),
-                                               __uint_as_float(value[0].y)));
-            else
-                store_shared(to, value[0]);
-        } else {
-            if constexpr (Floats)
-                store_shared(to, pack<Element>(__uint_as_float(value[0]),
-                                               __uint_as_float(value[1])));
-            else
-                store_shared(to, __byte_perm(value[0], value[1], 0x5410));
-        }
-    }
-};
-
-// The threads of the loading warps bring rows top, top + 1, ... of an image into a slot.
-template <class Element, class T, Piece Kind>
-__device__ __noinline__ void load_unit(const Cut &cut, const T *image, int top, uint32_t slot,
-                                       int thread, int threads) {
-    using Got = Elements<Element, T, Kind>;
-    constexpr int Batch = sizeof(Got) == 4 ? 32 : 16;
-    const int h = cut.h, w = cut.w, c = cut.c, pieces = cut.pieces, items = cut.items;
-    const int pairs = cut.channel_pairs, pitch = int(cut.pitch), column_bytes = cut.pixel * 2;
-    const int pad_left = cut.pad_left;
-    const cf::Divisor by_items = cut.by_items, by_pairs = cut.by_pairs;
-    const int64_t area = int64_t(h) * w;
-    const bool nchw = cut.nchw && c > 1;
-#pragma unroll 1
-    for (int first = thread; first < pieces; first += Batch * threads) {
-        Got got[Batch];
-        uint32_t to[Batch];
-#pragma unroll
-        for (int b = 0; b < Batch; ++b) {
-            const int e = first + b * threads;
-            const int line = by_items.quotient(e), item = e - line * items;
-            int row = line;
-            bool second = true, both = true;
-            int64_t from, step = 1;
-            if (Kind == Line) {
-                from = 2 * item;
-                to[b] = pad_left * column_bytes + item * 4;
-            } else if (nchw) {
-                row = by_pairs.quotient(line);
-                const int pair = line - row * pairs, column = Kind == Planes ? item * 2 : item;
-                from = 2 * pair * area + column;
-                step = area;
-                second = 2 * pair + 1 < c;
-                to[b] = (pad_left + column) * column_bytes + pair * 4;
-            } else if (c == 1) {
-                const int column = 2 * item - pad_left;
-                from = column;
-                both = column >= 0 && column < w;
-                second = column + 1 >= 0 && column + 1 < w;
-                to[b] = item * 4;
-            } else {
-                const int column = by_pairs.quotient(item), pair = item - column * pairs;
-                from = column * c + 2 * pair;
-                both = 2 * pair < c;
-                second = 2 * pair + 1 < c;
-                to[b] = (pad_left + column) * column_bytes + pair * 4;
-            }
-            const bool live = e < pieces && top + row >= 0 && top + row < h;
-            to[b] += slot + row * pitch;
-            from += int64_t(top + row) * w * (nchw ? 1 : c);
-            got[b].load(image + from, step, live && both, live && second);
-        }
-#pragma unroll
-        for (int b = 0; b < Batch; ++b)
-            if (first + b * threads < pieces)
-                got[b].store(to[b], column_bytes);
-    }
-}
-
-template <class Element, class T>
-__device__ __forceinline__ void load_unit(const Cut &cut, const T *image, int top, uint32_t slot,
-                                          int thread, int threads) {
-    if (cut.piece == Line)
-        load_unit<Element, T, Line>(cut, image, top, slot, thread, threads);
-    else if (cut.piece == Planes)
-        load_unit<Element, T, Planes>(cut, image, top, slot, thread, threads);
-    else
-        load_unit<Element, T, Word>(cut, image, top, slot, thread, threads);
 }
 
 // Where a unit lies.
@@ -294,6 +106,36 @@ __device__ __noinline__ void store_unit(const Cut &cut, const char *y, Place pla
                 *reinterpret_cast<const uint16_t *>(from + (at - begin));
     }
     cf::wait_for_stores_to_read();
+}
+
+// Stores that do nothing where `live` is false.
+__device__ __forceinline__ void store_if(bool live, uint16_t *to, uint16_t v) {
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %2, 0;\n"
+                 "@live st.u16 [%0], %1;\n}" ::"l"(to),
+                 "h"(v), "r"(int(live))
+                 : "memory");
+}
+__device__ __forceinline__ void store_if(bool live, uint32_t *to, uint32_t v) {
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %2, 0;\n"
+                 "@live st.b32 [%0], %1;\n}" ::"l"(to),
+                 "r"(v), "r"(int(live))
+                 : "memory");
+}
+__device__ __forceinline__ void store_if(bool live, uint2 *to, uint2 v) {
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %3, 0;\n"
+                 "@live st.v2.b32 [%0], {%1, %2};\n}" ::"l"(to),
+                 "r"(v.x), "r"(v.y), "r"(int(live))
+                 : "memory");
+}
+__device__ __forceinline__ void store_if(bool live, uint4 *to, uint4 v) {
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %5, 0;\n"
+                 "@live st.v4.b32 [%0], {%1, %2, %3, %4};\n}" ::"l"(to),
+                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(int(live))
+                 : "memory");
 }
 
 // Stores Count neighbours, of which `live` exist, as Output: one by one, or at once where all do or
@@ -337,8 +179,8 @@ __device__ __forceinline__ void store_run(char *to, const float (&v)[Count], int
 // R = 0: any filter and stride, weights from global memory.
 template <class Element, int R, int Stride, int Tiles, bool Single>
 __global__ void __launch_bounds__(Threads, 1)
-    small_mma16_kernel(const __grid_constant__ Cut cut, const void *x, const uint2 *filter,
-                       char *y, const __grid_constant__ Finish finish) {
+    small_mma16_kernel(const __grid_constant__ Cut cut, const void *x, const uint2 *filter, char *y,
+                       const __grid_constant__ Finish finish) {
 #if __CUDA_ARCH__ >= 900
     constexpr int Rows = rows_of(Tiles), Joint = Single ? 2 : 1;
     extern __shared__ __align__(128) char shared[];
@@ -505,10 +347,9 @@ __global__ void __launch_bounds__(Threads, 1)
                     for (int j = 0; j < Rows; ++j)
 #pragma unroll
                         for (int i = 0; i < 4; ++i)
-                            a[j][i] = cf::load_shared(
-                                at[i % 2] + step * (Single ? 16 : 32) +
-                                (j * cut.stride_h + low) * cut.pitch +
-                                i / 2 * (Single ? high * cut.pitch : 16));
+                            a[j][i] = cf::load_shared(at[i % 2] + step * (Single ? 16 : 32) +
+                                                      (j * cut.stride_h + low) * cut.pitch +
+                                                      i / 2 * (Single ? high * cut.pitch : 16));
 #pragma unroll
                     for (int t = 0; t < Tiles; ++t) {
                         const uint2 b = __ldg(weight + t * 32);
@@ -575,52 +416,54 @@ __global__ void __launch_bounds__(Threads, 1)
                 for (int t = 0; t < Tiles; ++t)
 #pragma unroll
                     for (int v = 0; v < 4; ++v)
-                        sum[j][t].value[v] =
-                            between(sum[j][t].value[v], finish.least, finish.most);
+                        sum[j][t].value[v] = between(sum[j][t].value[v], finish.least, finish.most);
         }
 
         // y itself, or the unit's stage, in which each segment keeps its place among 16 bytes.
-        const int bytes = cut.wide ? 4 : 2;
-        const int64_t row_bytes = int64_t(cut.q) * (cut.nchw ? 1 : cut.k) * bytes;
-        const auto place_in_y = [&](int k, int row, int q) -> char * {
-            char *base = y + image * bytes;
-            int64_t k_bytes = cut.nchw ? area * bytes : bytes;
-            if (cut.staged) {
-                const int segment = cut.segments > 1 ? k : 0;
-                base = stages + m % Stages * cut.stage +
-                       (segment_of(cut, y, unit, segment) & 15);
-                if (cut.segments > 1)
-                    k_bytes = cut.segment;
-            } else {
-                row += unit.row;
-            }
-            return base + k * k_bytes + row * row_bytes + int64_t(q) * (cut.nchw ? 1 : cut.k) * bytes;
+        const int bytes = cut.wide ? 4 : 2, pixel_bytes = (cut.nchw ? 1 : cut.k) * bytes;
+        const int64_t row_bytes = int64_t(cut.q) * pixel_bytes;
+        const int64_t plane = !cut.nchw          ? bytes
+                              : cut.segments > 1 ? int64_t(cut.segment)
+                                                 : area * bytes;
+        const auto begin = uint32_t(segment_of(cut, y, unit, 0)), apart = uint32_t(area) * bytes;
+        char *place_of_lane[2]; // output channel channel0
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            char *base = cut.staged ? stages + m % Stages * cut.stage
+                                    : y + image * bytes + unit.row * row_bytes;
+            place_of_lane[i] =
+                base + channel0 * plane + tile[i] * Rows * row_bytes + column[i] * pixel_bytes;
+        }
+        // How far behind a multiple of 16 bytes the segment of an output channel begins.
+        const auto skew = [&](int k) {
+            return !cut.staged ? 0 : (cut.segments > 1 ? begin + k * apart : begin) & 15;
         };
-        const auto store_planes = [&](auto output, auto together) {
+        const auto store_planes = [&](auto output, auto width) {
             using Output = decltype(output);
-            constexpr bool Together = decltype(together)::value;
-            // Two neighbours in a row: both columns of a position, or both positions in a column.
+            constexpr int Width = decltype(width)::value; // pixels at once
+            // Neighbours in a row: both columns of each position, or both positions in a column.
+            constexpr int Channels = Single ? 1 : 2, Pixels = 4 / Channels;
 #pragma unroll
             for (int t = 0; t < Tiles; ++t)
 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const int first = Single ? 2 * i : i, second = Single ? 2 * i + 1 : 2 + i;
-                    const int k = channel(t, first);
-                    const int live0 = k < cut.k ? rows[first / 2] : 0;
-                    const int live1 = k < cut.k && pixel(second) < cut.q ? rows[second / 2] : 0;
-                    char *to = place_in_y(k, tile[first / 2] * Rows, pixel(first));
-                    char *beside = place_in_y(k, tile[second / 2] * Rows, pixel(second));
+                for (int i = 0; i < Channels; ++i) {
+                    const int k = channel0 + t * cut.of_tile + i;
+                    const int64_t along = (t * cut.of_tile + i) * plane + skew(k);
 #pragma unroll
-                    for (int j = 0; j < Rows; ++j) {
-                        const float a = sum[j][t].value[first], b = sum[j][t].value[second];
-                        if constexpr (Together) {
-                            store_run<Output, true>(to, {a, b}, j < live0);
-                        } else {
-                            store_run<Output, false>(to, {a}, j < live0);
-                            store_run<Output, false>(beside, {b}, j < live1);
-                            beside += row_bytes;
+                    for (int u = 0; u < Pixels; u += Width) {
+                        const int of = Single ? u / 2 : u;
+                        const bool exists = k < cut.k && column[of] + (Single ? u % 2 : 0) < cut.q;
+                        const int live = exists ? rows[of] : 0;
+                        char *to = place_of_lane[of] + along + (Single ? u % 2 * bytes : 0);
+#pragma unroll
+                        for (int j = 0; j < Rows; ++j) {
+                            float v[Width];
+#pragma unroll
+                            for (int e = 0; e < Width; ++e)
+                                v[e] = sum[j][t].value[Single ? u + e : 2 * (u + e) + i];
+                            store_run<Output, (Width > 1)>(to, v, j < live);
+                            to += row_bytes;
                         }
-                        to += row_bytes;
                     }
                 }
         };
@@ -633,7 +476,7 @@ __global__ void __launch_bounds__(Threads, 1)
             for (int i = 0; i < 2 * Joint; ++i) {
                 const int v0 = i * (2 / Joint), q = pixel(v0);
                 const int live = q < cut.q ? cut.k - channel0 : 0;
-                char *to = place_in_y(channel0, tile[v0 / 2] * Rows, q);
+                char *to = place_of_lane[v0 / 2] + (q - column[v0 / 2]) * pixel_bytes + skew(0);
 #pragma unroll
                 for (int j = 0; j < Rows; ++j) {
                     float v[Count];
@@ -647,11 +490,13 @@ __global__ void __launch_bounds__(Threads, 1)
             }
         };
         const auto store = [&](auto output) {
-            if (cut.nchw && cut.together)
-                store_planes(output, std::true_type{});
+            if (cut.nchw && Single && cut.together == 4)
+                store_planes(output, cf::Constant < Single ? 4 : 2 > {});
+            else if (cut.nchw && cut.together == 2)
+                store_planes(output, cf::Constant<2>{});
             else if (cut.nchw)
-                store_planes(output, std::false_type{});
-            else if (!Single && cut.together)
+                store_planes(output, cf::Constant<1>{});
+            else if (!Single && cut.together > 1)
                 store_channels(output, std::bool_constant<!Single>{});
             else
                 store_channels(output, std::false_type{});
@@ -722,9 +567,7 @@ cf_bytes workspace(const cf_call *call) {
     return cf::sums_workspace(call, sums_follow(call->problem));
 }
 
-uint64_t packed_bytes(const cf_call *call) {
-    return cf::small16::packed_bytes(plan_of(call));
-}
+uint64_t packed_bytes(const cf_call *call) { return cf::small16::packed_bytes(plan_of(call)); }
 
 int32_t pack(const cf_call *call, void *packed) {
     const cf_problem &p = call->problem;
@@ -745,8 +588,13 @@ int32_t pack(const cf_call *call, void *packed) {
 
 Finish finish_of(const cf_call *call) {
     const cf_epilogue &e = call->problem.epilogue;
-    Finish finish = {e.scale, e.bias ? call->bias : nullptr, e.residual ? call->residual : nullptr,
-                     -INFINITY, INFINITY, e.bias || e.scale != 1, e.activation != CF_ACT_NONE};
+    Finish finish = {e.scale,
+                     e.bias ? call->bias : nullptr,
+                     e.residual ? call->residual : nullptr,
+                     -INFINITY,
+                     INFINITY,
+                     e.bias || e.scale != 1,
+                     e.activation != CF_ACT_NONE};
     if (finish.limited)
         finish.least = 0;
     if (e.activation == CF_ACT_RELU6)
@@ -767,14 +615,13 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_strips = cf::Divisor(cut.strips);
     cut.by_slots = cf::Divisor(cut.slots);
     cut.by_items = cf::Divisor(cut.items);
-    cut.by_pairs = cf::Divisor(std::max(cut.channel_pairs, 1));
+    cut.by_parts = cf::Divisor(std::max(cut.parts, 1));
     const size_t shared = cut.weights + size_t(Stages) * cut.stage + size_t(cut.slots) * cut.slot;
     const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
     const char *x = static_cast<const char *>(call->x) +
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
     char *y = sums ? reinterpret_cast<char *>(sums) : static_cast<char *>(call->y);
-    const Finish finish =
-        sums ? Finish{1, nullptr, nullptr, 0, 0, false, false} : finish_of(call);
+    const Finish finish = sums ? Finish{1, nullptr, nullptr, 0, 0, false, false} : finish_of(call);
     return for_element(p, [&](auto element) -> int32_t {
         using Element = decltype(element);
         const auto start = [&](auto r, auto stride, auto tiles, auto single) -> int32_t {
