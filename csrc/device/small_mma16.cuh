@@ -37,6 +37,7 @@ enum Piece {
     Whole,   // four of them, of an image that lies in shared memory as it does in x
     Column,  // one column of four channels (NCHW)
     Columns, // two columns of four channels
+    Threes,  // four columns of three channels (NHWC)
 };
 
 // A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
@@ -71,6 +72,7 @@ struct Cut {
     int segments;
     uint32_t segment;
     int together;  // pixels in NCHW, or all channels of a lane in NHWC, that are stored at once
+    bool sectors;  // and those make whole sectors of 32 bytes
     double clocks; // estimated
     Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_items, by_parts;
 };
@@ -149,10 +151,9 @@ inline double clocks(const cf_call *call, const Cut &cut) {
         4;
     const double elements = double(cut.rows) * p.w * p.c;
     const double outputs = double(std::min(cut.row_tiles * int(rows), p.p)) * p.q * p.k;
-    const double memory =
-        (elements * (p.storage == CF_STORE_F32 ? 4 : 2) +
-         outputs * (cut.wide ? 4 : 2) * (cut.together > 1 || cut.staged ? 1 : 2.5)) /
-        17;
+    const double memory = (elements * (p.storage == CF_STORE_F32 ? 4 : 2) +
+                           outputs * (cut.wide ? 4 : 2) * (cut.sectors || cut.staged ? 1 : 2.5)) /
+                          17;
     const double loading = double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
     const double unit = std::max({tensor, shared, issue, memory, loading});
     return 4000 + loading + units * (1.15 * unit + 200);
@@ -218,6 +219,9 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
             cut.piece = pairs && p.w % 2 == 0 ? Columns : Column, cut.parts /= 2;
         cut.items = cut.piece == Columns ? p.w / 2 : p.w;
         lines *= cut.parts;
+    } else if (p.c == 3 && p.w % 4 == 0 && p.align >= 4 * element) {
+        cut.piece = Threes;
+        cut.items = p.w / 4;
     } else {
         cut.piece = pairs && p.c == cut.pixel ? Line : Word;
         cut.items = p.w * cut.parts;
@@ -237,21 +241,20 @@ inline Cut plan_of(const cf_call *call) {
             continue;
         Cut cut = shape_of(p, unrolled);
         const int64_t out_bytes = cut.wide ? 4 : 2;
-        // Whole sectors of 32 bytes, written by one warp.
-        bool sectors;
         if (cut.nchw) {
             const int most = 2 * cut.joint;
             cut.together = p.q % most == 0 && align >= most * out_bytes ? most
                            : p.q % 2 == 0 && align >= 2 * out_bytes     ? 2
                                                                         : 1;
-            sectors = cut.together == most && p.q * out_bytes % 32 == 0;
+            cut.sectors = cut.together == most && p.q * out_bytes % 32 == 0;
         } else {
             const int channels = cut.span / 4; // of a lane
-            sectors = p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
-            cut.together = sectors ? channels : 1;
+            cut.sectors =
+                p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
+            cut.together = cut.sectors ? channels : 1;
         }
         for (bool staged : {true, false}) {
-            if (staged && sectors)
+            if (staged && cut.sectors)
                 continue;
             const int all = int(ceil_div(p.p, rows_of(cut.tiles)));
             for (int row_tiles = 1; row_tiles <= all; ++row_tiles) {

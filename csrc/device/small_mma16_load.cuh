@@ -85,11 +85,14 @@ __device__ __forceinline__ float second_of(uint2 v) { return __uint_as_float(v.y
 template <class Element, class T, Piece Kind>
 struct Elements {
     static constexpr bool Floats = std::is_same_v<T, float>;
-    static constexpr int Count = Kind == Word ? 2 : Kind == Column || Kind == Columns ? 4 : 1;
+    static constexpr int Count = Kind == Word                        ? 2
+                                 : Kind == Threes                    ? 3
+                                 : Kind == Column || Kind == Columns ? 4
+                                                                     : 1;
     using One = std::conditional_t<Floats, uint32_t, uint16_t>;
     using Two = std::conditional_t<Floats, uint2, uint32_t>;
     using Four = std::conditional_t<Floats, uint4, uint2>;
-    using Unit = std::conditional_t<Kind == Whole, Four,
+    using Unit = std::conditional_t<Kind == Whole || Kind == Threes, Four,
                                     std::conditional_t<Kind == Line || Kind == Columns, Two, One>>;
     using Register = std::conditional_t<std::is_same_v<Unit, uint16_t>, uint32_t, Unit>;
     Register value[Count];
@@ -108,6 +111,25 @@ struct Elements {
                           pack<Element>(__uint_as_float(v.z), __uint_as_float(v.w)));
         } else if constexpr (Kind == Whole) {
             store_shared2(to, value[0].x, value[0].y);
+        } else if constexpr (Kind == Threes) {
+            uint32_t word[6]; // two elements each, of 12
+#pragma unroll
+            for (int i = 0; i < 3; ++i) {
+                if constexpr (Floats) {
+                    const uint4 v = value[i];
+                    word[2 * i] = pack<Element>(__uint_as_float(v.x), __uint_as_float(v.y));
+                    word[2 * i + 1] = pack<Element>(__uint_as_float(v.z), __uint_as_float(v.w));
+                } else {
+                    word[2 * i] = value[i].x, word[2 * i + 1] = value[i].y;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 6; i += 3) { // two columns in three words
+                store_shared2(to, word[i], word[i + 1] & 0xffff);
+                store_shared2(to + column_bytes, __byte_perm(word[i + 1], word[i + 2], 0x5432),
+                              word[i + 2] >> 16);
+                to += 2 * column_bytes;
+            }
         } else if constexpr (Kind == Line && Floats) {
             store_shared(to, pack<Element>(first_of(value[0]), second_of(value[0])));
         } else if constexpr (Kind == Line) {
@@ -151,7 +173,7 @@ template <class Element, class T, Piece Kind>
 __device__ __noinline__ void load_unit(const Cut &cut, const T *image, int top, uint32_t slot,
                                        int thread, int threads) {
     using Got = Elements<Element, T, Kind>;
-    constexpr int Batch = sizeof(Got) > 16 ? 8 : 16;
+    constexpr int Batch = sizeof(Got) > 32 ? 4 : sizeof(Got) > 16 ? 8 : 16;
     const int h = cut.h, w = cut.w, c = cut.c, pieces = cut.pieces, items = cut.items;
     const int parts = cut.parts, pitch = int(cut.pitch), column_bytes = cut.pixel * 2;
     const int area = h * w, pad_left = cut.pad_left, nchw = cut.nchw && c > 1;
@@ -174,6 +196,10 @@ __device__ __noinline__ void load_unit(const Cut &cut, const T *image, int top, 
                 if constexpr (Kind == Line) {
                     from = 2 * item;
                     to[b] = pad_left * column_bytes + item * 4;
+                } else if constexpr (Kind == Threes) {
+                    from = 12 * item;
+                    step = 4;
+                    to[b] = (pad_left + 4 * item) * column_bytes;
                 } else if (nchw) {
                     row = by_parts.quotient(line);
                     const int part = line - row * parts, column = Kind == Columns ? 2 * item : item;
@@ -218,6 +244,8 @@ __device__ __forceinline__ void load_unit(const Cut &cut, const T *image, int to
         return load_unit<Element, T, Whole>(cut, image, top, slot, thread, threads);
     case Line:
         return load_unit<Element, T, Line>(cut, image, top, slot, thread, threads);
+    case Threes:
+        return load_unit<Element, T, Threes>(cut, image, top, slot, thread, threads);
     case Columns:
         return load_unit<Element, T, Columns>(cut, image, top, slot, thread, threads);
     case Column:
