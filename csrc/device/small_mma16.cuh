@@ -171,6 +171,9 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
     // Units, tasks and pieces are counted in 31 bits.
     if (double(p.n) * cut.strips * cut.tasks > (1 << 30))
         return false;
+    // As are elements of an image of x.
+    if (double(p.c) * p.h * p.w > INT32_MAX)
+        return false;
     cut.units = int(p.n * cut.strips);
     cut.rows = (row_tiles * rows - 1) * p.stride_h + p.r;
     const int64_t columns =
@@ -204,6 +207,8 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
     const int64_t image = int64_t(p.h) * p.w * p.c;
     const bool same = p.c == cut.pixel && cut.pitch == uint32_t(p.w) * p.c * 2 && !p.pad_top;
     cut.parts = std::max(cut.pixel / 2, 1);
+    if (cut.nchw) // zeros that fill up the channels are there already
+        cut.parts = int(ceil_div(p.c, 2));
     int lines = cut.rows;
     if (same && cut.strips == 1 && image % 4 == 0 && p.align >= 4 * element && cut.rows >= p.h &&
         (p.c == 1 || !cut.nchw)) {
@@ -213,10 +218,10 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
         cut.piece = pairs && p.w % 2 == 0 && p.pad_left % 2 == 0 ? Line : Word;
         cut.items = int(cut.piece == Line ? p.w / 2 : ceil_div(p.pad_left + p.w, 2));
     } else if (cut.nchw) {
-        if (cut.parts % 2)
+        if (cut.pixel % 4)
             cut.piece = Word;
         else
-            cut.piece = pairs && p.w % 2 == 0 ? Columns : Column, cut.parts /= 2;
+            cut.piece = pairs && p.w % 2 == 0 ? Columns : Column, cut.parts = int(ceil_div(p.c, 4));
         cut.items = cut.piece == Columns ? p.w / 2 : p.w;
         lines *= cut.parts;
     } else if (p.c == 3 && p.w % 4 == 0 && p.align >= 4 * element) {

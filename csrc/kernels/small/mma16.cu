@@ -202,11 +202,11 @@ __global__ void __launch_bounds__(Threads, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < cut.slots; ++i) {
             full[i].init(loading * 32);
-            empty[i].init(Computing);
+            empty[i].init(Computing * 32);
         }
         for (int i = 0; i < Stages; ++i) {
-            gathered[i].init(Computing);
-            drained[i].init(1);
+            gathered[i].init(Computing * 32);
+            drained[i].init(32);
         }
         cf::publish_barriers();
     }
@@ -221,9 +221,7 @@ __global__ void __launch_bounds__(Threads, 1)
         for (int m = 0; m < units; ++m) {
             gathered[m % Stages].wait(m / Stages & 1);
             store_unit(cut, y, place(m), Rows, stages + m % Stages * cut.stage, lane);
-            __syncwarp();
-            if (lane == 0)
-                drained[m % Stages].arrive();
+            drained[m % Stages].arrive();
         }
         return;
     }
@@ -258,12 +256,9 @@ __global__ void __launch_bounds__(Threads, 1)
     const auto leave_next = [&] {
         if (entered == left)
             enter_next();
-        __syncwarp();
-        if (lane == 0) {
-            empty[slot_of(left)].arrive();
-            if (cut.staged)
-                gathered[left % Stages].arrive();
-        }
+        empty[slot_of(left)].arrive();
+        if (cut.staged)
+            gathered[left % Stages].arrive();
         ++left;
     };
 
@@ -603,12 +598,11 @@ Finish finish_of(const cf_call *call) {
 }
 
 int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
-    cf_call part = *call;
-    part.problem.n = count;
-    const cf_problem &p = part.problem;
-    Cut cut = plan_of(&part);
+    const cf_problem &p = call->problem;
+    Cut cut = plan_of(call); // of the whole batch, as the filter was packed
     if (cut.rows == 0)
         return cudaErrorInvalidValue;
+    cut.units = int(count * cut.strips);
     cut.by_tasks = cf::Divisor(cut.tasks);
     cut.by_groups = cf::Divisor(cut.groups);
     cut.by_positions = cf::Divisor(cut.positions);
