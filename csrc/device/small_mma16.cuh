@@ -30,6 +30,12 @@ __host__ __device__ constexpr int rows_of(int tiles) {
     return tiles == 1 ? 8 : tiles == 2 ? 7 : tiles == 3 ? 5 : 4;
 }
 
+// Tiles of the widest group that is compiled; more spill registers, and two groups of two do as
+// well. Stride 0 stands for the kernel that takes any.
+constexpr int most_tiles(bool single, int stride) {
+    return stride == 2 ? 2 : stride == 1 && single ? 3 : MaxTiles;
+}
+
 // What a lane of a loading warp takes at once.
 enum Piece {
     Word,    // two elements on their own, for one word of shared memory
@@ -107,12 +113,12 @@ inline Cut shape_of(const cf_problem &p, bool unrolled) {
     cut.filter_rows = int(single ? ceil_div(p.r, 2) : p.r);
     // The fewest columns, then the fewest groups.
     const int columns = int(ceil_div(p.k * cut.joint, 8));
-    cut.tiles = MaxTiles;
-    for (int tiles = MaxTiles - 1; unrolled && tiles > 0; --tiles) {
-        const bool exists = p.stride_h == 1 || tiles == 2;
-        if (exists && ceil_div(columns, tiles) * tiles < ceil_div(columns, cut.tiles) * cut.tiles)
+    const int most = most_tiles(single, unrolled ? p.stride_h : 0);
+    const int least = unrolled && p.stride_h == 1 ? 1 : most;
+    cut.tiles = most;
+    for (int tiles = most - 1; tiles >= least; --tiles)
+        if (ceil_div(columns, tiles) * tiles < ceil_div(columns, cut.tiles) * cut.tiles)
             cut.tiles = tiles;
-    }
     cut.groups = int(ceil_div(columns, cut.tiles));
     cut.span = cut.tiles * 8 / cut.joint;
     if (cut.nchw) // lanes that store neighbouring pixels hold one channel

@@ -634,10 +634,12 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
         constexpr cf::Constant<MaxTiles> most;
         const auto with_rows = [&](auto r) -> int32_t {
             if (p.stride_h == 2)
-                return cut.tiles == 2 ? start(r, two, two, no) : start(r, two, most, no);
-            return cf::for_value<1, 2, 3, MaxTiles>(cut.tiles - 1, [&](auto tiles) {
-                return cut.joint == 2 ? start(r, one, tiles, yes) : start(r, one, tiles, no);
-            });
+                return start(r, two, two, no);
+            if (cut.joint == 2)
+                return cf::for_value<1, 2, 3>(
+                    cut.tiles - 1, [&](auto tiles) { return start(r, one, tiles, yes); });
+            return cf::for_value<1, 2, 3, MaxTiles>(
+                cut.tiles - 1, [&](auto tiles) { return start(r, one, tiles, no); });
         };
         switch (cut.unrolled) {
         case 3:
