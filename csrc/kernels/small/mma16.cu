@@ -59,6 +59,13 @@ __device__ __forceinline__ uint2 load_shared2(uint32_t at) {
     return v;
 }
 
+// The offset is part of the instruction: the compiler would add it to each address by itself.
+__device__ __forceinline__ uint32_t load_shared_16_behind(uint32_t at) {
+    uint32_t v;
+    asm volatile("ld.shared.b32 %0, [%1 + 16];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+
 // A NaN in v stays.
 __device__ __forceinline__ float between(float v, float least, float most) {
     asm("max.NaN.f32 %0, %0, %1;\n"
@@ -295,8 +302,9 @@ __global__ void __launch_bounds__(Threads, 1)
             constexpr int Window = (Rows - 1) * Stride + R, Halves = Single ? 1 : 2;
             constexpr int FilterRows = Single ? (R + 1) / 2 : R;
             uint32_t weight = weights + group * cut.steps * fragments * FragmentBytes + lane * 8;
+            int step = 0;
 #pragma unroll 1
-            for (int step = 0; step < cut.steps; ++step) {
+            do { // once at least, so that sums need not be moved around the loop
                 uint32_t window[Window][Halves * 2];
                 uint32_t from[2] = {at[0] + step * (Halves * 16), at[1] + step * (Halves * 16)};
                 int read = 0;
@@ -308,8 +316,11 @@ __global__ void __launch_bounds__(Threads, 1)
                         if (j < read || j > (Rows - 1) * Stride + high)
                             continue;
 #pragma unroll
-                        for (int i = 0; i < Halves * 2; ++i)
-                            window[j][i] = cf::load_shared(from[i % 2] + i / 2 * 16);
+                        for (int i = 0; i < 2; ++i) {
+                            window[j][i] = cf::load_shared(from[i]);
+                            if constexpr (Halves == 2)
+                                window[j][2 + i] = load_shared_16_behind(from[i]);
+                        }
                         from[0] += cut.pitch, from[1] += cut.pitch;
                     }
                     read = (Rows - 1) * Stride + high + 1;
@@ -329,7 +340,7 @@ __global__ void __launch_bounds__(Threads, 1)
                     }
                 }
                 weight += FilterRows * Tiles * FragmentBytes;
-            }
+            } while (++step < cut.steps);
         } else {
             const uint2 *weight = filter + int64_t(group) * cut.steps * fragments * 32 + lane;
 #pragma unroll 1
