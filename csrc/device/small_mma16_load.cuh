@@ -1,0 +1,259 @@
+// How small_mma16 brings x into shared memory: rounded to 16 bits, and in NCHW with channels beside
+// each other.
+#pragma once
+
+#include "device/element.cuh"
+#include "device/small_mma16.cuh"
+
+#include <type_traits>
+
+namespace cf::small16 {
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void store_shared(uint32_t at, uint32_t v) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void store_shared2(uint32_t at, uint32_t a, uint32_t b) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
+}
+
+// Two elements in a register, the first in its lower half.
+template <class Element>
+__device__ __forceinline__ uint32_t pack(float first, float second) {
+    if constexpr (std::is_same_v<Element, __half>) {
+        const __half2 two = __floats2half2_rn(first, second);
+        return reinterpret_cast<const uint32_t &>(two);
+    } else {
+        const __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
+        return reinterpret_cast<const uint32_t &>(two);
+    }
+}
+
+// Loads that are zero where `live` is false. A predicate instead of a branch, so that many of them
+// are under way at once.
+__device__ __forceinline__ uint32_t load_if(bool live, const uint16_t *from) {
+    uint32_t v;
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %2, 0;\n"
+                 "mov.b32 %0, 0;\n"
+                 "@live ld.global.nc.u16 %0, [%1];\n}"
+                 : "=r"(v)
+                 : "l"(from), "r"(int(live)));
+    return v;
+}
+__device__ __forceinline__ uint32_t load_if(bool live, const uint32_t *from) {
+    uint32_t v;
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %2, 0;\n"
+                 "mov.b32 %0, 0;\n"
+                 "@live ld.global.nc.b32 %0, [%1];\n}"
+                 : "=r"(v)
+                 : "l"(from), "r"(int(live)));
+    return v;
+}
+__device__ __forceinline__ uint2 load_if(bool live, const uint2 *from) {
+    uint2 v;
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %3, 0;\n"
+                 "mov.b32 %0, 0;\n"
+                 "mov.b32 %1, 0;\n"
+                 "@live ld.global.nc.v2.b32 {%0, %1}, [%2];\n}"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "l"(from), "r"(int(live)));
+    return v;
+}
+__device__ __forceinline__ uint4 load_if(bool live, const uint4 *from) {
+    uint4 v;
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %5, 0;\n"
+                 "mov.b32 %0, 0;\n"
+                 "mov.b32 %1, 0;\n"
+                 "mov.b32 %2, 0;\n"
+                 "mov.b32 %3, 0;\n"
+                 "@live ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from), "r"(int(live)));
+    return v;
+}
+__device__ __forceinline__ float first_of(uint32_t v) { return __uint_as_float(v); }
+__device__ __forceinline__ float first_of(uint2 v) { return __uint_as_float(v.x); }
+__device__ __forceinline__ float second_of(uint2 v) { return __uint_as_float(v.y); }
+
+// What a lane of a loading warp brings at once. T is what x holds: float, or uint16_t for the bits
+// of an Element.
+template <class Element, class T, Piece Kind>
+struct Elements {
+    static constexpr bool Floats = std::is_same_v<T, float>;
+    static constexpr int Count = Kind == Word                        ? 2
+                                 : Kind == Threes                    ? 3
+                                 : Kind == Column || Kind == Columns ? 4
+                                                                     : 1;
+    using One = std::conditional_t<Floats, uint32_t, uint16_t>;
+    using Two = std::conditional_t<Floats, uint2, uint32_t>;
+    using Four = std::conditional_t<Floats, uint4, uint2>;
+    using Unit = std::conditional_t<Kind == Whole || Kind == Threes, Four,
+                                    std::conditional_t<Kind == Line || Kind == Columns, Two, One>>;
+    using Register = std::conditional_t<std::is_same_v<Unit, uint16_t>, uint32_t, Unit>;
+    Register value[Count];
+
+    // Units begin .. end, `step` apart.
+    __device__ __forceinline__ void load(const T *from, int step, int begin, int end) {
+#pragma unroll
+        for (int i = 0; i < Count; ++i)
+            value[i] =
+                load_if(i >= begin && i < end, reinterpret_cast<const Unit *>(from + i * step));
+    }
+    __device__ __forceinline__ void store(uint32_t to, int column_bytes) const {
+        if constexpr (Kind == Whole && Floats) {
+            const uint4 v = value[0];
+            store_shared2(to, pack<Element>(__uint_as_float(v.x), __uint_as_float(v.y)),
+                          pack<Element>(__uint_as_float(v.z), __uint_as_float(v.w)));
+        } else if constexpr (Kind == Whole) {
+            store_shared2(to, value[0].x, value[0].y);
+        } else if constexpr (Kind == Threes) {
+            uint32_t word[6]; // two elements each, of 12
+#pragma unroll
+            for (int i = 0; i < 3; ++i) {
+                if constexpr (Floats) {
+                    const uint4 v = value[i];
+                    word[2 * i] = pack<Element>(__uint_as_float(v.x), __uint_as_float(v.y));
+                    word[2 * i + 1] = pack<Element>(__uint_as_float(v.z), __uint_as_float(v.w));
+                } else {
+                    word[2 * i] = value[i].x, word[2 * i + 1] = value[i].y;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 6; i += 3) { // two columns in three words
+                store_shared2(to, word[i], word[i + 1] & 0xffff);
+                store_shared2(to + column_bytes, __byte_perm(word[i + 1], word[i + 2], 0x5432),
+                              word[i + 2] >> 16);
+                to += 2 * column_bytes;
+            }
+        } else if constexpr (Kind == Line && Floats) {
+            store_shared(to, pack<Element>(first_of(value[0]), second_of(value[0])));
+        } else if constexpr (Kind == Line) {
+            store_shared(to, value[0]);
+        } else if constexpr (Floats) {
+            uint32_t word[Count / 2];
+#pragma unroll
+            for (int i = 0; i < Count / 2; ++i)
+                word[i] = pack<Element>(first_of(value[2 * i]), first_of(value[2 * i + 1]));
+            store_words(to, word);
+            if constexpr (Kind == Columns) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+                    word[i] = pack<Element>(second_of(value[2 * i]), second_of(value[2 * i + 1]));
+                store_words(to + column_bytes, word);
+            }
+        } else {
+            uint32_t word[Count / 2];
+#pragma unroll
+            for (int i = 0; i < Count / 2; ++i)
+                word[i] = __byte_perm(value[2 * i], value[2 * i + 1], 0x5410);
+            store_words(to, word);
+            if constexpr (Kind == Columns) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+                    word[i] = __byte_perm(value[2 * i], value[2 * i + 1], 0x7632);
+                store_words(to + column_bytes, word);
+            }
+        }
+    }
+    static __device__ __forceinline__ void store_words(uint32_t to, const uint32_t (&word)[1]) {
+        store_shared(to, word[0]);
+    }
+    static __device__ __forceinline__ void store_words(uint32_t to, const uint32_t (&word)[2]) {
+        store_shared2(to, word[0], word[1]);
+    }
+};
+
+// The threads of the loading warps bring rows top, top + 1, ... of an image into a slot.
+template <class Element, class T, Piece Kind>
+__device__ __noinline__ void load_unit(const Cut &cut, const T *image, int top, uint32_t slot,
+                                       int thread, int threads) {
+    using Got = Elements<Element, T, Kind>;
+    constexpr int Batch = sizeof(Got) > 32 ? 4 : sizeof(Got) > 16 ? 8 : 16;
+    const int h = cut.h, w = cut.w, c = cut.c, pieces = cut.pieces, items = cut.items;
+    const int parts = cut.parts, pitch = int(cut.pitch), column_bytes = cut.pixel * 2;
+    const int area = h * w, pad_left = cut.pad_left, nchw = cut.nchw && c > 1;
+    const cf::Divisor by_parts = cut.by_parts;
+    int line = cut.by_items.quotient(thread), item = thread - line * items;
+    const int lines = cut.by_items.quotient(threads), rest = threads - lines * items;
+#pragma unroll 1
+    for (int first = thread; first < pieces; first += Batch * threads) {
+        Got got[Batch];
+        uint32_t to[Batch];
+#pragma unroll
+        for (int b = 0; b < Batch; ++b) {
+            const int e = first + b * threads;
+            int begin = 0, end = e < pieces ? Got::Count : 0, from, step = 1;
+            if constexpr (Kind == Whole) {
+                from = e * 4;
+                to[b] = slot + e * 8;
+            } else {
+                int row = line;
+                if constexpr (Kind == Line) {
+                    from = 2 * item;
+                    to[b] = pad_left * column_bytes + item * 4;
+                } else if constexpr (Kind == Threes) {
+                    from = 12 * item;
+                    step = 4;
+                    to[b] = (pad_left + 4 * item) * column_bytes;
+                } else if (nchw) {
+                    row = by_parts.quotient(line);
+                    const int part = line - row * parts, column = Kind == Columns ? 2 * item : item;
+                    from = Got::Count * part * area + column;
+                    step = area;
+                    end = min(end, c - Got::Count * part);
+                    to[b] = (pad_left + column) * column_bytes + part * (Got::Count * 2);
+                } else if (c == 1) { // one of the two may lie in the padding
+                    const int column = 2 * item - pad_left;
+                    from = column;
+                    begin = max(-column, 0);
+                    end = min(end, w - column);
+                    to[b] = item * 4;
+                } else {
+                    const int column = by_parts.quotient(item), part = item - column * parts;
+                    from = column * c + 2 * part;
+                    end = min(end, c - 2 * part);
+                    to[b] = (pad_left + column) * column_bytes + part * 4;
+                }
+                if (unsigned(top + row) >= unsigned(h))
+                    end = 0;
+                from += (top + row) * w * (nchw ? 1 : c);
+                to[b] += slot + row * pitch;
+                line += lines, item += rest;
+                if (item >= items)
+                    item -= items, ++line;
+            }
+            got[b].load(image + from, step, begin, end);
+        }
+#pragma unroll
+        for (int b = 0; b < Batch; ++b)
+            if (first + b * threads < pieces)
+                got[b].store(to[b], column_bytes);
+    }
+}
+
+template <class Element, class T>
+__device__ __forceinline__ void load_unit(const Cut &cut, const T *image, int top, uint32_t slot,
+                                          int thread, int threads) {
+    switch (cut.piece) {
+    case Whole:
+        return load_unit<Element, T, Whole>(cut, image, top, slot, thread, threads);
+    case Line:
+        return load_unit<Element, T, Line>(cut, image, top, slot, thread, threads);
+    case Threes:
+        return load_unit<Element, T, Threes>(cut, image, top, slot, thread, threads);
+    case Columns:
+        return load_unit<Element, T, Columns>(cut, image, top, slot, thread, threads);
+    case Column:
+        return load_unit<Element, T, Column>(cut, image, top, slot, thread, threads);
+    default:
+        return load_unit<Element, T, Word>(cut, image, top, slot, thread, threads);
+    }
+}
+#endif
+
+} // namespace cf::small16
