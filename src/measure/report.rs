@@ -120,7 +120,7 @@ impl Report {
     }
 
     /// Puts rows in the places of those of the same contenders on the same problem, or at the end.
-    /// What was interrupted does not take the place of what was not.
+    /// What was interrupted or skipped does not take the place of what was not.
     pub fn put(&mut self, rows: &[Row]) {
         put(&mut self.rows, rows);
     }
@@ -161,12 +161,25 @@ pub(crate) trait Entry: Clone {
     /// Whether the other one is of the same work.
     fn is_same(&self, other: &Self) -> bool;
 
+    fn status(&self) -> Status;
+
     /// Why it did not pass.
     fn reason(&self) -> Option<&str>;
 
     /// Whether it says all that it would in a run that was not interrupted.
     fn is_whole(&self) -> bool {
         self.reason() != Some(&Error::Interrupted.to_string())
+    }
+
+    /// Whether later rows of the same work say no more than it does: one was interrupted, or all of
+    /// them were skipped, and it was not.
+    fn outlasts<'a>(&self, later: impl Iterator<Item = &'a Self> + Clone) -> bool
+    where
+        Self: 'a,
+    {
+        let skipped = |row: &Self| row.status() == Status::Skipped;
+        self.is_whole()
+            && (!later.clone().all(Self::is_whole) || !skipped(self) && later.clone().all(skipped))
     }
 }
 
@@ -176,17 +189,21 @@ impl Entry for Row {
             == (&other.suite, &other.layer, &other.problem, other.name())
     }
 
+    fn status(&self) -> Status {
+        self.status
+    }
+
     fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 }
 
-/// Puts rows in the places of those of the same work, or at the end. What was interrupted does not
-/// take the place of what was not.
+/// Puts rows in the places of those of the same work, or at the end. What was interrupted or skipped
+/// does not take the place of what was not.
 pub(crate) fn put<E: Entry>(all: &mut Vec<E>, rows: &[E]) {
     for row in rows {
         match all.iter_mut().find(|other| row.is_same(other)) {
-            Some(whole) if whole.is_whole() && !row.is_whole() => {}
+            Some(other) if other.outlasts([row].into_iter()) => {}
             Some(other) => *other = row.clone(),
             None => all.push(row.clone()),
         }

@@ -107,6 +107,10 @@ impl Entry for ErrorRow {
         work(self) == work(other) && self.problem == other.problem
     }
 
+    fn status(&self) -> Status {
+        self.status
+    }
+
     fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }

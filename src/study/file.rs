@@ -105,8 +105,8 @@ impl Study {
         })
     }
 
-    /// Puts rows in the places of those of the same work, or at the end. What was interrupted does
-    /// not take the place of what was not.
+    /// Puts rows in the places of those of the same work, or at the end. What was interrupted or
+    /// skipped does not take the place of what was not.
     pub fn put_layers(&mut self, rows: &[Row]) {
         measure::put(&mut self.layers, rows);
     }
@@ -117,12 +117,12 @@ impl Study {
     }
 
     /// As [`put_layers`](Self::put_layers); the rows of a variant on a layer come together. If none of
-    /// them was interrupted, all earlier ones go: a run that failed before the batch was cut left rows
-    /// of other chunks.
+    /// them was interrupted and not all were skipped, all earlier ones go: a run that failed before the
+    /// batch was cut left rows of other chunks.
     pub fn put_overlap(&mut self, rows: &[OverlapRow]) {
         self.overlap.retain(|old| {
-            let mut again = rows.iter().filter(|new| of(new) == of(old)).peekable();
-            again.peek().is_none() || old.is_whole() && !again.all(Entry::is_whole)
+            let again = rows.iter().filter(|new| of(new) == of(old));
+            again.clone().next().is_none() || old.outlasts(again)
         });
         measure::put(&mut self.overlap, rows);
     }
@@ -171,6 +171,10 @@ impl Entry for NetworkRow {
         (&self.variant, &self.math, self.images) == (&other.variant, &other.math, other.images)
     }
 
+    fn status(&self) -> Status {
+        self.status
+    }
+
     fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
@@ -185,6 +189,10 @@ impl Entry for OverlapRow {
     fn is_same(&self, other: &Self) -> bool {
         let how = |row: &Self| (row.streams, row.chunk, row.memory);
         of(self) == of(other) && how(self) == how(other)
+    }
+
+    fn status(&self) -> Status {
+        self.status
     }
 
     fn reason(&self) -> Option<&str> {
@@ -344,6 +352,36 @@ mod tests {
         study.put_overlap(&[overlap(1, None)]);
         let chunks: Vec<usize> = study.overlap.iter().map(|row| row.chunk).collect();
         assert_eq!(chunks, [1]);
+    }
+
+    #[test]
+    fn what_was_skipped_does_not_replace_what_was_measured() {
+        let mut study = study();
+        let skipped = |row: NetworkRow| NetworkRow {
+            status: Status::Skipped,
+            reason: Some("out of memory".to_owned()),
+            ..row
+        };
+        study.put_network(skipped(network("a", 100, None)));
+        study.put_network(network("a", 100, None));
+        study.put_network(skipped(network("a", 100, None)));
+        assert_eq!(study.network, [network("a", 100, None)]);
+
+        let passed = OverlapRow {
+            status: Status::Passed,
+            ..overlap(1, None)
+        };
+        study.put_overlap(std::slice::from_ref(&passed));
+        study.put_overlap(&[overlap(2, None)]);
+        assert_eq!(study.overlap, [passed.clone(), overlap(2, None)]);
+        study.put_overlap(&[
+            overlap(1, None),
+            OverlapRow {
+                streams: 2,
+                ..passed.clone()
+            },
+        ]);
+        assert_eq!(study.overlap[0].status, Status::Skipped);
     }
 
     #[test]
