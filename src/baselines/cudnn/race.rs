@@ -4,12 +4,11 @@ use std::{
     ffi::c_void,
     ptr::null_mut,
     sync::{Arc, atomic::AtomicBool},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
     plan::{Candidate, Settled},
-    search::{SEED, Search},
     tally::Tally,
 };
 use crate::{
@@ -57,7 +56,19 @@ pub(super) fn first_right<T>(
     (winner.map(|at| order.swap_remove(at)), slower)
 }
 
-impl Search<'_> {
+/// What the plans run on, and for how long.
+pub(super) struct Race<'a> {
+    pub(super) device: &'a Device,
+    pub(super) gpu: &'a Gpu,
+    pub(super) problem: &'a Problem,
+    pub(super) info: &'a Info,
+    /// Of each round.
+    pub(super) budget: Duration,
+    /// Of the data of the last round.
+    pub(super) seed: u64,
+}
+
+impl Race<'_> {
     /// Runs each twice on constant data and takes the second time; puts them in order.
     pub(super) fn first_round(
         &self,
@@ -65,7 +76,7 @@ impl Search<'_> {
         tally: &mut Tally,
     ) -> Result<Vec<Runner>> {
         // A budget of its own: however long building took, plans are timed.
-        let deadline = Instant::now() + self.options.budget;
+        let deadline = Instant::now() + self.budget;
         let stream = self.device.stream()?;
         let Stream::Gpu(queue) = &stream else {
             return Ok(Vec::new());
@@ -150,9 +161,9 @@ impl Search<'_> {
         };
         let options = measure::Options {
             samples: SAMPLES,
-            budget: self.options.budget,
+            budget: self.budget,
             warm: false,
-            seed: SEED,
+            seed: self.seed,
             ceilings: None,
         };
         let mut left = runners;

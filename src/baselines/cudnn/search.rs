@@ -24,7 +24,7 @@ use super::{
     graph::Graph,
     legacy,
     plan::Candidate,
-    race::{Runner, first_right},
+    race::{Race, Runner, first_right},
     rules::{Form, excluded},
     tally::Tally,
 };
@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Seed of all data.
-pub(super) const SEED: u64 = 1;
+const SEED: u64 = 1;
 
 /// What a search found.
 pub(super) struct Found {
@@ -132,7 +132,7 @@ impl Search<'_> {
             ));
         }
         let candidates = self.build(proposals, deadline, &mut tally)?;
-        let runners = self.first_round(candidates, &mut tally)?;
+        let runners = self.race().first_round(candidates, &mut tally)?;
         let adds = |runner: &Runner| runner.candidate.arithmetic == Arithmetic::Exact;
         let (sums, transforms): (Vec<_>, Vec<_>) = runners.into_iter().partition(adds);
         let tried = !sums.is_empty();
@@ -153,6 +153,17 @@ impl Search<'_> {
         })
     }
 
+    fn race(&self) -> Race<'_> {
+        Race {
+            device: self.device,
+            gpu: self.gpu,
+            problem: self.problem,
+            info: self.info,
+            budget: self.options.budget,
+            seed: SEED,
+        }
+    }
+
     /// The fastest that is right, if it takes less than `limit` microseconds.
     fn winner(
         &self,
@@ -163,7 +174,7 @@ impl Search<'_> {
         let all = runners.len();
         runners.retain(|runner| runner.may_beat(limit));
         let far = all - runners.len();
-        let order = self.last_round(runners, tally)?;
+        let order = self.race().last_round(runners, tally)?;
         let time = |runner: &Runner| runner.us;
         let (winner, slower) = first_right(order, time, limit, |runner| match self.check(runner) {
             Ok(remarks) => {
