@@ -311,34 +311,32 @@ mod kernels {
             .all(|input| modified(Path::new(input)).is_some_and(|time| time <= made))
     }
 
-    /// Spills are reported; a wgmma that ptxas serialised (C7510 to C7514) is many times slower
-    /// than it looks, and fails the build.
+    /// Spills are reported, in one line for a file; a wgmma that ptxas serialised (C7510 to C7514) is
+    /// many times slower than it looks, and fails the build.
     fn judge(source: &Path, said: &str) -> Result<(), String> {
-        let mut kernel = "";
-        for line in said.lines() {
-            if let Some((_, name)) = line.split_once("Compiling entry function '") {
-                kernel = name.split('\'').next().unwrap_or(name);
-            }
+        let source = source.display();
+        let spilled = |line: &str| -> Option<u32> {
+            let before = line.split_once(" bytes spill stores")?.0;
+            before.split_whitespace().last()?.parse().ok()
+        };
+        let kernels: Vec<u32> = said.lines().filter_map(spilled).collect();
+        let spilling = kernels.iter().filter(|bytes| **bytes > 0).count();
+        if spilling > 0 {
+            println!(
+                "cargo::warning={source}: {spilling} of {} kernels spill registers, at most {} bytes",
+                kernels.len(),
+                kernels.iter().max().unwrap_or(&0)
+            );
+        }
+        // What ptxas says of single kernels that spill.
+        let told = ["lmem", "Local memory used", "Registers are spilled"];
+        for line in said.lines().map(str::trim) {
             let serialised = ["C7510", "C7511", "C7512", "C7513", "C7514"];
             if serialised.iter().any(|code| line.contains(code)) {
-                return Err(format!("{}: {line}", source.display()));
+                return Err(format!("{source}: {line}"));
             }
-            let spilled = |words: &str| {
-                let before = line.split_once(words)?.0;
-                before
-                    .split_whitespace()
-                    .last()?
-                    .parse::<u32>()
-                    .ok()
-                    .filter(|bytes| *bytes > 0)
-            };
-            if let Some(bytes) = spilled(" bytes spill stores") {
-                println!(
-                    "cargo::warning={}: {kernel} spills {bytes} bytes of registers",
-                    source.display()
-                );
-            } else if line.contains("warning") && !line.contains("lmem") {
-                println!("cargo::warning={}: {}", source.display(), line.trim());
+            if line.contains("warning") && !told.iter().any(|words| line.contains(words)) {
+                println!("cargo::warning={source}: {line}");
             }
         }
         Ok(())
