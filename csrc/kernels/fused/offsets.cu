@@ -38,8 +38,8 @@ struct Table {
     int32_t bytes[TableSize]; // from a pixel's own place in the region
 };
 
-// Divides by a number that is fixed for a launch: n / d for n * d < 2^32. cf::Divisor takes any n, and a
-// shift; with it a kernel here spills.
+// Divides by a number that is fixed for a launch: n / d for n * d < 2^32. cf::Divisor takes any n,
+// and a shift; with it a kernel here spills.
 struct Divisor {
     uint32_t d, inverse;
 
