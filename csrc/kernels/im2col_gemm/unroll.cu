@@ -14,8 +14,7 @@
 // Report A's version took 257 + 547 ms against its baseline's 71.1 + 57.6, but not because of
 // unrolling: each thread wrote a whole column while the launch still had one thread per element, so
 // everything was written 64 and 208 times. Here the launch has one thread per column. The gathering
-// pass of the other rows is bound by its divisions, 12 ps per element; this one should be bound by
-// the writes, and the product is then what is left.
+// pass of the other rows walks down columns as well, with loops that are not unrolled.
 #include "device/index.cuh"
 #include "device/tap.cuh"
 #include "device/tile_product.cuh"
