@@ -335,8 +335,10 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
         cut.stage_plane = uint32_t(words + ((4 * choice.order.neighbours - words) & 31)) * 4;
         cut.stage = choice.channels * cut.stage_plane;
         // A task writes items of all lines that it touches, while tasks before it may not have
-        // written theirs: with fewer stages each could wait for the other. Few warps wait where
-        // every one has stages for its task and the next.
+        // written theirs: with fewer stages each could wait for the other. One more, because a
+        // stage is handed back when the next item is being stored. And as many as lie between a
+        // warp's items and those of the tasks before them that may still run: a barrier's bit would
+        // mislead a warp that is two turns of the ring ahead of what is stored.
         const int64_t touched = (ceil_div(f.columns() - 1, cut.across) + 1) * cut.groups;
         const int64_t blocks = ceil_div(f.workers(), cut.groups) + 1;
         const int64_t apart = (ceil_div(blocks * f.columns(), cut.across) + 1) * cut.groups;
