@@ -3,9 +3,9 @@
 // of them are there at once.
 //
 // A unit is an image or a strip of its rows; a line is a row tile of a unit; a column is an output
-// pixel of a line, or two neighbouring ones, with all rows of the tile below it. A task is 8 or 16
-// columns, wherever they lie in the block's row of units, in one group of output channels. An item
-// is what one line gives in one group.
+// pixel of a line, or some neighbouring ones, with all rows of the tile below it. A task is 8, 16
+// or 64 columns, wherever they lie in the block's row of units, in one group of output channels. An
+// item is what one line gives in one group.
 #pragma once
 
 #include "device/divisor.cuh"
@@ -16,7 +16,6 @@
 
 namespace cf::small_mma {
 
-constexpr int Warps = 8;
 constexpr int MaxSlots = 32;    // as many units as a task may touch
 constexpr int MaxStages = 32;   // items
 constexpr int MaxFilter = 11;   // rows and columns
@@ -31,19 +30,29 @@ struct Form {
     int rows;        // of outputs
     int reach;       // filter rows that share an input; 1: every step loads its own
     int stride;      // of rows, where reach > 1
+    int warpgroups;  // that compute; one more loads and stores
     __host__ __device__ constexpr int pixels() const { return pixel_rows ? 2 : 1; }  // of a lane
     __host__ __device__ constexpr int weights() const { return pixel_rows ? 2 : 4; } // of a lane
     __host__ __device__ constexpr int columns() const { return group ? 64 : 8 * pixels(); }
     __host__ __device__ constexpr int window() const { // rows of inputs
         return (rows - 1) * stride + reach;
     }
-    constexpr int workers() const { return group ? Warps / 4 : Warps; } // tasks at a time
+    __host__ __device__ constexpr int workers() const { // tasks at a time
+        return group ? warpgroups : warpgroups * 4;
+    }
+    __host__ __device__ constexpr int threads() const { return (warpgroups + 1) * 128; }
+    // Of a thread that computes, and of one that loads or stores.
+    __host__ __device__ constexpr int registers() const { return warpgroups == 2 ? 224 : 152; }
+    __host__ __device__ constexpr int helpers_registers() const {
+        return warpgroups == 2 ? 56 : 56;
+    }
 };
 
 constexpr Form Forms[] = {
-    {false, true, 1, 8, 1, 1}, {false, false, 1, 8, 1, 1}, {false, true, 1, 20, 7, 1},
-    {true, true, 3, 4, 1, 1},  {true, true, 4, 4, 1, 1},   {true, true, 3, 2, 5, 1},
-    {true, true, 3, 6, 5, 1},  {true, true, 4, 2, 7, 1},   {true, true, 4, 2, 7, 2},
+    {false, true, 1, 8, 1, 1, 3}, {false, false, 1, 8, 1, 1, 3}, {false, true, 1, 10, 7, 1, 3},
+    {true, true, 3, 2, 1, 1, 3},  {true, true, 4, 2, 1, 1, 3},   {true, true, 8, 2, 1, 1, 3},
+    {true, true, 3, 6, 5, 1, 2},  {true, true, 3, 3, 5, 1, 3},   {true, true, 4, 2, 7, 1, 3},
+    {true, true, 8, 2, 7, 2, 2},
 };
 constexpr int FormCount = sizeof(Forms) / sizeof(Forms[0]);
 
@@ -53,8 +62,8 @@ constexpr int FormCount = sizeof(Forms) / sizeof(Forms[0]);
 // that of the next row. Otherwise rows follow each other without a gap. What fills up the last
 // half has zeros for weights and repeats an input.
 //
-// Two neighbouring pixels may share a column (a Toeplitz matrix): the window is then one column
-// wider, and the weights of the right one begin a column later.
+// Two, four or eight neighbouring pixels may share a column (a Toeplitz matrix): the window is then
+// wider by all but one of them, and the weights of each begin a column later than its left one's.
 struct Order {
     int nhwc, c, r, s;
     int neighbours; // pixels of a column
@@ -130,11 +139,9 @@ __host__ __device__ inline Weight weight_at(const Order &order, const Form &form
     }
     const int step = digit(order.steps), group = int(i);
     const Order::Tap tap = order.tap(form.reach, step, form.pixel_rows ? reg : reg / 2, t);
-    const bool two = order.neighbours == 2;
-    const int column = !form.pixel_rows ? tile * 16 + g + reg % 2 * 8
-                       : two            ? tile * 4 + g / 2
-                                        : tile * 8 + g;
-    const int s = tap.s - (two ? g % 2 : 0);
+    const int column =
+        !form.pixel_rows ? tile * 16 + g + reg % 2 * 8 : (tile * 8 + g) / order.neighbours;
+    const int s = tap.s - g % order.neighbours;
     return {
         tap.live && s >= 0 && s < order.s, part == 1, group * channels + column, tap.c, tap.r, s};
 }
@@ -167,7 +174,7 @@ struct Choice {
 inline Choice choose(const cf_problem &p, int form, int neighbours) {
     const Form &f = Forms[form];
     Choice choice = {form, order_of(p, f, neighbours)};
-    choice.channels = f.tiles * (f.pixel_rows ? 8 / neighbours : 16);
+    choice.channels = f.tiles * (f.pixel_rows ? 8 : 16) / neighbours;
     choice.groups = int(ceil_div(p.k, choice.channels));
     choice.three = p.math == CF_MATH_FP32;
     choice.floats = int64_t(choice.groups) * choice.order.steps * f.tiles * (choice.three ? 2 : 1) *
@@ -193,6 +200,7 @@ struct Cut {
     int columns; // of a unit
     int rows;    // input rows of a unit
     int slots;
+    int loaders;      // warps that load; the others of four store
     uint32_t pixel;   // from input pixel to input pixel in a slot
     uint32_t pitch;   // from row to row
     uint32_t plane;   // from channel to channel in NCHW
@@ -229,8 +237,8 @@ inline bool ragged(const cf_problem &p) {
 
 // Clocks that one task takes of a multiprocessor that is busy with as many as it takes. A product
 // of mma.sync takes 6 on one of its four schedulers and hardly overlaps with other instructions,
-// which take 1; some 20 % are waits. wgmma takes half its columns, or 13, on all four and runs
-// beside another group's instructions.
+// which take 1; some 20 % are waits. wgmma takes half its columns, or 13, on all four. What goes
+// with it did not overlap as hoped: the factors are fitted to 20 measured times and within 27 %.
 inline double task_clocks(const Choice &choice) {
     const Form &f = Forms[choice.form];
     const Order &o = choice.order;
@@ -240,19 +248,18 @@ inline double task_clocks(const Choice &choice) {
     double values, promotions;
     if (f.reach == 1) {
         values = double(o.steps) * f.rows * 2;
-        promotions = ceil_div(o.steps, Ahead);
+        promotions = o.steps / Ahead + o.steps % Ahead;
     } else {
         values = double(f.window()) * (2 * o.full + o.odd);
         promotions = o.full * ceil_div(f.reach, Ahead) + o.odd;
     }
-    const double others = values * f.pixels() * (choice.three ? 5 : 2) +
-                          (choice.three ? promotions * f.rows * f.tiles * 4 : 0) +
-                          (f.group ? 2 : 2 * parts * f.tiles) * o.steps + f.rows * f.tiles * 4 * 4 +
-                          500;
-    if (f.group) {
-        const double products = steps * std::max(f.tiles * 4, 13);
-        return std::max(products * 1.1, (products + others * 1.5) / 2);
-    }
+    const double sums = f.rows * f.tiles;
+    const double passes =
+        values * f.pixels() * (choice.three ? 5 : 2) + (choice.three ? promotions * sums * 4 : 0);
+    if (f.group)
+        return (1.14 * steps * std::max(f.tiles * 4, 13) + 1.1 * passes + 128 * sums) *
+               (f.warpgroups == 2 ? 1.07 : 1); // they hide less
+    const double others = passes + 2 * parts * f.tiles * o.steps + sums * 16 + 500;
     return (steps * f.tiles * 6 + others) * 1.2 / 4;
 }
 
@@ -283,7 +290,7 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
     cut.step = cut.pixel * p.stride_w * choice.order.neighbours;
     cut.paired =
         p.align >= 8 && (nhwc ? f.pixel_rows && choice.order.neighbours == 1 && p.k % 2 == 0
-                              : p.q % 2 == 0 && (!f.pixel_rows || choice.order.neighbours == 2));
+                              : p.q % 2 == 0 && (!f.pixel_rows || choice.order.neighbours > 1));
 
     // Row tiles may read below the image, and the last strip may have fewer rows: sums of what
     // lies there are not stored.
@@ -311,6 +318,7 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
         plane = cut.rows * pitch;
         slot = cut.planes * plane;
     }
+    cut.loaders = cut.bulks ? 1 : staged ? 2 : 4;
     cut.begin = cut.left - p.pad_left * int(cut.pixel);
     slot = ceil_div(slot, 128) * 128;
     int64_t budget = call->device.shared_per_block - 2048 - 4 * places(choice);
@@ -321,17 +329,20 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
     if (staged) {
         if (nhwc)
             return false;
-        // A plane begins as far behind a multiple of 16 bytes as its place in y does.
-        cut.stage_plane = uint32_t(ceil_div(int64_t(f.rows) * p.q * 4 + 12, 16) * 16);
+        // A plane begins as far behind a multiple of 16 bytes as its place in y does. Channels that
+        // a warp writes at once lie in other banks.
+        const int64_t words = ceil_div(int64_t(f.rows) * p.q + 3, 4) * 4;
+        cut.stage_plane = uint32_t(words + ((4 * choice.order.neighbours - words) & 31)) * 4;
         cut.stage = choice.channels * cut.stage_plane;
         // A task writes items of all lines that it touches, while tasks before it may not have
-        // written theirs: with fewer stages each could wait for the other. Few warps wait where
-        // every one has stages for its task and the next.
+        // written theirs: with fewer stages each could wait for the other. One more, because a
+        // stage is handed back when the next item is being stored. And as many as lie between a
+        // warp's items and those of the tasks before them that may still run: a barrier's bit would
+        // mislead a warp that is two turns of the ring ahead of what is stored.
         const int64_t touched = (ceil_div(f.columns() - 1, cut.across) + 1) * cut.groups;
-        const int64_t apart =
-            f.group ? (ceil_div((f.workers() + 1) * f.columns(), cut.across) + 1) * cut.groups
-                    : ceil_div((Warps + 2 * cut.groups) * f.columns(), cut.across) + cut.groups;
-        cut.stages = int(std::max(touched, apart));
+        const int64_t blocks = ceil_div(f.workers(), cut.groups) + 1;
+        const int64_t apart = (ceil_div(blocks * f.columns(), cut.across) + 1) * cut.groups;
+        cut.stages = int(std::max(touched + 1, apart));
         if (cut.stages > MaxStages)
             return false;
         budget -= int64_t(cut.stages) * cut.stage;
@@ -349,33 +360,6 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
     return true;
 }
 
-// The form with the fewest clocks for an image.
-inline Choice choice_of(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    Choice best = {-1};
-    double least = 0;
-    for (int form = 0; form < FormCount; ++form) {
-        const Form &f = Forms[form];
-        if (f.reach > 1 && (p.r != f.reach || p.stride_h != f.stride))
-            continue; // not compiled
-        for (int neighbours = 1; neighbours <= 2; ++neighbours) {
-            if (neighbours > 1 && (!f.pixel_rows || p.q % 2 || p.stride_w != 1))
-                continue;
-            const Choice choice = choose(p, form, neighbours);
-            cf_call one = *call;
-            one.problem.n = 1;
-            Cut cut;
-            if (!cut_into(&one, choice, 1, false, f.group, cut))
-                continue;
-            const double clocks = ceil_div(p.p, f.rows) * (p.q / neighbours) / double(f.columns()) *
-                                  choice.groups * task_clocks(choice);
-            if (best.form < 0 || clocks < least)
-                best = choice, least = clocks;
-        }
-    }
-    return best;
-}
-
 // Clocks of the busiest multiprocessor.
 inline double clocks(const cf_call *call, const Choice &choice, const Cut &cut) {
     const cf_problem &p = call->problem;
@@ -384,18 +368,58 @@ inline double clocks(const cf_call *call, const Choice &choice, const Cut &cut) 
     const double tasks = std::ceil(units * cut.columns / f.columns()) * choice.groups;
     // Weights from the second-level cache come at some 24 bytes a clock, and late.
     const double weights = cut.weights ? 0 : tasks * choice.floats / choice.groups * 4 / 24;
-    const double products =
-        std::ceil(tasks / f.workers()) * f.workers() * task_clocks(choice) + weights;
+    double products = std::ceil(tasks / f.workers()) * f.workers() * task_clocks(choice) + weights;
+    double storing = 0;
+    if (cut.stages) {
+        products *= 1.05; // warps wait for each other
+        const double planes = 4.0 * (4 - cut.loaders);
+        storing = units * cut.tiles * cut.groups * (450 + 750 * std::ceil(cut.channels / planes));
+    }
     const double bytes = 4.0 * cut.rows * cut.wide * cut.planes;
     const double outputs = 4.0 * p.k * std::min(cut.tiles * f.rows, p.p) * p.q;
     // Bytes per clock; sectors that two warps write cost as much as two and a half.
     const double memory = units * (bytes + outputs * (ragged(p) && !cut.stages ? 2.5 : 1)) / 17;
-    // Small copies are one warp's work, 25 clocks for each of its own.
+    // A loading warp takes some 200 clocks for as many small copies as it has lanes.
     const double pieces = cut.planes * cut.rows * double(ceil_div(cut.row_pieces, 32));
-    const double loading = cut.bulks ? 0 : pieces * 25;
+    const double loading = cut.bulks ? 0 : pieces * 200 / cut.loaders;
     const double first = 1500 + bytes / 32 + loading;
-    return first + std::max({products, memory, units * loading / cut.slots}) +
-           0.15 * std::min(products, memory) + units * loading / Warps;
+    // A unit is waited for and handed back.
+    return first + units * 40 + std::max({products, memory, storing, units * loading}) +
+           0.15 * std::min(products, memory);
+}
+
+// The form with the fewest clocks for a multiprocessor's row of images, whatever the batch.
+inline Choice choice_of(const cf_call *call) {
+    const cf_problem &p = call->problem;
+    Choice best = {-1};
+    double least = 0;
+    for (int form = 0; form < FormCount; ++form) {
+        const Form &f = Forms[form];
+        if (f.reach > 1 && (p.r != f.reach || p.stride_h != f.stride))
+            continue; // not compiled
+        for (int neighbours = 1; neighbours <= 8; neighbours *= 2) {
+            if (neighbours > 1 && (!f.pixel_rows || p.q % neighbours || p.stride_w != 1))
+                continue;
+            const Choice choice = choose(p, form, neighbours);
+            cf_call one = *call;
+            one.problem.n = 1;
+            Cut cut;
+            if (!cut_into(&one, choice, 1, false, f.group, cut))
+                continue;
+            // In whole images or single row tiles.
+            cf_call row = one;
+            row.problem.n = 8, row.device.sm_count = 1;
+            double fewest = INFINITY;
+            for (const int64_t tiles : {ceil_div(p.p, f.rows), int64_t(1)})
+                for (const bool staged : {false, true})
+                    if ((!staged || ragged(p)) &&
+                        cut_into(&row, choice, int(tiles), staged, f.group, cut))
+                        fewest = std::min(fewest, clocks(&row, choice, cut));
+            if (best.form < 0 || fewest < least)
+                best = choice, least = fewest;
+        }
+    }
+    return best;
 }
 
 // The plan with the fewest clocks; choice.form is -1 where none fits.

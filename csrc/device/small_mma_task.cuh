@@ -229,7 +229,7 @@ struct WarpTask {
 template <int Tiles>
 __device__ __forceinline__ void multiply_group(Sum (&d)[Tiles], const uint32_t (&a)[4], uint64_t b,
                                                bool add) {
-    static_assert(Tiles == 3 || Tiles == 4, "written for these");
+    static_assert(Tiles == 3 || Tiles == 4 || Tiles == 8, "written for these");
     if constexpr (Tiles == 3)
         asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %17, 0;\n"
                      "wgmma.mma_async.sync.aligned.m64n24k8.f32.tf32.tf32 "
@@ -240,6 +240,22 @@ __device__ __forceinline__ void multiply_group(Sum (&d)[Tiles], const uint32_t (
                        "+f"(d[1].value[2]), "+f"(d[1].value[3]), "+f"(d[2].value[0]),
                        "+f"(d[2].value[1]), "+f"(d[2].value[2]), "+f"(d[2].value[3])
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+    else if constexpr (Tiles == 8)
+        asm volatile(
+            "{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"
+            "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+            "{%32, %33, %34, %35}, %36, add, 1, 1;\n}"
+            : "+f"(d[0].value[0]), "+f"(d[0].value[1]), "+f"(d[0].value[2]), "+f"(d[0].value[3]),
+              "+f"(d[1].value[0]), "+f"(d[1].value[1]), "+f"(d[1].value[2]), "+f"(d[1].value[3]),
+              "+f"(d[2].value[0]), "+f"(d[2].value[1]), "+f"(d[2].value[2]), "+f"(d[2].value[3]),
+              "+f"(d[3].value[0]), "+f"(d[3].value[1]), "+f"(d[3].value[2]), "+f"(d[3].value[3]),
+              "+f"(d[4].value[0]), "+f"(d[4].value[1]), "+f"(d[4].value[2]), "+f"(d[4].value[3]),
+              "+f"(d[5].value[0]), "+f"(d[5].value[1]), "+f"(d[5].value[2]), "+f"(d[5].value[3]),
+              "+f"(d[6].value[0]), "+f"(d[6].value[1]), "+f"(d[6].value[2]), "+f"(d[6].value[3]),
+              "+f"(d[7].value[0]), "+f"(d[7].value[1]), "+f"(d[7].value[2]), "+f"(d[7].value[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
     else
         asm volatile(
             "{\n.reg .pred add;\nsetp.ne.b32 add, %21, 0;\n"

@@ -10,22 +10,24 @@
 //
 // - From 12 output channels on (4 channels x 2 pixels below) four warps work together by wgmma:
 //   pixels are the rows of the tile, from registers, weights lie in shared memory, and products run
-//   beside the other four warps' loads, splits and sums.
+//   beside the other warpgroups' loads, splits and sums.
 // - For fewer a warp works by itself with mma.sync, weights of the step in registers.
 // - fp32 = hi + lo, hi rounded to 11 bits of mantissa by integers, lo what is left. A product is
 //   lo hi + hi lo + hi hi. The tensor core cuts its sums toward zero, so the products of at most
 //   four steps, small ones first, are summed there and then added to an fp32 sum. An infinite input
 //   becomes a NaN that way.
-// - Few output channels leave most of a tile idle, so a column may be two neighbouring pixels: 4
-//   channels of both fill 8 columns of the tile, and a window of 7 + 1 inputs fills a step. An
-//   input that is not finite then spoils the neighbour's sum as well, as zero times infinity.
+// - Few output channels leave most of a tile idle, so a column may be 2, 4 or 8 neighbouring
+//   pixels: 4 channels of two fill 8 columns of the tile, and a window of 7 + 1 inputs fills a
+//   step. An input that is not finite then spoils its neighbours' sums as well, as zero times
+//   infinity.
 // - The filter is split once and packed in the order in which it is read. A filter that leaves too
 //   little room in shared memory comes from the second-level cache, to the forms of mma.sync only.
-// - Blocks are persistent, one of eight warps per multiprocessor, so that a thread has 255
-//   registers. Units (images or strips of their rows) stream through a ring of slots; the warp that
-//   passes one last brings the next, so no warp is there for loading alone. Sums of a row tile
-//   gather in shared memory where rows of y are no whole sectors, as in small_fma, and the warp
-//   that brings the last of them stores them.
+// - Blocks are persistent, one per multiprocessor: two or three warpgroups compute, and a last one
+//   loads and stores for them. It leaves them most of its registers. A warp that stored for its
+//   group would let the other three wait at the next products, which all four begin together.
+// - Units (images or strips of their rows) stream through a ring of slots. Where rows of y are no
+//   whole sectors, sums of a row tile may gather in a ring of stages, as in small_fma, from where
+//   they are stored.
 //
 // Floor: the bytes of x and y, or the products: 6 clocks of one of the four schedulers for 16 x 8 x
 // 8 by mma.sync, half as many as there are columns, but 13, of the multiprocessor for 64 x columns
@@ -51,37 +53,31 @@ struct Finish {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-// Arrives `count` times; true for who completes the phase, and for others that come to see it
-// complete.
-__device__ __forceinline__ bool arrive_and_test(cf::Barrier &barrier, uint32_t count) {
-    int done;
-    asm volatile("{\n.reg .b64 state;\n.reg .pred done;\n"
-                 "mbarrier.arrive.shared::cta.b64 state, [%1], %2;\n"
-                 "mbarrier.test_wait.shared::cta.b64 done, [%1], state;\n"
-                 "selp.s32 %0, 1, 0, done;\n}"
-                 : "=r"(done)
-                 : "r"(cf::shared_address(&barrier.word)), "r"(count)
-                 : "memory");
-    return done;
+// Arrives `count` times.
+__device__ __forceinline__ void arrive(cf::Barrier &barrier, uint32_t count) {
+    asm volatile(
+        "mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(cf::shared_address(&barrier.word)),
+        "r"(count)
+        : "memory");
 }
 
-// A word in shared memory that one warp sets and others wait for.
-__device__ __forceinline__ void set(int &word, int value) {
-    asm volatile("st.release.cta.shared::cta.b32 [%0], %1;" ::"r"(cf::shared_address(&word)),
-                 "r"(value)
+// Waits until of this thread's groups of bulk stores, one of which ends here, all but `Last` have
+// read what they store.
+template <int Last>
+__device__ __forceinline__ void end_stores_and_wait() {
+    asm volatile("cp.async.bulk.commit_group;\n"
+                 "cp.async.bulk.wait_group.read %0;" ::"n"(Last)
                  : "memory");
 }
-__device__ __forceinline__ void wait_for(const int &word, int value) {
-    for (;;) {
-        int seen;
-        asm volatile("ld.acquire.cta.shared::cta.b32 %0, [%1];"
-                     : "=r"(seen)
-                     : "r"(cf::shared_address(&word))
-                     : "memory");
-        if (__all_sync(~0u, seen == value))
-            return;
-        __nanosleep(32);
-    }
+
+// A thread's registers from here on, for all four warps of a warpgroup.
+template <int Registers>
+__device__ __forceinline__ void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 __device__ __forceinline__ float between(float v, float least, float most) {
@@ -94,7 +90,7 @@ __device__ __forceinline__ float between(float v, float least, float most) {
 #endif
 
 template <int Index, bool Three>
-__global__ void __launch_bounds__(Warps * 32, 1)
+__global__ void __launch_bounds__(Forms[Index].threads(), 1)
     small_mma_kernel(const Cut cut, const float *__restrict__ x, const float *__restrict__ packed,
                      float *__restrict__ y, const Finish finish) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -102,20 +98,22 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     using T = std::conditional_t<F.group, GroupTask<Index, Three>, WarpTask<Index, Three>>;
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots];
-    __shared__ cf::Barrier gathered[MaxStages];
-    __shared__ int next_unit[MaxSlots], next_item[MaxStages]; // that nobody took on yet
-    __shared__ int open[MaxStages];                           // the item that a stage gathers
-    __shared__ int taken;                                     // tasks
+    __shared__ cf::Barrier gathered[MaxStages], freed[MaxStages];
+    __shared__ int taken; // tasks
     const uint32_t base = cf::shared_address(shared);
     const uint32_t stages = cut.slots * cut.slot;
     const uint32_t weights = stages + cut.stages * cut.stage;
     int *const places = reinterpret_cast<int *>(shared + weights + cut.weights);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    constexpr int Computing = F.warpgroups * 4; // warps; four more load and store
+    // A reduction tells the compiler that all lanes have the same.
+    const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32));
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 
     // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
     const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const auto unit = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
     const auto slot_of = [&](int m) { return m - cut.by_slots.quotient(m) * cut.slots; };
+    const int helper = warp - Computing;
 
     const auto load = [&](int m) {
         const int u = unit(m), n = cut.by_strips.quotient(u);
@@ -125,7 +123,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         const uint32_t to = base + slot_of(m) * cut.slot;
         cf::Barrier &barrier = full[slot_of(m)];
         if (cut.bulks > 0) {
-            if (lane == 0) {
+            if (lane == 0) { // of one warp
                 const int64_t skipped = int64_t(top) * cut.wide;
                 const auto bytes = uint32_t(min(cut.bulk, cut.end - skipped * 4));
                 barrier.arrive_and_expect(bytes * cut.bulks);
@@ -135,11 +133,12 @@ __global__ void __launch_bounds__(Warps * 32, 1)
             }
             return;
         }
-        uint32_t there = to + cut.left + lane * cut.piece;
         for (int c = 0; c < cut.planes; ++c) {
-            const float *row = from + c * area + int64_t(top) * cut.wide + lane * (cut.piece / 4);
+            uint32_t there = to + c * cut.plane + helper * cut.pitch + cut.left + lane * cut.piece;
+            const float *row =
+                from + c * area + int64_t(top + helper) * cut.wide + lane * (cut.piece / 4);
 #pragma unroll 2
-            for (int h = top; h < top + cut.rows; ++h) {
+            for (int h = top + helper; h < top + cut.rows; h += cut.loaders) {
                 const bool live = h >= 0 && h < cut.h;
 #pragma unroll 2
                 for (int e = lane; e < cut.row_pieces; e += 32) {
@@ -150,29 +149,32 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                     else
                         cf::copy4_async(there + along, piece, live);
                 }
-                row += cut.wide;
-                there += cut.pitch;
+                row += cut.loaders * cut.wide;
+                there += cut.loaders * cut.pitch;
             }
         }
         barrier.arrive_after_copies();
     };
 
-    if (threadIdx.x < MaxSlots) {
-        const int i = threadIdx.x;
-        full[i].init(cut.bulks > 0 ? 1 : 32);
-        empty[i].init(Warps);
-        next_unit[i] = i;
-    }
-    if (threadIdx.x < cut.stages) {
-        const int i = threadIdx.x;
-        gathered[i].init(cut.across);
-        next_item[i] = open[i] = i;
+    int loaded = 0;
+    if (helper == 0) {
+        if (lane < cut.slots) {
+            full[lane].init(cut.bulks > 0 ? 1 : cut.loaders * 32);
+            empty[lane].init(Computing * 32);
+        }
+        if (lane < cut.stages) {
+            gathered[lane].init(cut.across * 32);
+            freed[lane].init((4 - cut.loaders) * 32);
+        }
+        cf::publish_barriers();
+        __syncwarp();
+        for (; cut.bulks > 0 && loaded < min(units, cut.slots); ++loaded)
+            load(loaded);
     }
     if (threadIdx.x == 0)
         taken = 0;
-    cf::publish_barriers();
     const int lines = cut.slots * cut.planes * cut.rows;
-    for (int i = threadIdx.x; cut.bulks == 0 && i < lines; i += Warps * 32) {
+    for (int i = threadIdx.x; cut.bulks == 0 && i < lines; i += F.threads()) {
         // The columns of the padding are written only here.
         const int slot = i / (cut.planes * cut.rows), line = i - slot * (cut.planes * cut.rows);
         auto *row =
@@ -182,21 +184,89 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         for (int j = 0; j < cut.zeros_right; ++j)
             row[cut.wide + j] = 0;
     }
-    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Warps * 32 * 16)
+    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += F.threads() * 16)
         *reinterpret_cast<uint4 *>(shared + weights + i) =
             *reinterpret_cast<const uint4 *>(packed + i / 4);
     cf::publish_to_bulk_copies(); // wgmma reads them the same way
     const Order &order = cut.order;
     const int count = F.reach == 1 ? 8 * order.steps : 4 * (2 * order.full + order.odd);
-    for (int i = threadIdx.x; i < count; i += Warps * 32) {
+    for (int i = threadIdx.x; i < count; i += F.threads()) {
         const Order::Tap tap =
             F.reach == 1 ? order.tap(1, i / 8, i / 4 % 2, i % 4) : order.element(i, 0);
         places[i] =
             tap.r * cut.pitch + tap.s * cut.pixel + tap.c * (order.nhwc ? uint32_t(4) : cut.plane);
     }
     __syncthreads();
-    for (int m = warp; m < min(units, cut.slots); m += Warps)
-        load(m);
+    // Where row tile `line` of this block's units begins in output channel 0: image and row.
+    struct Place {
+        int n, row;
+    };
+    const auto place_of = [&](int line) {
+        const int m = cut.by_tiles.quotient(line), u = unit(m), n = cut.by_strips.quotient(u);
+        return Place{n, ((u - n * cut.strips) * cut.tiles + line - m * cut.tiles) * F.rows};
+    };
+    const int64_t area = int64_t(cut.p) * cut.q;
+
+    if (helper >= 0) {
+        give_registers<F.helpers_registers()>();
+        if (helper < cut.loaders) {
+            for (int m = loaded; m < units; ++m) {
+                if (m >= cut.slots)
+                    empty[slot_of(m)].wait((cut.by_slots.quotient(m) - 1) & 1);
+                load(m);
+            }
+            // Nobody leaves before its copies have arrived.
+            asm volatile("cp.async.wait_all;" ::: "memory");
+            return;
+        }
+        if (cut.stages == 0)
+            return;
+        // Items are stored in order, each by all storing warps, so that stages are handed back in
+        // order. Eight lanes store a plane: its whole sectors as one bulk copy, the elements before
+        // and behind them one by one.
+        const int storer = helper - cut.loaders, storers = 4 - cut.loaders;
+        int stage = 0, turn = 0;
+        for (int line = 0; line < units * cut.tiles; ++line) {
+            const Place place = place_of(line);
+            const int bytes = max(min(cut.p - place.row, F.rows), 0) * cut.q * 4;
+            for (int group = 0; group < cut.groups; ++group) {
+                const int channels = min(cut.channels, cut.k - group * cut.channels);
+                const float *const planes =
+                    y + (int64_t(place.n) * cut.k + group * cut.channels) * area +
+                    place.row * cut.q;
+                gathered[stage].wait(turn & 1);
+                for (int k = storer * 4 + lane / 8; k < channels; k += storers * 4) {
+                    const uint64_t begin = __cvta_generic_to_global(planes + k * area);
+                    const uint64_t end = begin + bytes;
+                    const uint64_t first = (begin + 31) & ~uint64_t(31), last = end & ~uint64_t(31);
+                    const uint64_t before = begin + lane % 8 * 4;
+                    const uint64_t behind = max(first, last) + lane % 8 * 4;
+                    const uint32_t from = stages + stage * cut.stage + k * cut.stage_plane +
+                                          uint32_t(begin & 15) - uint32_t(begin);
+                    const auto copy = [&](uint64_t at) {
+                        *reinterpret_cast<float *>(__cvta_global_to_generic(at)) =
+                            *reinterpret_cast<const float *>(shared + (from + uint32_t(at)));
+                    };
+                    if (lane % 8 == 0 && first < last)
+                        cf::store_bulk(first, base + from + uint32_t(first),
+                                       uint32_t(last - first));
+                    if (before < min(first, end))
+                        copy(before);
+                    if (behind < end)
+                        copy(behind);
+                }
+                // An item's stage is handed back when the next one's copies have begun.
+                end_stores_and_wait<1>();
+                if (stage + turn > 0)
+                    freed[stage > 0 ? stage - 1 : cut.stages - 1].arrive();
+                if (++stage == cut.stages)
+                    stage = 0, ++turn;
+            }
+        }
+        end_stores_and_wait<0>();
+        return;
+    }
+    take_registers<F.registers()>();
 
     int ready = 0, passed = 0; // units that were waited for, and that were handed back
     const auto wait_next = [&] {
@@ -207,112 +277,79 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     const auto pass_next = [&] {
         if (ready == passed)
             wait_next();
-        const int m = passed++, slot = slot_of(m);
-        __syncwarp();
-        int mine = 0;
-        if (lane == 0 && arrive_and_test(empty[slot], 1))
-            mine = atomicCAS(&next_unit[slot], m, m + cut.slots) == m;
-        if (__shfl_sync(~0u, mine, 0) && m + cut.slots < units) {
-            __syncwarp(); // what lane 0 saw, all may rely on
-            load(m + cut.slots);
-        }
-    };
-
-    // Where row tile `line` of this block's units begins in output channel 0: image and row.
-    struct Place {
-        int n, row;
-    };
-    const auto place_of = [&](int line) {
-        const int m = cut.by_tiles.quotient(line), u = unit(m), n = cut.by_strips.quotient(u);
-        return Place{n, ((u - n * cut.strips) * cut.tiles + line - m * cut.tiles) * F.rows};
-    };
-    // Stores a gathered item, eight lanes to a plane: its whole sectors as one bulk copy, the
-    // elements before and behind them one by one.
-    const int64_t area = int64_t(cut.p) * cut.q;
-    const auto store = [&](int line, int group, int stage) {
-        const Place place = place_of(line);
-        const int channels = min(cut.channels, cut.k - group * cut.channels);
-        const int element = lane % 8;
-        for (int k = lane / 8; k < channels; k += 4) {
-            const float *plane = y + (int64_t(place.n) * cut.k + group * cut.channels + k) * area;
-            const uint64_t begin = __cvta_generic_to_global(plane + place.row * cut.q);
-            const uint64_t end =
-                begin + uint32_t(max(min(cut.p - place.row, F.rows), 0) * cut.q) * 4;
-            const uint64_t first = (begin + 31) & ~uint64_t(31), last = end & ~uint64_t(31);
-            const uint64_t before = begin + element * 4, behind = max(first, last) + element * 4;
-            const uint32_t from = stages + stage * cut.stage + k * cut.stage_plane +
-                                  uint32_t(begin & 15) - uint32_t(begin);
-            const auto copy = [&](uint64_t at) {
-                *reinterpret_cast<float *>(__cvta_global_to_generic(at)) =
-                    *reinterpret_cast<const float *>(shared + (from + uint32_t(at)));
-            };
-            if (element == 0 && first < last)
-                cf::store_bulk(first, base + from + uint32_t(first), uint32_t(last - first));
-            if (before < min(first, end))
-                copy(before);
-            if (behind < end)
-                copy(behind);
-        }
-        cf::wait_for_stores_to_read();
-        __syncwarp();
-        if (lane == 0)
-            set(open[stage], line * cut.groups + group + cut.stages);
+        empty[slot_of(passed)].arrive();
+        ++passed;
     };
 
     const int total = units * cut.columns;
     const int tasks = (total + F.columns() - 1) / F.columns() * cut.groups;
+    // A warp's columns, the last of a block may have none, and the first and last line they touch.
+    struct Columns {
+        int group, begin, end, first, last;
+    };
+    const auto columns_of = [&](int task) {
+        constexpr int Mine = 8 * F.pixels();
+        const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
+        const int begin = block * F.columns() + (F.group ? warp % 4 * Mine : 0);
+        const int end = min(begin + Mine, total);
+        return Columns{group, begin, end, cut.by_across.quotient(min(begin, total - 1)),
+                       cut.by_across.quotient(end - 1)};
+    };
     for (int turn = 0;; ++turn) {
-        int task = turn * (Warps / 4) + warp / 4; // of a group; its warps need not agree
+        int task = turn * F.warpgroups + warp / 4; // of a group; its warps need not agree
         if constexpr (!F.group) {
             if (lane == 0)
                 task = atomicAdd(&taken, 1);
-            task = __shfl_sync(~0u, task, 0);
+            task = int(__reduce_max_sync(~0u, unsigned(lane == 0 ? task : 0)));
         }
         if (task >= tasks)
             break;
-        // This warp's columns; the last of a group may have none.
-        constexpr int Columns = 8 * F.pixels();
-        const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
-        const int begin = block * F.columns() + (F.group ? warp % 4 * Columns : 0);
-        const int end = min(begin + Columns, total);
-        const int first = cut.by_across.quotient(min(begin, total - 1));
-        const int last = cut.by_across.quotient(end - 1);
-        while (passed < cut.by_tiles.quotient(first))
-            pass_next();
-        while (ready <= cut.by_tiles.quotient(last))
-            wait_next();
-
         T work;
-        work.shared = shared;
-        work.places = places + t;
-        const int64_t skipped = int64_t(group) * order.steps * T::StepFloats;
-        if constexpr (F.group)
-            // A reduction tells the compiler that all lanes have the same: products read
-            // descriptors from uniform registers.
-            work.weights = T::descriptor(
-                __reduce_max_sync(~0u, base + weights + uint32_t(skipped) * 4));
-        else
-            work.weights =
-                (cut.weights ? reinterpret_cast<const float *>(shared + weights) : packed) +
-                skipped + lane * T::Regs;
-        work.pitch = cut.pitch;
-        // The last columns of a block repeat the very last one.
-        uint32_t at[T::Pixels];
+        {
+            const Columns own = columns_of(task);
+            while (passed < cut.by_tiles.quotient(own.first))
+                pass_next();
+            while (ready <= cut.by_tiles.quotient(own.last))
+                wait_next();
+
+            work.shared = shared;
+            work.places = places + t;
+            const int64_t skipped = int64_t(own.group) * order.steps * T::StepFloats;
+            if constexpr (F.group)
+                // A reduction tells the compiler that all lanes have the same: products read
+                // descriptors from uniform registers.
+                work.weights =
+                    T::descriptor(__reduce_max_sync(~0u, base + weights + uint32_t(skipped) * 4));
+            else
+                work.weights =
+                    (cut.weights ? reinterpret_cast<const float *>(shared + weights) : packed) +
+                    skipped + lane * T::Regs;
+            work.pitch = cut.pitch;
+            // The last columns of a block repeat the very last one.
+            uint32_t at[T::Pixels];
 #pragma unroll
-        for (int v = 0; v < T::Pixels; ++v) {
-            const int column = min(begin + g + 8 * v, total - 1);
-            const int line = cut.by_across.quotient(column);
-            const int m = cut.by_tiles.quotient(line), tile = line - m * cut.tiles;
-            at[v] = slot_of(m) * cut.slot + tile * (F.rows * cut.stride_h) * cut.pitch + cut.begin +
-                    (column - line * cut.across) * cut.step;
+            for (int v = 0; v < T::Pixels; ++v) {
+                const int column = min(own.begin + g + 8 * v, total - 1);
+                const int line = cut.by_across.quotient(column);
+                const int m = cut.by_tiles.quotient(line), tile = line - m * cut.tiles;
+                at[v] = slot_of(m) * cut.slot + tile * (F.rows * cut.stride_h) * cut.pitch +
+                        cut.begin + (column - line * cut.across) * cut.step;
+            }
+            run(work, order, at, cut.stride_h * cut.pitch);
         }
-        run(work, order, at, cut.stride_h * cut.pitch);
+        // Registers are few up to here: columns are worked out anew.
+        asm volatile("" : "+r"(task));
+        const Columns own = columns_of(task);
+        const int group = own.group, begin = own.begin, end = own.end;
+        const int first = own.first, last = own.last;
 
         // A lane's sums of a tile are two columns (e) by two channels or neighbours (o).
         const auto index = [](int e, int o) { return F.pixel_rows ? 2 * e + o : e + 2 * o; };
-        const bool two = order.neighbours == 2;
+        // With neighbours o is a pixel, and the lane's first one is 2 t modulo their number.
+        const bool alone = order.neighbours == 1;
+        const int shift = __ffs(order.neighbours) - 1;
         const auto channel = [&](int i, int o) { // of the group
-            return !F.pixel_rows ? i * 16 + g + 8 * o : two ? i * 4 + t : i * 8 + 2 * t + o;
+            return F.pixel_rows ? (i * 8 + 2 * t + (alone ? o : 0)) >> shift : i * 16 + g + 8 * o;
         };
         const int64_t step_k = order.nhwc ? 1 : area;
         const int step_q = order.nhwc ? cut.k : 1;
@@ -327,7 +364,8 @@ __global__ void __launch_bounds__(Warps * 32, 1)
             const int line = cut.by_across.quotient(min(column, total - 1));
             const Place place = place_of(line);
             from[e] = line;
-            along[e] = (column - line * cut.across) * order.neighbours;
+            along[e] = (column - line * cut.across) * order.neighbours +
+                       (F.pixel_rows ? 2 * t & (order.neighbours - 1) : 0);
             const int64_t pixel = (int64_t(place.n) * cut.p + place.row) * cut.q + along[e];
             to[e] = order.nhwc ? pixel * cut.k : pixel + int64_t(place.n) * (cut.k - 1) * area;
             to[e] += group * cut.channels * step_k;
@@ -335,7 +373,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         }
         const int channels = cut.k - group * cut.channels;
         const auto place = [&](int e, int i, int o) {
-            return to[e] + channel(i, o) * step_k + (two ? o * step_q : 0);
+            return to[e] + channel(i, o) * step_k + (alone ? 0 : o * step_q);
         };
         const auto height = [&](int e, int i, int o) { // rows that are stored
             return channel(i, o) < channels ? rows[e] : 0;
@@ -366,51 +404,57 @@ __global__ void __launch_bounds__(Warps * 32, 1)
         }
 
         if (cut.stages > 0) {
-            const auto item_of = [&](int line) { return line * cut.groups + group; };
-            const auto stage_of = [&](int line) {
-                return item_of(line) - cut.by_stages.quotient(item_of(line)) * cut.stages;
-            };
             // Stages are taken in the order of items, so the first item that is not whole yet waits
-            // for nobody. Items are stored in any order: a slow warp may be many turns of the ring
-            // behind, which one bit of a barrier does not tell.
+            // for nobody.
+            const auto turn_of = [&](int line) {
+                return cut.by_stages.quotient(line * cut.groups + group);
+            };
+            const auto stage_of = [&](int line) {
+                return line * cut.groups + group - turn_of(line) * cut.stages;
+            };
             for (int line = first; line <= last && begin < end; ++line)
-                wait_for(open[stage_of(line)], item_of(line));
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
+                if (const int turn = turn_of(line); turn > 0)
+                    freed[stage_of(line)].wait((turn - 1) & 1);
+            // A plane begins as far behind a multiple of 16 bytes as its place in y does.
+            const auto there = [&](int e, int i, int o) {
                 const auto origin = uint32_t(uint64_t(y + to[e] - along[e]));
-                const uint32_t here = stages + stage_of(from[e]) * cut.stage + along[e] * 4;
+                const uint32_t k = channel(i, o);
+                return shared + stages + stage_of(from[e]) * cut.stage + k * cut.stage_plane +
+                       ((origin + k * uint32_t(area) * 4) & 15) + (along[e] + (alone ? 0 : o)) * 4;
+            };
 #pragma unroll
-                for (int i = 0; i < F.tiles; ++i) {
+            for (int i = 0; i < F.tiles; ++i) {
 #pragma unroll
-                    for (int o = 0; o < 2; ++o) {
-                        if (height(e, i, o) <= 0)
-                            continue;
-                        const uint32_t k = channel(i, o);
-                        const uint32_t misplaced = (origin + k * uint32_t(area) * 4) & 15;
-                        uint32_t there = here + k * cut.stage_plane + misplaced + (two ? o * 4 : 0);
+                for (int pair = 0; pair < 2; ++pair) {
+                    if (cut.paired) {
+                        const int e = F.pixel_rows ? pair : 0, o = F.pixel_rows ? 0 : pair;
+                        const bool live = height(e, i, o) > 0;
+                        unsigned char *at = there(e, i, o);
 #pragma unroll
                         for (int row = 0; row < F.rows; ++row) {
-                            *reinterpret_cast<float *>(shared + there) =
-                                work.sum[row][i].value[index(e, o)];
-                            there += cut.q * 4;
+                            const auto &v = work.sum[row][i].value;
+                            if (live)
+                                *reinterpret_cast<float2 *>(at + row * cut.q * 4) =
+                                    make_float2(v[2 * pair], v[2 * pair + 1]);
                         }
+                        continue;
+                    }
+#pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        const bool live = height(e, i, pair) > 0;
+                        unsigned char *at = there(e, i, pair);
+#pragma unroll
+                        for (int row = 0; row < F.rows; ++row)
+                            if (live)
+                                *reinterpret_cast<float *>(at + row * cut.q * 4) =
+                                    work.sum[row][i].value[index(e, pair)];
                     }
                 }
             }
             cf::publish_to_bulk_copies();
-            __syncwarp();
-            for (int line = first; line <= last && begin < end; ++line) {
-                const int stage = stage_of(line), item = item_of(line);
-                const int brought =
-                    min(end, (line + 1) * cut.across) - max(begin, line * cut.across);
-                int mine = 0;
-                if (lane == 0 && arrive_and_test(gathered[stage], brought))
-                    mine = atomicCAS(&next_item[stage], item, item + cut.stages) == item;
-                if (__shfl_sync(~0u, mine, 0)) {
-                    __syncwarp();
-                    store(line, group, stage);
-                }
-            }
+            for (int line = first; line <= last && begin < end; ++line)
+                arrive(gathered[stage_of(line)],
+                       min(end, (line + 1) * cut.across) - max(begin, line * cut.across));
             continue;
         }
         if (cut.paired) {
@@ -453,8 +497,6 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     }
     while (passed < units - cut.slots) // later ones nobody waits for
         pass_next();
-    // Nobody leaves before its copies have arrived.
-    asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
@@ -486,8 +528,7 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     if (p.c > 32 || p.k > 64)
         return cf::no(why, bytes,
                       "is for up to 32 input and 64 output channels; this has %d and %d", p.c, p.k);
-    if (const double products = mean_products(p);
-        p.math == CF_MATH_FP32 && products < MinProducts)
+    if (const double products = mean_products(p); p.math == CF_MATH_FP32 && products < MinProducts)
         return cf::no(why, bytes,
                       "rounds each product a little more than fp32 does, which shows in sums of "
                       "fewer than %d products; this has %.1f on average, padding not counted (math "
@@ -539,7 +580,7 @@ int32_t start(const cf_call *call, const Cut &cut, const float *x, float *y, con
                           cut.weights +
                           4 * places(choose(call->problem, Index, cut.order.neighbours));
     const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
-    kernel<<<grid, Warps * 32, shared, cf::stream(call)>>>(
+    kernel<<<grid, Forms[Index].threads(), shared, cf::stream(call)>>>(
         cut, x, static_cast<const float *>(call->packed), y, finish);
     return cudaGetLastError();
 }
