@@ -20,7 +20,7 @@ namespace cf::small16 {
 constexpr int Warps = 16, Loading = 4, Computing = Warps - Loading;
 constexpr int Positions = 16; // of a task, in one row of y
 constexpr int MaxSlots = 4;   // units in shared memory
-constexpr int Stages = 2;     // of which the outputs gather
+constexpr int MaxStages = 4;  // of which the outputs gather
 constexpr int Raws = 2;       // buffers for images as they are in x
 constexpr int MaxTiles = 4;   // of 8 columns in a group
 constexpr int MaxFilter = 11; // rows, columns
@@ -79,6 +79,7 @@ struct Cut {
     int parts;         // of a column: pairs of channels, or fours in NCHW
     int items, pieces; // of a row (NCHW: in one part), of a unit
     bool staged;       // outputs gather in shared memory and leave by bulk copies
+    int stages;
     uint32_t stage;
     // Segments of a stage that are contiguous in y: all of it, or each channel (strips of NCHW).
     int segments;
@@ -86,7 +87,7 @@ struct Cut {
     int together;  // pixels in NCHW, or all channels of a lane in NHWC, that are stored at once
     bool sectors;  // and those make whole sectors of 32 bytes
     double clocks; // estimated
-    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_items, by_parts;
+    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_stages, by_items, by_parts;
 };
 
 inline bool compiled(const cf_problem &p) {
@@ -171,7 +172,12 @@ inline double clocks(const cf_call *call, const Cut &cut) {
     const double loading = cut.piece == Direct || cut.piece == Planes
                                ? 1000
                                : double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
-    const double unit = std::max({tensor, shared, issue, memory, loading});
+    double unit = std::max({tensor, shared, issue, memory, loading});
+    // A stage is taken from the first output of its unit until it was copied to memory.
+    if (cut.staged)
+        unit =
+            std::max(unit, (unit * (1 + double(Computing) / cut.tasks) + 1500 + cut.stage / 24.0) /
+                               cut.stages);
     return 4000 + loading + units * (1.15 * unit + 200);
 }
 
@@ -208,6 +214,8 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bu
     const bool direct = bulk && p.c == cut.pixel && (p.c == 1 || !cut.nchw) && even &&
                         (p.p - 1) * p.stride_h + p.r <= p.h;
     const bool planes = bulk && cut.nchw && p.c > 1 && whole;
+    if (by_bulk && !direct && !planes)
+        return false;
     // What a position reads beyond its window, which rows of an earlier image must not be.
     cut.fill = direct ? uint32_t(32 + row_beyond) : 0;
     cut.raw = planes ? uint32_t(ceil_div(image * 2 + 30, 16) * 16) : 0;
@@ -225,11 +233,17 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bu
         cut.segment = uint32_t(std::min<int64_t>(
             ceil_div(part * (cut.segments > 1 ? 1 : p.k) + 30, 16) * 16, 1 << 24));
         cut.stage = cut.segments * cut.segment;
-        budget -= int64_t(Stages) * cut.stage;
     }
-    const int64_t fit = budget / slot;
+    // Stages first, as long as three slots are left; two of both suffice.
     const int64_t of_block = ceil_div(cut.units, call->device.sm_count);
-    if (budget < 0 || fit < std::min<int64_t>(of_block, 2))
+    const auto slots_beside = [&](int stages) {
+        return std::max<int64_t>(budget - int64_t(stages) * cut.stage, 0) / slot;
+    };
+    cut.stages = staged ? MaxStages : 0;
+    while (cut.stages > 2 && slots_beside(cut.stages) < std::min<int64_t>(of_block, 3))
+        --cut.stages;
+    const int64_t fit = slots_beside(cut.stages);
+    if (fit < std::min<int64_t>(of_block, 2))
         return false;
     cut.pitch = uint32_t(pitch), cut.slot = uint32_t(slot);
     cut.slots = int(std::min({fit, of_block, int64_t(MaxSlots)}));
@@ -295,18 +309,22 @@ inline Cut plan_of(const cf_call *call) {
                 p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
             cut.together = cut.sectors ? channels : 1;
         }
-        for (bool staged : {true, false}) {
-            if (staged && cut.sectors)
+        // Whatever a bulk copy can bring is left to it.
+        for (bool by_bulk : {true, false}) {
+            if (!by_bulk && best.rows > 0)
                 continue;
-            const int all = int(ceil_div(p.p, rows_of(cut.tiles)));
-            for (int row_tiles = 1; row_tiles <= all; ++row_tiles) {
-                // Each number of strips once.
-                if (row_tiles > 1 && ceil_div(all, row_tiles) == ceil_div(all, row_tiles - 1))
+            for (bool staged : {true, false}) {
+                if (staged && cut.sectors)
                     continue;
-                for (bool by_bulk : {true, false})
+                const int all = int(ceil_div(p.p, rows_of(cut.tiles)));
+                for (int row_tiles = 1; row_tiles <= all; ++row_tiles) {
+                    // Each number of strips once.
+                    if (row_tiles > 1 && ceil_div(all, row_tiles) == ceil_div(all, row_tiles - 1))
+                        continue;
                     if (cut_into(call, row_tiles, staged, by_bulk, cut) &&
                         (best.rows == 0 || cut.clocks < best.clocks))
                         best = cut;
+                }
             }
         }
     }

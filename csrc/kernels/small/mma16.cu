@@ -95,9 +95,9 @@ __global__ void __launch_bounds__(Threads, 1)
 #if __CUDA_ARCH__ >= 900
     constexpr int Rows = rows_of(Tiles), Joint = Single ? 2 : 1;
     extern __shared__ __align__(128) char shared[];
-    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[Stages], drained[Stages],
+    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages], drained[MaxStages],
         fetched[Raws];
-    char *const stages = shared + cut.weights, *const ring = stages + Stages * cut.stage;
+    char *const stages = shared + cut.weights, *const ring = stages + cut.stages * cut.stage;
     const uint32_t weights = cf::shared_address(shared), slots = cf::shared_address(ring);
     const uint32_t raws = slots + cut.slots * cut.slot;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -111,13 +111,16 @@ __global__ void __launch_bounds__(Threads, 1)
     // Which of the ring's turns brings unit m, and into which slot.
     const auto turn_of = [&](int m) { return cut.by_slots.quotient(m); };
     const auto slot_of = [&](int m) { return m - turn_of(m) * cut.slots; };
+    // The same of stages.
+    const auto stage_turn_of = [&](int m) { return cut.by_stages.quotient(m); };
+    const auto stage_of = [&](int m) { return m - stage_turn_of(m) * cut.stages; };
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < cut.slots; ++i) {
             full[i].init(loading * 32);
             empty[i].init(Computing * 32);
         }
-        for (int i = 0; i < Stages; ++i) {
+        for (int i = 0; i < cut.stages; ++i) {
             gathered[i].init(Computing * 32);
             drained[i].init(32);
         }
@@ -137,9 +140,10 @@ __global__ void __launch_bounds__(Threads, 1)
         if (!cut.staged || warp > Computing + loading)
             return;
         for (int m = 0; m < units; ++m) {
-            gathered[m % Stages].wait(m / Stages & 1);
-            store_unit(cut, y, place(m), Rows, stages + m % Stages * cut.stage, lane);
-            drained[m % Stages].arrive();
+            const int stage = stage_of(m);
+            gathered[stage].wait(stage_turn_of(m) & 1);
+            store_unit(cut, y, place(m), Rows, stages + stage * cut.stage, lane);
+            drained[stage].arrive();
         }
         return;
     }
@@ -194,8 +198,8 @@ __global__ void __launch_bounds__(Threads, 1)
     int entered = 0, left = 0;
     const auto enter_next = [&] {
         full[slot_of(entered)].wait(turn_of(entered) & 1);
-        if (cut.staged && entered >= Stages)
-            drained[entered % Stages].wait(entered / Stages - 1 & 1);
+        if (cut.staged && entered >= cut.stages)
+            drained[stage_of(entered)].wait(stage_turn_of(entered) - 1 & 1);
         ++entered;
     };
     const auto leave_next = [&] {
@@ -203,7 +207,7 @@ __global__ void __launch_bounds__(Threads, 1)
             enter_next();
         empty[slot_of(left)].arrive();
         if (cut.staged)
-            gathered[left % Stages].arrive();
+            gathered[stage_of(left)].arrive();
         ++left;
     };
 
@@ -394,7 +398,7 @@ __global__ void __launch_bounds__(Threads, 1)
             Address base;
             uint32_t begin = 0; // of the first segment in y
             if constexpr (Staged) {
-                base = cf::shared_address(stages) + m % Stages * cut.stage;
+                base = cf::shared_address(stages) + stage_of(m) * cut.stage;
                 begin = uint32_t(segment_of(cut, y, unit, 0));
             } else {
                 base = y + image * Offset(sizeof(Output)) + unit.row * row_bytes;
@@ -591,10 +595,11 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_positions = cf::Divisor(cut.positions);
     cut.by_strips = cf::Divisor(cut.strips);
     cut.by_slots = cf::Divisor(cut.slots);
+    cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_items = cf::Divisor(cut.items);
     cut.by_parts = cf::Divisor(std::max(cut.parts, 1));
-    const size_t shared = cut.weights + size_t(Stages) * cut.stage + size_t(cut.slots) * cut.slot +
-                          size_t(Raws) * cut.raw;
+    const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
+                          size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
     const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
     const char *x = static_cast<const char *>(call->x) +
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
