@@ -17,13 +17,13 @@
 
 namespace cf::small16 {
 
-constexpr int Warps = 16, Loading = 4, Computing = Warps - Loading;
-constexpr int Positions = 16; // of a task, in one row of y
-constexpr int MaxSlots = 4;   // units in shared memory
-constexpr int MaxStages = 4;  // of which the outputs gather
-constexpr int Raws = 2;       // buffers for images as they are in x
-constexpr int MaxTiles = 4;   // of 8 columns in a group
-constexpr int MaxFilter = 11; // rows, columns
+constexpr int Warps = 16, Computing = 12; // the others load and store
+constexpr int Positions = 16;             // of a task, in one row of y
+constexpr int MaxSlots = 4;               // units in shared memory
+constexpr int MaxStages = 4;              // of which the outputs gather
+constexpr int Raws = 2;                   // buffers for images as they are in x
+constexpr int MaxTiles = 4;               // of 8 columns in a group
+constexpr int MaxFilter = 11;             // rows, columns
 constexpr int FragmentBytes = 256;
 
 // Rows of y of a task: as many as 128 registers per thread hold the sums of.
@@ -70,6 +70,7 @@ struct Cut {
     int blocks;    // tasks of a unit and a group
     int tasks;     // of a unit
     int rows;      // of x in a unit
+    int loading;   // warps
     int slots;
     uint32_t pitch, slot; // from row to row, from slot to slot
     uint32_t raw;         // of a buffer for an image as it is in x
@@ -157,7 +158,7 @@ inline double clocks(const cf_call *call, const Cut &cut) {
     const double products = rows * cut.tiles * cut.filter_rows * cut.steps;
     const double weights = double(cut.parities) * cut.filter_rows * cut.tiles * cut.steps;
     const double words = cut.joint == 2 && cut.unrolled ? 2 : 4;
-    const double tensor = tasks * products * 6 / 4;
+    const double tensor = tasks * products * 8 / 4; // measured; 6 at best
     const double sums = rows * cut.tiles * 4;
     const double shared = tasks * (cut.steps * window * words + weights * 2 + sums);
     const double issue =
@@ -166,18 +167,15 @@ inline double clocks(const cf_call *call, const Cut &cut) {
         4;
     const double elements = double(cut.rows) * p.w * p.c;
     const double outputs = double(std::min(cut.row_tiles * int(rows), p.p)) * p.q * p.k;
-    const double memory = (elements * (p.storage == CF_STORE_F32 ? 4 : 2) +
-                           outputs * (cut.wide ? 4 : 2) * (cut.sectors || cut.staged ? 1 : 2.5)) /
-                          17;
+    // Ends of stages and half sectors cost more than their bytes.
+    const double written = cut.sectors ? 1 : cut.staged ? 1.1 : 2.5;
+    const double memory =
+        (elements * (p.storage == CF_STORE_F32 ? 4 : 2) + outputs * (cut.wide ? 4 : 2) * written) /
+        18.5;
     const double loading = cut.piece == Direct || cut.piece == Planes
                                ? 1000
                                : double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
-    double unit = std::max({tensor, shared, issue, memory, loading});
-    // A stage is taken from the first output of its unit until it was copied to memory.
-    if (cut.staged)
-        unit =
-            std::max(unit, (unit * (1 + double(Computing) / cut.tasks) + 1500 + cut.stage / 24.0) /
-                               cut.stages);
+    const double unit = std::max({tensor, shared, issue, memory, loading});
     return 4000 + loading + units * (1.15 * unit + 200);
 }
 
@@ -245,6 +243,7 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bu
     const int64_t fit = slots_beside(cut.stages);
     if (fit < std::min<int64_t>(of_block, 2))
         return false;
+    cut.loading = direct ? 1 : Warps - Computing - staged;
     cut.pitch = uint32_t(pitch), cut.slot = uint32_t(slot);
     cut.slots = int(std::min({fit, of_block, int64_t(MaxSlots)}));
 

@@ -1,5 +1,5 @@
-// How small_mma16 stores y: from registers to where it belongs, or into a stage in shared memory,
-// from which bulk copies bring it there.
+// How small_mma16 finishes sums and stores y: from registers to where it belongs, or into a stage
+// in shared memory, from which bulk copies bring it there.
 #pragma once
 
 #include "device/element.cuh"
@@ -10,7 +10,36 @@
 
 namespace cf::small16 {
 
+// The part of the epilogue that costs an instruction or two: the largest of least and
+// scale * sum + bias + residual, and the smaller of that and most.
+struct Finish {
+    float scale;
+    const float *bias;
+    const void *residual; // stored as y is
+    float least, most;
+    bool affine, limited;
+};
+
 #if __CUDA_ARCH__ >= 900
+// What lies there, or zero where `live` is false.
+__device__ __forceinline__ float value_if(bool live, const float *from) {
+    return __uint_as_float(load_if(live, reinterpret_cast<const uint32_t *>(from)));
+}
+template <class Element>
+__device__ __forceinline__ float value_if(bool live, const Element *from) {
+    const auto bits = uint16_t(load_if(live, reinterpret_cast<const uint16_t *>(from)));
+    return cf::widen(reinterpret_cast<const Element &>(bits));
+}
+
+// A NaN in v stays.
+__device__ __forceinline__ float between(float v, float least, float most) {
+    asm("max.NaN.f32 %0, %0, %1;\n"
+        "min.NaN.f32 %0, %0, %2;"
+        : "+f"(v)
+        : "f"(least), "f"(most));
+    return v;
+}
+
 // Where a unit lies.
 struct Place {
     int n, row; // image, first row of y

@@ -2,29 +2,34 @@
 //
 // An implicit product without tiles in memory: a row of it is a position (an output pixel), a
 // column an output channel, and the sum runs along the filter. The 16 positions of a task lie
-// beside each other; lanes read the operand of one mma.sync, 16 positions by 16 elements, straight
-// from the image in shared memory, where channels lie beside each other and so the window of a row
-// of the filter is contiguous. What was read from one row of x serves all rows of the filter that
-// meet it: a task is 4 to 8 rows of y high, and its sums stay in registers.
+// beside each other; lanes read the operand of one mma.sync, 16 positions by 16 elements,
+// straight from the image in shared memory, where channels lie beside each other and so the window
+// of a row of the filter is contiguous. What was read from one row of x serves all rows of the
+// filter that meet it: a task is 4 to 8 rows of y high, and its sums stay in registers.
 //
 // - One input channel: a position is two neighbouring pixels, columns are channels times those two,
 //   with weights shifted by a pixel, and a step of the sum is 8 elements in two rows of the filter.
-//   Four output channels fill 8 columns, and 7 x 7 products of two pixels 4 steps of 16.
+//   Four output channels fill 8 columns, and 7 x 7 products of two pixels 4 steps of 16. All pairs
+//   of rows begin with an even one, so that each is read once: odd rows of y have weights of their
+//   own, which begin a row earlier.
 // - Weights are packed once as lanes hold them and stay in shared memory: one load of 8 bytes for 4
 //   to 8 mma.sync.
 // - Positions of a lane are 2 l and 2 l + 1: reads of 1, 2, 4 and 12 channels meet no bank twice,
 //   and in NCHW a lane holds two neighbours of a row of y, which it stores together. In NHWC a lane
 //   holds up to 8 neighbouring channels, and stores them together.
 // - Blocks are persistent, one per multiprocessor. Four warps bring images or strips of their rows
-//   from global memory, rounding and interleaving channels on the way, into a ring of slots; twelve
-//   compute. Any layout, storage, alignment and padding differs in the loading warps only.
+//   into a ring of slots; twelve compute. Rows that lie in shared memory as in x come by bulk
+//   copies, as do images in NCHW, whose channels are interleaved from shared memory; whatever has
+//   padding or is to be rounded comes through registers. Computing warps only know
+//   where among 16 bytes a copy began.
 // - Where rows of y are no whole sectors of 32 bytes, outputs gather in shared memory in the order
 //   of y and leave by bulk copies. A warp stores instead of loading then.
 // - Filters of other heights than 3, 5 and 7, and such as do not fit, take a kernel that reads all
 //   its operands anew for each row of the filter.
 //
-// An infinity or a NaN in x may reach outputs whose window ends just before it: the elements that
-// fill up a step meet weights of zero. math fp32 is refused: the unit cuts its sums.
+// An infinity or a NaN in x may reach outputs whose window ends just before it or begins just
+// behind it: what fills up a step meets weights of zero. math fp32 is refused: the unit cuts its
+// sums.
 //
 // Floor: the bytes of x and y over the bandwidth, or 6 clocks of a quarter of a multiprocessor per
 // mma.sync. Expected, f16 NCHW, N = 10000: 1 -> 4 k7 52 us of products and 153 of memory; 4 -> 16
@@ -43,16 +48,6 @@ using namespace cf::small16;
 
 constexpr int Threads = Warps * 32;
 
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias;
-    const void *residual; // stored as y is
-    float least, most;
-    bool affine, limited;
-};
-
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ uint2 load_shared2(uint32_t at) {
     uint2 v;
@@ -64,25 +59,6 @@ __device__ __forceinline__ uint2 load_shared2(uint32_t at) {
 __device__ __forceinline__ uint32_t load_shared_16_behind(uint32_t at) {
     uint32_t v;
     asm volatile("ld.shared.b32 %0, [%1 + 16];" : "=r"(v) : "r"(at) : "memory");
-    return v;
-}
-
-// What lies there, or zero where `live` is false.
-__device__ __forceinline__ float value_if(bool live, const float *from) {
-    return __uint_as_float(load_if(live, reinterpret_cast<const uint32_t *>(from)));
-}
-template <class Element>
-__device__ __forceinline__ float value_if(bool live, const Element *from) {
-    const auto bits = uint16_t(load_if(live, reinterpret_cast<const uint16_t *>(from)));
-    return cf::widen(reinterpret_cast<const Element &>(bits));
-}
-
-// A NaN in v stays.
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
     return v;
 }
 #endif
@@ -100,8 +76,8 @@ __global__ void __launch_bounds__(Threads, 1)
     char *const stages = shared + cut.weights, *const ring = stages + cut.stages * cut.stage;
     const uint32_t weights = cf::shared_address(shared), slots = cf::shared_address(ring);
     const uint32_t raws = slots + cut.slots * cut.slot;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int loading = cut.piece == Direct ? 1 : Loading - cut.staged; // warps
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
     // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
     const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
@@ -117,7 +93,7 @@ __global__ void __launch_bounds__(Threads, 1)
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < cut.slots; ++i) {
-            full[i].init(loading * 32);
+            full[i].init(cut.loading * 32);
             empty[i].init(Computing * 32);
         }
         for (int i = 0; i < cut.stages; ++i) {
@@ -136,8 +112,8 @@ __global__ void __launch_bounds__(Threads, 1)
     cf::publish_to_bulk_copies();
     __syncthreads();
 
-    if (warp >= Computing + loading) {
-        if (!cut.staged || warp > Computing + loading)
+    if (warp >= Computing + cut.loading) {
+        if (!cut.staged || warp > Computing + cut.loading)
             return;
         for (int m = 0; m < units; ++m) {
             const int stage = stage_of(m);
@@ -148,7 +124,7 @@ __global__ void __launch_bounds__(Threads, 1)
         return;
     }
     if (warp >= Computing) {
-        const int thread = int(threadIdx.x) - Computing * 32, threads = loading * 32;
+        const int thread = int(threadIdx.x) - Computing * 32, threads = cut.loading * 32;
         const int64_t image = int64_t(cut.c) * cut.h * cut.w;
         const auto x16 = static_cast<const uint16_t *>(x);
         const auto fetch = [&](int m) {
@@ -229,12 +205,13 @@ __global__ void __launch_bounds__(Threads, 1)
                           (uint32_t(unit.n) * cut.h + unit.row * cut.stride_h) * cut.w * cut.c * 2 &
                       15
                 : 0;
+        const int first = block * Positions;
         // The lane's two positions: row tile and place in the row. The last ones repeat.
         int tile[2], column[2];
         uint32_t at[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int position = min(block * Positions + lane / 4 * 2 + i, columns - 1);
+            const int position = min(first + lane / 4 * 2 + i, columns - 1);
             tile[i] = cut.by_positions.quotient(position);
             column[i] = (position - tile[i] * cut.positions) * Joint;
             at[i] = slots + slot_of(m) * cut.slot + skew_of_slot +
@@ -332,7 +309,7 @@ __global__ void __launch_bounds__(Threads, 1)
         int rows[2]; // of a position that exist
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const bool live = block * Positions + lane / 4 * 2 + i < columns;
+            const bool live = first + lane / 4 * 2 + i < columns;
             rows[i] = live ? cut.p - unit.row - tile[i] * Rows : 0;
         }
         const int64_t area = int64_t(cut.p) * cut.q;
@@ -493,8 +470,8 @@ __global__ void __launch_bounds__(Threads, 1)
 #endif
 }
 
-// The filter as lanes hold it: [group][step][parity of the row of y][row or pair of
-// rows][tile][lane][4 elements].
+// The filter as lanes hold it: [group][step][parity of the row of y][row or pair of rows][tile]
+// [lane][4 elements].
 template <class Element, class T>
 __global__ void pack_kernel(const Cut cut, const T *__restrict__ w, cf::Strides strides,
                             Element *__restrict__ packed, int r_count, int s_count, int elements) {
