@@ -31,6 +31,13 @@ struct Barrier {
             "r"(bytes)
             : "memory");
     }
+    // Adds to the bytes that the phase still expects.
+    __device__ __forceinline__ void expect(uint32_t bytes) {
+        asm volatile(
+            "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&word)),
+            "r"(bytes)
+            : "memory");
+    }
     // All lanes of a warp wait together and leave together. The vote tells the compiler so: behind
     // a loop that each lane may leave on its own it no longer keeps anything in uniform registers.
     __device__ __forceinline__ void wait(uint32_t parity) {

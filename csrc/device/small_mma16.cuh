@@ -17,12 +17,13 @@
 
 namespace cf::small16 {
 
-constexpr int Warps = 16, Loading = 4, Computing = Warps - Loading;
-constexpr int Positions = 16; // of a task, in one row of y
-constexpr int MaxSlots = 4;   // units in shared memory
-constexpr int Stages = 2;     // of which the outputs gather
-constexpr int MaxTiles = 4;   // of 8 columns in a group
-constexpr int MaxFilter = 11; // rows, columns
+constexpr int Warps = 16, Computing = 12; // the others load and store
+constexpr int Positions = 16;             // of a task, in one row of y
+constexpr int MaxSlots = 4;               // units in shared memory
+constexpr int MaxStages = 4;              // of which the outputs gather
+constexpr int Raws = 2;                   // buffers for images as they are in x
+constexpr int MaxTiles = 4;               // of 8 columns in a group
+constexpr int MaxFilter = 11;             // rows, columns
 constexpr int FragmentBytes = 256;
 
 // Rows of y of a task: as many as 128 registers per thread hold the sums of.
@@ -36,7 +37,7 @@ constexpr int most_tiles(bool single, int stride) {
     return stride == 2 ? 2 : stride == 1 && single ? 3 : MaxTiles;
 }
 
-// What a lane of a loading warp takes at once.
+// What a lane of a loading warp takes at once, or what one bulk copy brings.
 enum Piece {
     Word,    // two elements on their own, for one word of shared memory
     Line,    // two neighbours that are neighbours in shared memory too
@@ -44,6 +45,8 @@ enum Piece {
     Column,  // one column of four channels (NCHW)
     Columns, // two columns of four channels
     Threes,  // four columns of three channels (NHWC)
+    Direct,  // bulk: rows of x as they are to lie in shared memory
+    Planes,  // bulk: an image of NCHW, whose channels lanes then bring beside each other
 };
 
 // A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
@@ -55,6 +58,7 @@ struct Cut {
     int positions;                // of a row of y
     int steps;                    // along a row of the filter: 16 elements, 8 with a single channel
     int filter_rows;              // products of a step: R, or pairs of rows with a single channel
+    int parities;                 // of rows of y that have weights of their own
     int unrolled;                 // R where the kernel is compiled for it, else 0
     int tiles;                    // columns of a group over 8
     int groups;
@@ -66,13 +70,17 @@ struct Cut {
     int blocks;    // tasks of a unit and a group
     int tasks;     // of a unit
     int rows;      // of x in a unit
+    int loading;   // warps
     int slots;
     uint32_t pitch, slot; // from row to row, from slot to slot
+    uint32_t raw;         // of a buffer for an image as it is in x
+    uint32_t fill;        // bytes of zeros behind rows that a bulk copy brings
     uint32_t weights;     // bytes in shared memory; 0: they stay in global memory
     Piece piece;
     int parts;         // of a column: pairs of channels, or fours in NCHW
     int items, pieces; // of a row (NCHW: in one part), of a unit
     bool staged;       // outputs gather in shared memory and leave by bulk copies
+    int stages;
     uint32_t stage;
     // Segments of a stage that are contiguous in y: all of it, or each channel (strips of NCHW).
     int segments;
@@ -80,7 +88,7 @@ struct Cut {
     int together;  // pixels in NCHW, or all channels of a lane in NHWC, that are stored at once
     bool sectors;  // and those make whole sectors of 32 bytes
     double clocks; // estimated
-    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_items, by_parts;
+    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_stages, by_items, by_parts;
 };
 
 inline bool compiled(const cf_problem &p) {
@@ -111,6 +119,7 @@ inline Cut shape_of(const cf_problem &p, bool unrolled) {
     cut.positions = int(ceil_div(p.q, cut.joint));
     cut.steps = int(single ? ceil_div(p.s + p.stride_w, 8) : ceil_div(p.s * cut.pixel, 16));
     cut.filter_rows = int(single ? ceil_div(p.r, 2) : p.r);
+    cut.parities = single && unrolled ? 2 : 1;
     // The fewest columns, then the fewest groups.
     const int columns = int(ceil_div(p.k * cut.joint, 8));
     const int most = most_tiles(single, unrolled ? p.stride_h : 0);
@@ -130,7 +139,8 @@ inline Cut shape_of(const cf_problem &p, bool unrolled) {
 }
 
 inline uint64_t packed_bytes(const Cut &cut) {
-    return uint64_t(cut.groups) * cut.steps * cut.filter_rows * cut.tiles * FragmentBytes;
+    return uint64_t(cut.groups) * cut.steps * cut.parities * cut.filter_rows * cut.tiles *
+           FragmentBytes;
 }
 
 // Clocks of the busiest multiprocessor: the longest of what its four tensor cores, its shared
@@ -146,9 +156,9 @@ inline double clocks(const cf_call *call, const Cut &cut) {
     const double window =
         cut.unrolled ? (rows - 1) * p.stride_h + p.r : rows * cut.filter_rows; // rows of x read
     const double products = rows * cut.tiles * cut.filter_rows * cut.steps;
-    const double weights = double(cut.filter_rows) * cut.tiles * cut.steps;
+    const double weights = double(cut.parities) * cut.filter_rows * cut.tiles * cut.steps;
     const double words = cut.joint == 2 && cut.unrolled ? 2 : 4;
-    const double tensor = tasks * products * 6 / 4;
+    const double tensor = tasks * products * 8 / 4; // measured; 6 at best
     const double sums = rows * cut.tiles * 4;
     const double shared = tasks * (cut.steps * window * words + weights * 2 + sums);
     const double issue =
@@ -157,16 +167,20 @@ inline double clocks(const cf_call *call, const Cut &cut) {
         4;
     const double elements = double(cut.rows) * p.w * p.c;
     const double outputs = double(std::min(cut.row_tiles * int(rows), p.p)) * p.q * p.k;
-    const double memory = (elements * (p.storage == CF_STORE_F32 ? 4 : 2) +
-                           outputs * (cut.wide ? 4 : 2) * (cut.sectors || cut.staged ? 1 : 2.5)) /
-                          17;
-    const double loading = double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
+    // Ends of stages and half sectors cost more than their bytes.
+    const double written = cut.sectors ? 1 : cut.staged ? 1.1 : 2.5;
+    const double memory =
+        (elements * (p.storage == CF_STORE_F32 ? 4 : 2) + outputs * (cut.wide ? 4 : 2) * written) /
+        18.5;
+    const double loading = cut.piece == Direct || cut.piece == Planes
+                               ? 1000
+                               : double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
     const double unit = std::max({tensor, shared, issue, memory, loading});
     return 4000 + loading + units * (1.15 * unit + 200);
 }
 
 // With so many row tiles to a unit; false where it does not fit.
-inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) {
+inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bulk, Cut &cut) {
     const cf_problem &p = call->problem;
     const int rows = rows_of(cut.tiles);
     const int64_t out_bytes = cut.wide ? 4 : 2;
@@ -185,11 +199,29 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
     const int64_t columns =
         std::max(p.pad_left + p.w, (cut.positions * cut.joint - 1) * p.stride_w + p.s);
     const int64_t pitch = ceil_div(columns * cut.pixel, 2) * 4;
-    // The last positions read beyond their rows: finite numbers, which meet weights of zero.
-    const int64_t beyond = cut.joint * p.stride_w * cut.pixel * 2 + cut.steps * 32;
-    const int64_t slot = ceil_div(cut.rows * pitch + beyond, 16) * 16;
+    // The last positions read beyond their rows, and pairs of rows beyond the last one: finite
+    // numbers, which meet weights of zero.
+    const int64_t row_beyond = cut.parities == 2 ? pitch : 0;
+    const int64_t beyond = cut.joint * p.stride_w * cut.pixel * 2 + cut.steps * 32 + row_beyond;
+
+    const int64_t image = int64_t(p.h) * p.w * p.c;
+    const bool whole = cut.strips == 1 && cut.rows >= p.h;
+    const bool even = p.w * p.c % 2 == 0 && p.align >= 4; // each row begins with a word
+    const bool unpadded = !p.pad_top && !p.pad_left && pitch == int64_t(p.w) * cut.pixel * 2;
+    const bool bulk = by_bulk && unpadded && p.storage != CF_STORE_F32 && image * 2 < (1 << 20);
+    const bool direct = bulk && p.c == cut.pixel && (p.c == 1 || !cut.nchw) && even &&
+                        (p.p - 1) * p.stride_h + p.r <= p.h;
+    const bool planes = bulk && cut.nchw && p.c > 1 && whole;
+    if (by_bulk && !direct && !planes)
+        return false;
+    // What a position reads beyond its window, which rows of an earlier image must not be.
+    cut.fill = direct ? uint32_t(32 + row_beyond) : 0;
+    cut.raw = planes ? uint32_t(ceil_div(image * 2 + 30, 16) * 16) : 0;
+    // A copy keeps its place among 16 bytes.
+    const int64_t slot =
+        ceil_div(cut.rows * pitch + std::max<int64_t>(beyond, direct ? cut.fill + 32 : 0), 16) * 16;
     cut.weights = cut.unrolled ? uint32_t(packed_bytes(cut)) : 0;
-    int64_t budget = int64_t(call->device.shared_per_block) - 1024 - cut.weights;
+    int64_t budget = int64_t(call->device.shared_per_block) - 1024 - cut.weights - Raws * cut.raw;
     cut.staged = staged;
     cut.segments = 0, cut.segment = cut.stage = 0;
     if (staged) {
@@ -199,25 +231,37 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, Cut &cut) 
         cut.segment = uint32_t(std::min<int64_t>(
             ceil_div(part * (cut.segments > 1 ? 1 : p.k) + 30, 16) * 16, 1 << 24));
         cut.stage = cut.segments * cut.segment;
-        budget -= int64_t(Stages) * cut.stage;
     }
-    const int64_t fit = budget / slot;
+    // Stages first, as long as three slots are left; two of both suffice.
     const int64_t of_block = ceil_div(cut.units, call->device.sm_count);
-    if (budget < 0 || fit < std::min<int64_t>(of_block, 2))
+    const auto slots_beside = [&](int stages) {
+        return std::max<int64_t>(budget - int64_t(stages) * cut.stage, 0) / slot;
+    };
+    cut.stages = staged ? MaxStages : 0;
+    while (cut.stages > 2 && slots_beside(cut.stages) < std::min<int64_t>(of_block, 3))
+        --cut.stages;
+    const int64_t fit = slots_beside(cut.stages);
+    if (fit < std::min<int64_t>(of_block, 2))
         return false;
+    cut.loading = direct ? 1 : Warps - Computing - staged;
     cut.pitch = uint32_t(pitch), cut.slot = uint32_t(slot);
     cut.slots = int(std::min({fit, of_block, int64_t(MaxSlots)}));
 
     const int element = p.storage == CF_STORE_F32 ? 4 : 2;
     const bool pairs = p.align >= 2 * element; // as far as addresses go
-    const int64_t image = int64_t(p.h) * p.w * p.c;
-    const bool same = p.c == cut.pixel && cut.pitch == uint32_t(p.w) * p.c * 2 && !p.pad_top;
     cut.parts = std::max(cut.pixel / 2, 1);
     if (cut.nchw) // zeros that fill up the channels are there already
         cut.parts = int(ceil_div(p.c, 2));
     int lines = cut.rows;
-    if (same && cut.strips == 1 && image % 4 == 0 && p.align >= 4 * element && cut.rows >= p.h &&
-        (p.c == 1 || !cut.nchw)) {
+    if (direct) {
+        cut.piece = Direct;
+        cut.items = lines = 1;
+    } else if (planes) {
+        cut.piece = Planes;
+        cut.items = lines = 1;
+        cut.parts = int(ceil_div(p.c, cut.pixel % 4 ? 2 : 4));
+    } else if (unpadded && whole && p.c == cut.pixel && image % 4 == 0 && p.align >= 4 * element &&
+               (p.c == 1 || !cut.nchw)) {
         cut.piece = Whole;
         cut.items = int(image / 4), lines = 1;
     } else if (p.c == 1) {
@@ -264,17 +308,22 @@ inline Cut plan_of(const cf_call *call) {
                 p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
             cut.together = cut.sectors ? channels : 1;
         }
-        for (bool staged : {true, false}) {
-            if (staged && cut.sectors)
+        // Whatever a bulk copy can bring is left to it.
+        for (bool by_bulk : {true, false}) {
+            if (!by_bulk && best.rows > 0)
                 continue;
-            const int all = int(ceil_div(p.p, rows_of(cut.tiles)));
-            for (int row_tiles = 1; row_tiles <= all; ++row_tiles) {
-                // Each number of strips once.
-                if (row_tiles > 1 && ceil_div(all, row_tiles) == ceil_div(all, row_tiles - 1))
+            for (bool staged : {true, false}) {
+                if (staged && cut.sectors)
                     continue;
-                if (cut_into(call, row_tiles, staged, cut) &&
-                    (best.rows == 0 || cut.clocks < best.clocks))
-                    best = cut;
+                const int all = int(ceil_div(p.p, rows_of(cut.tiles)));
+                for (int row_tiles = 1; row_tiles <= all; ++row_tiles) {
+                    // Each number of strips once.
+                    if (row_tiles > 1 && ceil_div(all, row_tiles) == ceil_div(all, row_tiles - 1))
+                        continue;
+                    if (cut_into(call, row_tiles, staged, by_bulk, cut) &&
+                        (best.rows == 0 || cut.clocks < best.clocks))
+                        best = cut;
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/element.cuh"
+#include "device/pipeline.cuh"
 #include "device/small_mma16.cuh"
 
 #include <type_traits>
@@ -252,6 +253,74 @@ __device__ __forceinline__ void load_unit(const Cut &cut, const T *image, int to
         return load_unit<Element, T, Column>(cut, image, top, slot, thread, threads);
     default:
         return load_unit<Element, T, Word>(cut, image, top, slot, thread, threads);
+    }
+}
+
+__device__ __forceinline__ void store_shared_16(uint32_t at, uint32_t v) {
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(uint16_t(v)) : "memory");
+}
+
+__device__ __forceinline__ uint32_t load_shared_16(uint32_t at) {
+    uint16_t v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at) : "memory");
+    return v;
+}
+
+// A warp brings `bytes` bytes to where they lie as far behind a multiple of 16 as in x, and `fill`
+// bytes of zeros behind them: whole 16 bytes by a bulk copy, elements before and behind one by one.
+// `full` expects an arrival of each lane.
+__device__ __forceinline__ void bring(const uint16_t *from, uint32_t bytes, uint32_t fill,
+                                      uint32_t to, cf::Barrier &full, int lane) {
+    const auto begin = reinterpret_cast<uint64_t>(from);
+    const uint32_t skew = begin & 15, end = skew + bytes; // behind `to`
+    const uint32_t first = min((skew + 15) & ~15u, end), last = max(end & ~15u, first);
+    const uint16_t *base = from - skew / 2; // only compared and added to
+    const uint32_t head = skew + 2 * lane, tail = last + 2 * lane;
+    const uint32_t before = load_if(head < first, base + head / 2);
+    const uint32_t behind = load_if(tail < end, base + tail / 2);
+    cf::publish_to_bulk_copies(); // what was written here before
+    __syncwarp();
+    if (lane == 0 && last > first) {
+        full.expect(last - first);
+        cf::copy_bulk(to + first, base + first / 2, last - first, full);
+    }
+    if (head < first)
+        store_shared_16(to + head, before);
+    for (uint32_t at = tail; at < end + fill; at += 64)
+        store_shared_16(to + at, at == tail ? behind : 0);
+    full.arrive();
+}
+
+// All threads of the loading warps meet.
+__device__ __forceinline__ void wait_for_loading_warps(int threads) {
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}
+
+// The channels of an image from Count planes of x at a time, which lie one behind the other, to
+// beside each other.
+template <int Count>
+__device__ __forceinline__ void interleave(const Cut &cut, uint32_t raw, uint32_t slot, int thread,
+                                           int threads) {
+    const int area = cut.h * cut.w, pixel_bytes = cut.pixel * 2;
+    for (int part = 0; part < cut.parts; ++part) {
+        const int channels = cut.c - part * Count;
+        uint32_t from = raw + part * Count * area * 2 + thread * 2;
+        uint32_t to = slot + part * Count * 2 + thread * pixel_bytes;
+#pragma unroll 4
+        for (int i = thread; i < area; i += threads) {
+            uint32_t word[Count / 2];
+#pragma unroll
+            for (int j = 0; j < Count; j += 2) {
+                const uint32_t a = j < channels ? load_shared_16(from + j * area * 2) : 0;
+                const uint32_t b = j + 1 < channels ? load_shared_16(from + (j + 1) * area * 2) : 0;
+                word[j / 2] = a | b << 16;
+            }
+            if constexpr (Count == 4)
+                store_shared2(to, word[0], word[1]);
+            else
+                store_shared(to, word[0]);
+            from += threads * 2, to += threads * pixel_bytes;
+        }
     }
 }
 #endif

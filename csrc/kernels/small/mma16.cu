@@ -2,29 +2,34 @@
 //
 // An implicit product without tiles in memory: a row of it is a position (an output pixel), a
 // column an output channel, and the sum runs along the filter. The 16 positions of a task lie
-// beside each other; lanes read the operand of one mma.sync, 16 positions by 16 elements, straight
-// from the image in shared memory, where channels lie beside each other and so the window of a row
-// of the filter is contiguous. What was read from one row of x serves all rows of the filter that
-// meet it: a task is 4 to 8 rows of y high, and its sums stay in registers.
+// beside each other; lanes read the operand of one mma.sync, 16 positions by 16 elements,
+// straight from the image in shared memory, where channels lie beside each other and so the window
+// of a row of the filter is contiguous. What was read from one row of x serves all rows of the
+// filter that meet it: a task is 4 to 8 rows of y high, and its sums stay in registers.
 //
 // - One input channel: a position is two neighbouring pixels, columns are channels times those two,
 //   with weights shifted by a pixel, and a step of the sum is 8 elements in two rows of the filter.
-//   Four output channels fill 8 columns, and 7 x 7 products of two pixels 4 steps of 16.
+//   Four output channels fill 8 columns, and 7 x 7 products of two pixels 4 steps of 16. All pairs
+//   of rows begin with an even one, so that each is read once: odd rows of y have weights of their
+//   own, which begin a row earlier.
 // - Weights are packed once as lanes hold them and stay in shared memory: one load of 8 bytes for 4
 //   to 8 mma.sync.
 // - Positions of a lane are 2 l and 2 l + 1: reads of 1, 2, 4 and 12 channels meet no bank twice,
 //   and in NCHW a lane holds two neighbours of a row of y, which it stores together. In NHWC a lane
 //   holds up to 8 neighbouring channels, and stores them together.
 // - Blocks are persistent, one per multiprocessor. Four warps bring images or strips of their rows
-//   from global memory, rounding and interleaving channels on the way, into a ring of slots; twelve
-//   compute. Any layout, storage, alignment and padding differs in the loading warps only.
+//   into a ring of slots; twelve compute. Rows that lie in shared memory as in x come by bulk
+//   copies, as do images in NCHW, whose channels are interleaved from shared memory; whatever has
+//   padding or is to be rounded comes through registers. Computing warps only know
+//   where among 16 bytes a copy began.
 // - Where rows of y are no whole sectors of 32 bytes, outputs gather in shared memory in the order
 //   of y and leave by bulk copies. A warp stores instead of loading then.
 // - Filters of other heights than 3, 5 and 7, and such as do not fit, take a kernel that reads all
 //   its operands anew for each row of the filter.
 //
-// An infinity or a NaN in x may reach outputs whose window ends just before it: the elements that
-// fill up a step meet weights of zero. math fp32 is refused: the unit cuts its sums.
+// An infinity or a NaN in x may reach outputs whose window ends just before it or begins just
+// behind it: what fills up a step meets weights of zero. math fp32 is refused: the unit cuts its
+// sums.
 //
 // Floor: the bytes of x and y over the bandwidth, or 6 clocks of a quarter of a multiprocessor per
 // mma.sync. Expected, f16 NCHW, N = 10000: 1 -> 4 k7 52 us of products and 153 of memory; 4 -> 16
@@ -34,6 +39,7 @@
 #include "device/rank.cuh"
 #include "device/small_mma16.cuh"
 #include "device/small_mma16_load.cuh"
+#include "device/small_mma16_store.cuh"
 #include "device/sums.cuh"
 
 namespace {
@@ -41,16 +47,6 @@ namespace {
 using namespace cf::small16;
 
 constexpr int Threads = Warps * 32;
-
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias;
-    const void *residual; // stored as y is
-    float least, most;
-    bool affine, limited;
-};
 
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ uint2 load_shared2(uint32_t at) {
@@ -65,122 +61,6 @@ __device__ __forceinline__ uint32_t load_shared_16_behind(uint32_t at) {
     asm volatile("ld.shared.b32 %0, [%1 + 16];" : "=r"(v) : "r"(at) : "memory");
     return v;
 }
-
-// A NaN in v stays.
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
-    return v;
-}
-
-// Where a unit lies.
-struct Place {
-    int n, row; // image, first row of y
-};
-__device__ __forceinline__ Place place_of(const Cut &cut, int unit, int rows) {
-    const int n = cut.by_strips.quotient(unit);
-    return {n, (unit - n * cut.strips) * cut.row_tiles * rows};
-}
-
-// Address in y of a segment of the unit at `place`.
-__device__ __forceinline__ uint64_t segment_of(const Cut &cut, const char *y, Place place,
-                                               int segment) {
-    const int64_t area = int64_t(cut.p) * cut.q, row = int64_t(place.row) * cut.q;
-    const int64_t before = cut.nchw ? segment * area + row : row * cut.k;
-    return reinterpret_cast<uint64_t>(y + (place.n * area * cut.k + before) * (cut.wide ? 4 : 2));
-}
-
-// Stores a gathered unit, a segment per lane: whole 16 bytes by a bulk copy, elements before and
-// behind one by one.
-__device__ __noinline__ void store_unit(const Cut &cut, const char *y, Place place, int rows,
-                                        const char *stage, int lane) {
-    const int64_t part = int64_t(min(cut.row_tiles * rows, cut.p - place.row)) * cut.q;
-    const uint64_t bytes = part * (cut.segments > 1 ? 1 : cut.k) * (cut.wide ? 4 : 2);
-    for (int s = lane; s < cut.segments; s += 32) {
-        const uint64_t begin = segment_of(cut, y, place, s), end = begin + bytes;
-        const uint64_t first = (begin + 15) & ~uint64_t(15), last = end & ~uint64_t(15);
-        const char *from = stage + s * cut.segment + (begin & 15);
-        if (first < last)
-            cf::store_bulk(first, cf::shared_address(from + (first - begin)),
-                           uint32_t(last - first));
-        for (uint64_t at = begin; at < min(first, end); at += 2)
-            *reinterpret_cast<uint16_t *>(at) =
-                *reinterpret_cast<const uint16_t *>(from + (at - begin));
-        for (uint64_t at = max(first, last); at < end; at += 2)
-            *reinterpret_cast<uint16_t *>(at) =
-                *reinterpret_cast<const uint16_t *>(from + (at - begin));
-    }
-    cf::wait_for_stores_to_read();
-}
-
-// Stores that do nothing where `live` is false.
-__device__ __forceinline__ void store_if(bool live, uint16_t *to, uint16_t v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %2, 0;\n"
-                 "@live st.u16 [%0], %1;\n}" ::"l"(to),
-                 "h"(v), "r"(int(live))
-                 : "memory");
-}
-__device__ __forceinline__ void store_if(bool live, uint32_t *to, uint32_t v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %2, 0;\n"
-                 "@live st.b32 [%0], %1;\n}" ::"l"(to),
-                 "r"(v), "r"(int(live))
-                 : "memory");
-}
-__device__ __forceinline__ void store_if(bool live, uint2 *to, uint2 v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %3, 0;\n"
-                 "@live st.v2.b32 [%0], {%1, %2};\n}" ::"l"(to),
-                 "r"(v.x), "r"(v.y), "r"(int(live))
-                 : "memory");
-}
-__device__ __forceinline__ void store_if(bool live, uint4 *to, uint4 v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %5, 0;\n"
-                 "@live st.v4.b32 [%0], {%1, %2, %3, %4};\n}" ::"l"(to),
-                 "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(int(live))
-                 : "memory");
-}
-
-// Stores Count neighbours, of which `live` exist, as Output: one by one, or at once where all do or
-// none does.
-template <class Output, bool Together, int Count>
-__device__ __forceinline__ void store_run(char *to, const float (&v)[Count], int live) {
-    constexpr bool Floats = std::is_same_v<Output, float>;
-    if constexpr (!Together) {
-#pragma unroll
-        for (int i = 0; i < Count; ++i) {
-            if constexpr (Floats) {
-                store_if(i < live, reinterpret_cast<uint32_t *>(to) + i, __float_as_uint(v[i]));
-            } else {
-                const Output narrow = cf::narrow<Output>(v[i]);
-                store_if(i < live, reinterpret_cast<uint16_t *>(to) + i,
-                         reinterpret_cast<const uint16_t &>(narrow));
-            }
-        }
-    } else {
-        constexpr int Words = Floats ? Count : Count / 2;
-        uint32_t word[Words];
-#pragma unroll
-        for (int i = 0; i < Words; ++i)
-            word[i] = Floats ? __float_as_uint(v[i]) : pack<Output>(v[2 * i], v[2 * i + 1]);
-        constexpr int Vector = Words % 4 == 0 ? 4 : Words % 2 == 0 ? 2 : 1;
-#pragma unroll
-        for (int i = 0; i < Words; i += Vector) {
-            uint32_t *at = reinterpret_cast<uint32_t *>(to) + i;
-            if constexpr (Vector == 4)
-                store_if(live > 0, reinterpret_cast<uint4 *>(at),
-                         make_uint4(word[i], word[i + 1], word[i + 2], word[i + 3]));
-            else if constexpr (Vector == 2)
-                store_if(live > 0, reinterpret_cast<uint2 *>(at), make_uint2(word[i], word[i + 1]));
-            else
-                store_if(live > 0, at, word[i]);
-        }
-    }
-}
 #endif
 
 // R = 0: any filter and stride, weights from global memory.
@@ -191,11 +71,13 @@ __global__ void __launch_bounds__(Threads, 1)
 #if __CUDA_ARCH__ >= 900
     constexpr int Rows = rows_of(Tiles), Joint = Single ? 2 : 1;
     extern __shared__ __align__(128) char shared[];
-    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[Stages], drained[Stages];
-    char *const stages = shared + cut.weights, *const ring = stages + Stages * cut.stage;
+    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages], drained[MaxStages],
+        fetched[Raws];
+    char *const stages = shared + cut.weights, *const ring = stages + cut.stages * cut.stage;
     const uint32_t weights = cf::shared_address(shared), slots = cf::shared_address(ring);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int loading = Loading - cut.staged; // warps
+    const uint32_t raws = slots + cut.slots * cut.slot;
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
     // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
     const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
@@ -205,16 +87,21 @@ __global__ void __launch_bounds__(Threads, 1)
     // Which of the ring's turns brings unit m, and into which slot.
     const auto turn_of = [&](int m) { return cut.by_slots.quotient(m); };
     const auto slot_of = [&](int m) { return m - turn_of(m) * cut.slots; };
+    // The same of stages.
+    const auto stage_turn_of = [&](int m) { return cut.by_stages.quotient(m); };
+    const auto stage_of = [&](int m) { return m - stage_turn_of(m) * cut.stages; };
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < cut.slots; ++i) {
-            full[i].init(loading * 32);
+            full[i].init(cut.loading * 32);
             empty[i].init(Computing * 32);
         }
-        for (int i = 0; i < Stages; ++i) {
+        for (int i = 0; i < cut.stages; ++i) {
             gathered[i].init(Computing * 32);
             drained[i].init(32);
         }
+        for (int i = 0; i < Raws; ++i)
+            fetched[i].init(32);
         cf::publish_barriers();
     }
     // Columns of padding, and what is read beyond rows, are written only here.
@@ -222,31 +109,62 @@ __global__ void __launch_bounds__(Threads, 1)
         *reinterpret_cast<uint4 *>(ring + i) = make_uint4(0, 0, 0, 0);
     for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Threads * 16)
         *reinterpret_cast<uint4 *>(shared + i) = reinterpret_cast<const uint4 *>(filter)[i / 16];
+    cf::publish_to_bulk_copies();
     __syncthreads();
 
-    if (warp >= Computing + loading) {
+    if (warp >= Computing + cut.loading) {
+        if (!cut.staged || warp > Computing + cut.loading)
+            return;
         for (int m = 0; m < units; ++m) {
-            gathered[m % Stages].wait(m / Stages & 1);
-            store_unit(cut, y, place(m), Rows, stages + m % Stages * cut.stage, lane);
-            drained[m % Stages].arrive();
+            const int stage = stage_of(m);
+            gathered[stage].wait(stage_turn_of(m) & 1);
+            store_unit(cut, y, place(m), Rows, stages + stage * cut.stage, lane);
+            drained[stage].arrive();
         }
         return;
     }
     if (warp >= Computing) {
-        const int thread = int(threadIdx.x) - Computing * 32, threads = loading * 32;
+        const int thread = int(threadIdx.x) - Computing * 32, threads = cut.loading * 32;
         const int64_t image = int64_t(cut.c) * cut.h * cut.w;
+        const auto x16 = static_cast<const uint16_t *>(x);
+        const auto fetch = [&](int m) {
+            bring(x16 + place(m).n * image, uint32_t(image * 2), 0, raws + m % Raws * cut.raw,
+                  fetched[m % Raws], lane);
+        };
+        if (cut.piece == Planes && warp == Computing)
+            for (int m = 0; m < min(units, Raws); ++m)
+                fetch(m);
         for (int m = 0; m < units; ++m) {
             if (m >= cut.slots)
                 empty[slot_of(m)].wait(turn_of(m) - 1 & 1);
             const Place at = place(m);
             const int top = at.row * cut.stride_h - cut.pad_top;
             const uint32_t slot = slots + slot_of(m) * cut.slot;
+            if (cut.piece == Direct) {
+                const int row = cut.w * cut.c;
+                bring(x16 + at.n * image + top * row, min(cut.rows, cut.h - top) * row * 2,
+                      cut.fill, slot, full[slot_of(m)], lane);
+                continue;
+            }
+            if (cut.piece == Planes) {
+                fetched[m % Raws].wait(m / Raws & 1);
+                const auto skew = uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image) & 15);
+                const uint32_t raw = raws + m % Raws * cut.raw + skew;
+                if (cut.pixel % 4)
+                    interleave<2>(cut, raw, slot, thread, threads);
+                else
+                    interleave<4>(cut, raw, slot, thread, threads);
+                full[slot_of(m)].arrive();
+                wait_for_loading_warps(threads); // all have read
+                if (m + Raws < units && warp == Computing)
+                    fetch(m + Raws);
+                continue;
+            }
             if (cut.from_floats)
                 load_unit<Element>(cut, static_cast<const float *>(x) + at.n * image, top, slot,
                                    thread, threads);
             else
-                load_unit<Element>(cut, static_cast<const uint16_t *>(x) + at.n * image, top, slot,
-                                   thread, threads);
+                load_unit<Element>(cut, x16 + at.n * image, top, slot, thread, threads);
             full[slot_of(m)].arrive();
         }
         return;
@@ -256,8 +174,8 @@ __global__ void __launch_bounds__(Threads, 1)
     int entered = 0, left = 0;
     const auto enter_next = [&] {
         full[slot_of(entered)].wait(turn_of(entered) & 1);
-        if (cut.staged && entered >= Stages)
-            drained[entered % Stages].wait(entered / Stages - 1 & 1);
+        if (cut.staged && entered >= cut.stages)
+            drained[stage_of(entered)].wait(stage_turn_of(entered) - 1 & 1);
         ++entered;
     };
     const auto leave_next = [&] {
@@ -265,7 +183,7 @@ __global__ void __launch_bounds__(Threads, 1)
             enter_next();
         empty[slot_of(left)].arrive();
         if (cut.staged)
-            gathered[left % Stages].arrive();
+            gathered[stage_of(left)].arrive();
         ++left;
     };
 
@@ -279,15 +197,25 @@ __global__ void __launch_bounds__(Threads, 1)
         if (entered == m)
             enter_next();
 
+        const Place unit = place(m);
+        // Of the unit in its slot, which a bulk copy keeps.
+        const uint32_t skew_of_slot =
+            cut.piece == Direct
+                ? uint32_t(reinterpret_cast<uint64_t>(x)) +
+                          (uint32_t(unit.n) * cut.h + unit.row * cut.stride_h) * cut.w * cut.c * 2 &
+                      15
+                : 0;
+        const int first = block * Positions;
         // The lane's two positions: row tile and place in the row. The last ones repeat.
         int tile[2], column[2];
         uint32_t at[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int position = min(block * Positions + lane / 4 * 2 + i, columns - 1);
+            const int position = min(first + lane / 4 * 2 + i, columns - 1);
             tile[i] = cut.by_positions.quotient(position);
             column[i] = (position - tile[i] * cut.positions) * Joint;
-            at[i] = slots + slot_of(m) * cut.slot + tile[i] * Rows * cut.stride_h * cut.pitch +
+            at[i] = slots + slot_of(m) * cut.slot + skew_of_slot +
+                    tile[i] * Rows * cut.stride_h * cut.pitch +
                     column[i] * cut.stride_w * cut.pixel * 2 + pair * 4;
         }
 
@@ -298,48 +226,52 @@ __global__ void __launch_bounds__(Threads, 1)
         };
         const int fragments = cut.filter_rows * Tiles; // of a step
         if constexpr (R > 0) {
-            // Rows of x in registers, each read once for a step. Halves of a step are 8 elements.
-            constexpr int Window = (Rows - 1) * Stride + R, Halves = Single ? 1 : 2;
-            constexpr int FilterRows = Single ? (R + 1) / 2 : R;
-            uint32_t weight = weights + group * cut.steps * fragments * FragmentBytes + lane * 8;
+            // Rows of x in registers, each read once for a step. Halves of a step are 8 elements:
+            // of one row, or of two, of which the first is even. Odd rows of y have weights that
+            // begin a row earlier then.
+            constexpr int Each = Single ? 2 : 1, Parities = Each; // rows of x, of y
+            constexpr int Window = ((Rows - 1) * Stride + R + Each) / Each;
+            constexpr int FilterRows = (R + Each - 1) / Each;
+            constexpr int StepBytes = Parities * FilterRows * Tiles * FragmentBytes;
+            uint32_t weight = weights + group * cut.steps * StepBytes + lane * 8;
             int step = 0;
 #pragma unroll 1
             do { // once at least, so that sums need not be moved around the loop
-                uint32_t window[Window][Halves * 2];
-                uint32_t from[2] = {at[0] + step * (Halves * 16), at[1] + step * (Halves * 16)};
+                uint32_t window[Window][4];
+                uint32_t from[2] = {at[0] + step * (32 / Each), at[1] + step * (32 / Each)};
                 int read = 0;
 #pragma unroll
                 for (int r = 0; r < FilterRows; ++r) {
-                    const int low = Single ? 2 * r : r, high = Single ? min(2 * r + 1, R - 1) : r;
+                    const int last = (Rows - 1) / Each * Stride + r;
 #pragma unroll
                     for (int j = 0; j < Window; ++j) {
-                        if (j < read || j > (Rows - 1) * Stride + high)
+                        if (j < read || j > last)
                             continue;
 #pragma unroll
                         for (int i = 0; i < 2; ++i) {
                             window[j][i] = cf::load_shared(from[i]);
-                            if constexpr (Halves == 2)
+                            if constexpr (Single) {
+                                from[i] += cut.pitch;
+                                window[j][2 + i] = cf::load_shared(from[i]);
+                            } else {
                                 window[j][2 + i] = load_shared_16_behind(from[i]);
-                        }
-                        from[0] += cut.pitch, from[1] += cut.pitch;
-                    }
-                    read = (Rows - 1) * Stride + high + 1;
-#pragma unroll
-                    for (int t = 0; t < Tiles; ++t) {
-                        const uint2 b = load_shared2(weight + (r * Tiles + t) * FragmentBytes);
-#pragma unroll
-                        for (int j = 0; j < Rows; ++j) {
-                            const auto &first = window[j * Stride + low];
-                            const auto &second = window[j * Stride + high];
-                            // Below the last row of the filter weights are zero.
-                            const uint32_t a[4] = {first[0], first[1],
-                                                   Single ? second[0] : first[Halves * 2 - 2],
-                                                   Single ? second[1] : first[Halves * 2 - 1]};
-                            multiply(j, t, a, b);
+                            }
+                            from[i] += cut.pitch;
                         }
                     }
+                    read = last + 1;
+#pragma unroll
+                    for (int parity = 0; parity < Parities; ++parity)
+#pragma unroll
+                        for (int t = 0; t < Tiles; ++t) {
+                            const uint2 b = load_shared2(
+                                weight + ((parity * FilterRows + r) * Tiles + t) * FragmentBytes);
+#pragma unroll
+                            for (int j = parity; j < Rows; j += Parities)
+                                multiply(j, t, window[j / Each * Stride + r], b);
+                        }
                 }
-                weight += FilterRows * Tiles * FragmentBytes;
+                weight += StepBytes;
             } while (++step < cut.steps);
         } else {
             const uint2 *weight = filter + int64_t(group) * cut.steps * fragments * 32 + lane;
@@ -369,7 +301,6 @@ __global__ void __launch_bounds__(Threads, 1)
         }
 
         // Value v of a fragment is at position v / 2 and in column v % 2 of the lane's two.
-        const Place unit = place(m);
         const int channel0 = group * cut.span + pair * cut.of_pair;
         const auto channel = [&](int t, int v) {
             return channel0 + t * cut.of_tile + (Single ? 0 : v % 2);
@@ -378,7 +309,7 @@ __global__ void __launch_bounds__(Threads, 1)
         int rows[2]; // of a position that exist
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const bool live = block * Positions + lane / 4 * 2 + i < columns;
+            const bool live = first + lane / 4 * 2 + i < columns;
             rows[i] = live ? cut.p - unit.row - tile[i] * Rows : 0;
         }
         const int64_t area = int64_t(cut.p) * cut.q;
@@ -395,7 +326,8 @@ __global__ void __launch_bounds__(Threads, 1)
                         sum[j][t].value[v] = fmaf(finish.scale, sum[j][t].value[v], bias);
                 }
         }
-        if (finish.residual) {
+        const auto add_residual = [&](auto stored) {
+            using T = decltype(stored);
 #pragma unroll
             for (int t = 0; t < Tiles; ++t)
 #pragma unroll
@@ -404,17 +336,19 @@ __global__ void __launch_bounds__(Threads, 1)
                     const int64_t row = unit.row + tile[v / 2] * Rows;
                     const int64_t from = image + (cut.nchw ? k * area + row * cut.q + q
                                                            : (row * cut.q + q) * cut.k + k);
+                    const int live = q < cut.q && k < cut.k ? rows[v / 2] : 0;
+                    const T *at = static_cast<const T *>(finish.residual) + from;
 #pragma unroll
                     for (int j = 0; j < Rows; ++j) {
-                        if (j >= rows[v / 2] || q >= cut.q || k >= cut.k)
-                            continue;
-                        const int64_t e = from + int64_t(j) * cut.q * (cut.nchw ? 1 : cut.k);
-                        sum[j][t].value[v] +=
-                            cut.wide ? static_cast<const float *>(finish.residual)[e]
-                                     : cf::widen(static_cast<const Element *>(finish.residual)[e]);
+                        sum[j][t].value[v] += value_if(j < live, at);
+                        at += int64_t(cut.q) * (cut.nchw ? 1 : cut.k);
                     }
                 }
-        }
+        };
+        if (finish.residual && cut.wide)
+            add_residual(float());
+        else if (finish.residual)
+            add_residual(Element());
         if (finish.limited) {
 #pragma unroll
             for (int j = 0; j < Rows; ++j)
@@ -425,92 +359,109 @@ __global__ void __launch_bounds__(Threads, 1)
                         sum[j][t].value[v] = between(sum[j][t].value[v], finish.least, finish.most);
         }
 
-        // y itself, or the unit's stage, in which each segment keeps its place among 16 bytes.
-        const int bytes = cut.wide ? 4 : 2, pixel_bytes = (cut.nchw ? 1 : cut.k) * bytes;
-        const int64_t row_bytes = int64_t(cut.q) * pixel_bytes;
-        const int64_t plane = !cut.nchw          ? bytes
-                              : cut.segments > 1 ? int64_t(cut.segment)
-                                                 : area * bytes;
-        const auto begin = uint32_t(segment_of(cut, y, unit, 0)), apart = uint32_t(area) * bytes;
-        char *place_of_lane[2]; // output channel channel0
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            char *base = cut.staged ? stages + m % Stages * cut.stage
-                                    : y + image * bytes + unit.row * row_bytes;
-            place_of_lane[i] =
-                base + channel0 * plane + tile[i] * Rows * row_bytes + column[i] * pixel_bytes;
-        }
-        // How far behind a multiple of 16 bytes the segment of an output channel begins.
-        const auto skew = [&](int k) {
-            return !cut.staged ? 0 : (cut.segments > 1 ? begin + k * apart : begin) & 15;
-        };
-        const auto store_planes = [&](auto output, auto width) {
+        const auto store = [&](auto output, auto staged) {
             using Output = decltype(output);
-            constexpr int Width = decltype(width)::value; // pixels at once
-            // Neighbours in a row: both columns of each position, or both positions in a column.
-            constexpr int Channels = Single ? 1 : 2, Pixels = 4 / Channels;
+            constexpr bool Staged = decltype(staged)::value;
+            // In y itself, or in the unit's stage, where each segment keeps its place among 16
+            // bytes.
+            using Address = std::conditional_t<Staged, uint32_t, char *>;
+            using Offset = std::conditional_t<Staged, int, int64_t>;
+            const int pixel_bytes = (cut.nchw ? 1 : cut.k) * int(sizeof(Output));
+            const Offset row_bytes = Offset(cut.q) * pixel_bytes;
+            const Offset area_bytes = Offset(cut.p) * cut.q * Offset(sizeof(Output));
+            const Offset plane = !cut.nchw                    ? Offset(sizeof(Output))
+                                 : Staged && cut.segments > 1 ? Offset(cut.segment)
+                                                              : area_bytes;
+            Address base;
+            uint32_t begin = 0; // of the first segment in y
+            if constexpr (Staged) {
+                base = cf::shared_address(stages) + stage_of(m) * cut.stage;
+                begin = uint32_t(segment_of(cut, y, unit, 0));
+            } else {
+                base = y + image * Offset(sizeof(Output)) + unit.row * row_bytes;
+            }
+            Address place_of_lane[2]; // output channel channel0
 #pragma unroll
-            for (int t = 0; t < Tiles; ++t)
+            for (int i = 0; i < 2; ++i)
+                place_of_lane[i] =
+                    base + channel0 * plane + tile[i] * Rows * row_bytes + column[i] * pixel_bytes;
+            // How far behind a multiple of 16 bytes the segment of an output channel begins.
+            const auto skew = [&](int k) {
+                return Staged ? int(begin + (cut.segments > 1 ? k * uint32_t(area_bytes) : 0) & 15)
+                              : 0;
+            };
+            const auto store_planes = [&](auto width) {
+                constexpr int Width = decltype(width)::value; // pixels at once
+                // Neighbours in a row: both columns of each position, or both positions in a
+                // column.
+                constexpr int Channels = Single ? 1 : 2, Pixels = 4 / Channels;
 #pragma unroll
-                for (int i = 0; i < Channels; ++i) {
-                    const int k = channel0 + t * cut.of_tile + i;
-                    const int64_t along = (t * cut.of_tile + i) * plane + skew(k);
+                for (int t = 0; t < Tiles; ++t)
 #pragma unroll
-                    for (int u = 0; u < Pixels; u += Width) {
-                        const int of = Single ? u / 2 : u;
-                        const bool exists = k < cut.k && column[of] + (Single ? u % 2 : 0) < cut.q;
-                        const int live = exists ? rows[of] : 0;
-                        char *to = place_of_lane[of] + along + (Single ? u % 2 * bytes : 0);
+                    for (int i = 0; i < Channels; ++i) {
+                        const int k = channel0 + t * cut.of_tile + i;
+                        const Offset along = (t * cut.of_tile + i) * plane + skew(k);
 #pragma unroll
-                        for (int j = 0; j < Rows; ++j) {
-                            float v[Width];
+                        for (int u = 0; u < Pixels; u += Width) {
+                            const int of = Single ? u / 2 : u, in = Single ? u % 2 : 0;
+                            const bool exists = k < cut.k && column[of] + in < cut.q;
+                            const int live = exists ? rows[of] : 0;
+                            Address to = place_of_lane[of] + along + in * int(sizeof(Output));
 #pragma unroll
-                            for (int e = 0; e < Width; ++e)
-                                v[e] = sum[j][t].value[Single ? u + e : 2 * (u + e) + i];
-                            store_run<Output, (Width > 1)>(to, v, j < live);
-                            to += row_bytes;
+                            for (int j = 0; j < Rows; ++j) {
+                                float v[Width];
+#pragma unroll
+                                for (int e = 0; e < Width; ++e)
+                                    v[e] = sum[j][t].value[Single ? u + e : 2 * (u + e) + i];
+                                store_run<Output, (Width > 1)>(to, v, j < live);
+                                to += row_bytes;
+                            }
                         }
                     }
+            };
+            const auto store_channels = [&](auto together) {
+                // Neighbouring channels of a pixel: the lane's columns, or with a single input
+                // channel every other of them.
+                constexpr int Count = Tiles * 2 / Joint;
+#pragma unroll
+                for (int i = 0; i < 2 * Joint; ++i) {
+                    const int v0 = i * (2 / Joint), q = pixel(v0);
+                    const int live = q < cut.q ? cut.k - channel0 : 0;
+                    Address to =
+                        place_of_lane[v0 / 2] + (q - column[v0 / 2]) * pixel_bytes + skew(0);
+#pragma unroll
+                    for (int j = 0; j < Rows; ++j) {
+                        float v[Count];
+#pragma unroll
+                        for (int e = 0; e < Count; ++e)
+                            v[e] = Single ? sum[j][e].value[v0] : sum[j][e / 2].value[v0 + e % 2];
+                        store_run<Output, decltype(together)::value>(to, v,
+                                                                     j < rows[v0 / 2] ? live : 0);
+                        to += row_bytes;
+                    }
                 }
-        };
-        const auto store_channels = [&](auto output, auto together) {
-            using Output = decltype(output);
-            // Neighbouring channels of a pixel: the lane's columns, or with a single input channel
-            // every other of them.
-            constexpr int Count = Tiles * 2 / Joint;
-#pragma unroll
-            for (int i = 0; i < 2 * Joint; ++i) {
-                const int v0 = i * (2 / Joint), q = pixel(v0);
-                const int live = q < cut.q ? cut.k - channel0 : 0;
-                char *to = place_of_lane[v0 / 2] + (q - column[v0 / 2]) * pixel_bytes + skew(0);
-#pragma unroll
-                for (int j = 0; j < Rows; ++j) {
-                    float v[Count];
-#pragma unroll
-                    for (int e = 0; e < Count; ++e)
-                        v[e] = Single ? sum[j][e].value[v0] : sum[j][e / 2].value[v0 + e % 2];
-                    store_run<Output, decltype(together)::value>(to, v,
-                                                                 j < rows[v0 / 2] ? live : 0);
-                    to += row_bytes;
-                }
-            }
-        };
-        const auto store = [&](auto output) {
+            };
             if (cut.nchw && Single && cut.together == 4)
-                store_planes(output, cf::Constant < Single ? 4 : 2 > {});
+                store_planes(cf::Constant < Single ? 4 : 2 > {});
             else if (cut.nchw && cut.together == 2)
-                store_planes(output, cf::Constant<2>{});
+                store_planes(cf::Constant<2>{});
             else if (cut.nchw)
-                store_planes(output, cf::Constant<1>{});
+                store_planes(cf::Constant<1>{});
             else if (!Single && cut.together > 1)
-                store_channels(output, std::bool_constant<!Single>{});
+                store_channels(std::bool_constant<!Single>{});
             else
-                store_channels(output, std::false_type{});
+                store_channels(std::false_type{});
+        };
+        const auto store_as = [&](auto output) {
+            if (cut.staged)
+                store(output, std::true_type{});
+            else
+                store(output, std::false_type{});
         };
         if (cut.wide)
-            store(float());
+            store_as(float());
         else
-            store(Element());
+            store_as(Element());
         if (cut.staged)
             cf::publish_to_bulk_copies();
     }
@@ -519,24 +470,26 @@ __global__ void __launch_bounds__(Threads, 1)
 #endif
 }
 
-// The filter as lanes hold it: [group][step][row or pair of rows][tile][lane][4 elements].
+// The filter as lanes hold it: [group][step][parity of the row of y][row or pair of rows][tile]
+// [lane][4 elements].
 template <class Element, class T>
 __global__ void pack_kernel(const Cut cut, const T *__restrict__ w, cf::Strides strides,
                             Element *__restrict__ packed, int r_count, int s_count, int elements) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += gridDim.x * blockDim.x) {
         const int e = i % 4, lane = i / 4 % 32, fragment = i / 128;
         const int tile = fragment % cut.tiles, row = fragment / cut.tiles % cut.filter_rows;
-        const int step = fragment / cut.tiles / cut.filter_rows % cut.steps;
-        const int group = fragment / cut.tiles / cut.filter_rows / cut.steps;
+        const int set = fragment / cut.tiles / cut.filter_rows;
+        const int parity = set % cut.parities, step = set / cut.parities % cut.steps;
+        const int group = set / cut.parities / cut.steps;
         const int column = lane / 4;
         const int k = group * cut.span + tile * cut.of_tile + column / 2 * cut.of_pair +
                       column % 2 * cut.of_column;
         const bool single = cut.joint == 2;
-        const int r = single ? row * 2 + e / 2 : row;
+        const int r = single ? row * 2 + e / 2 - parity : row;
         const int along = (single ? step * 8 : step * 16 + e / 2 * 8) + lane % 4 * 2 + e % 2;
         const int s = along / cut.pixel - (single ? column % 2 * cut.stride_w : 0);
         const int c = along % cut.pixel;
-        const bool live = k < cut.k && r < r_count && s >= 0 && s < s_count && c < cut.c;
+        const bool live = k < cut.k && r >= 0 && r < r_count && s >= 0 && s < s_count && c < cut.c;
         packed[i] = cf::narrow<Element>(live ? cf::widen(w[strides.at(k, c, r, s)]) : 0.0f);
     }
 }
@@ -619,9 +572,11 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_positions = cf::Divisor(cut.positions);
     cut.by_strips = cf::Divisor(cut.strips);
     cut.by_slots = cf::Divisor(cut.slots);
+    cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_items = cf::Divisor(cut.items);
     cut.by_parts = cf::Divisor(std::max(cut.parts, 1));
-    const size_t shared = cut.weights + size_t(Stages) * cut.stage + size_t(cut.slots) * cut.slot;
+    const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
+                          size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
     const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
     const char *x = static_cast<const char *>(call->x) +
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
