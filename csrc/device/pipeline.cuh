@@ -107,6 +107,15 @@ __device__ __forceinline__ void publish_to_bulk_copies() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// A launch that may begin early (programmatic dependent launch) touches nothing in global memory
+// before the second of these, and its successor may begin from the first on.
+__device__ __forceinline__ void let_next_kernel_begin() {
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+__device__ __forceinline__ void wait_for_kernels_before() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 // Waits until this thread's bulk stores have read what they store.
 __device__ __forceinline__ void wait_for_stores_to_read() {
     asm volatile("cp.async.bulk.commit_group;\n"

@@ -17,11 +17,14 @@
 // - Where rows of y are no whole sectors of 32 bytes, two warps would write to one, which costs the
 //   memory far more than its bytes. There the sums of a row tile gather in shared memory, and the
 //   loading warps store them from there by bulk copies.
+// - With 3 x 3 filters a thread takes two adjacent columns of 7 rows instead (Wide = 2): they share
+//   inputs, read as words of two or four, and store words of two.
 // - Blocks are persistent, one per multiprocessor. A warp of its own streams units (images, or
 //   strips of their rows where images are few) into a ring of slots; the others compute. They
 //   meet at no barrier of the block: a warp takes the next task, 32 columns in the block's row of
 //   units and 4 output channels, waits for the units that it touches and hands back those that it
-//   has passed.
+//   has passed. Where a block has few units that come by asynchronous copies, and all fit, there is
+//   no such warp: all warps copy first, and then compute.
 // - A unit is one bulk copy, or one for each channel of a strip, where images are unpadded and
 //   aligned to 16 bytes; otherwise asynchronous copies of 16 or 4 bytes, which also write the
 //   zeros of the padding's rows. Its columns are zeroed once.
@@ -35,14 +38,15 @@
 #include "device/pipeline.cuh"
 #include "device/rank.cuh"
 #include "device/small.cuh"
+#include "device/small_fma.cuh"
 #include "device/sums.cuh"
 
 namespace {
 
 using namespace cf::small;
 
-template <int R, int Rows, int Stride, bool Constant>
-constexpr int Warps = warps(R, Rows, Stride, Constant);
+template <int R, int Rows, int Wide, int Stride, bool Constant>
+constexpr int Warps = warps(R, {Rows, Wide}, Stride, Constant);
 
 __constant__ __align__(16) float constant_filter[cf::ConstantBytes / sizeof(float)];
 cf::Turns turns;
@@ -61,66 +65,8 @@ struct Finish {
     bool affine, limited;
 };
 
-#if __CUDA_ARCH__ >= 900
-// A load whose place among other loads and barriers is kept, with an address that stays as it is
-// written: register plus uniform register.
-__device__ __forceinline__ float load_shared(uint32_t at) {
-    float v;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at));
-    return v;
-}
-
-__device__ __forceinline__ float4 load_shared4(uint32_t at) {
-    float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(at));
-    return v;
-}
-
-// A predicate instead of a branch: behind one, the compiler no longer takes a warp's lanes to run
-// together.
-__device__ __forceinline__ void store_shared_if(bool live, uint32_t at, float v) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %2, 0;\n"
-                 "@live st.shared.f32 [%0], %1;\n}" ::"r"(at),
-                 "f"(v), "r"(int(live))
-                 : "memory");
-}
-
-// Hides from the compiler how an address came about: it would add it up anew for every use.
-__device__ __forceinline__ void keep(uint32_t &v) { asm volatile("" : "+r"(v)); }
-
-__device__ __forceinline__ int clamp(int v, int least, int most) {
-    return min(max(v, least), most);
-}
-
-// A NaN in v stays.
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
-    return v;
-}
-
-__device__ __forceinline__ void store_global(uint64_t at, float v) {
-    asm volatile("st.global.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
-}
-
-// Adds to the lower half of an address.
-__device__ __forceinline__ void advance_low(uint64_t &at, uint32_t bytes) {
-    asm("{\n.reg .b32 low, high;\n"
-        "mov.b64 {low, high}, %0;\n"
-        "add.u32 low, low, %1;\n"
-        "mov.b64 %0, {low, high};\n}"
-        : "+l"(at)
-        : "r"(bytes));
-}
-#endif
-
-template <int R, int Rows, int Stride, bool Constant>
-__global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
+template <int R, int Rows, int Wide, int Stride, bool Constant>
+__global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1)
     small_fma_kernel(const Cut cut, const float *__restrict__ x, const Filter filter,
                      float *__restrict__ y, const Finish finish) {
 #if __CUDA_ARCH__ >= 900
@@ -133,7 +79,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
     const uint32_t slots = cf::shared_address(shared);
     const uint32_t stages = slots + cut.slots * cut.slot;
     const uint32_t weights = stages + cut.stages * cut.stage; // where they are in shared memory
-    constexpr int Threads = Warps<R, Rows, Stride, Constant> * 32;
+    constexpr int Threads = Warps<R, Rows, Wide, Stride, Constant> * 32;
     const int computing = Threads / 32 - cut.loaders; // warps; the others load
     const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
 
@@ -144,6 +90,9 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
     const auto turn_of = [&](int m) { return cut.by_slots.quotient(m); };
     const auto slot_of = [&](int m) { return m - turn_of(m) * cut.slots; };
 
+    // Warps that copy: the loading ones, or all before they compute.
+    const int copiers = cut.loaders ? cut.loaders : Threads / 32;
+    const int copier = cut.loaders ? warp - computing : warp;
     const auto load = [&](int m) {
         const int u = unit(m), n = cut.by_strips.quotient(u);
         const int top = (u - n * cut.strips) * cut.tiles * (Rows * Stride) - cut.pad_top;
@@ -152,7 +101,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         const uint32_t to = slots + slot_of(m) * cut.slot;
         cf::Barrier &barrier = full[slot_of(m)];
         if (cut.bulks > 0) {
-            if (lane == 0 && warp == computing) {
+            if (lane == 0 && copier == 0) {
                 const int64_t skipped = int64_t(top) * cut.w;
                 const auto bytes = uint32_t(min(cut.bulk, cut.end - skipped * 4));
                 barrier.arrive_and_expect(bytes * cut.bulks);
@@ -163,7 +112,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             return;
         }
 #pragma unroll 2
-        for (int e = (warp - computing) * 32 + lane; e < cut.pieces; e += cut.loaders * 32) {
+        for (int e = copier * 32 + lane; e < cut.pieces; e += copiers * 32) {
             const int line = cut.by_row.quotient(e), piece = e - line * cut.row_pieces;
             const int c = cut.by_rows.quotient(line), h = top + line - c * cut.rows;
             const bool live = h >= 0 && h < cut.h;
@@ -217,9 +166,9 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
     // gather on some of the four schedulers.
     if (threadIdx.x == 0)
         taken = computing;
-    if (warp == computing) {
+    if (warp == min(computing, Threads / 32 - 1)) {
         if (lane < cut.slots) {
-            full[lane].init(cut.bulks > 0 ? 1 : cut.loaders * 32);
+            full[lane].init(cut.bulks > 0 ? 1 : copiers * 32);
             empty[lane].init(computing * 32);
         }
         if (lane < cut.stages) {
@@ -229,6 +178,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         }
         cf::publish_barriers();
     }
+    cf::let_next_kernel_begin();
+    cf::wait_for_kernels_before();
     // What the bulk copies need is there; the others need to be told of the barriers.
     if (cut.bulks == 0) {
         // The columns of the padding are written only here.
@@ -242,12 +193,13 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         }
         __syncthreads();
     }
-    if (warp >= computing) {
+    if (copier >= 0) {
         __syncwarp();
         for (int m = 0; m < min(units, cut.slots); ++m)
             load(m);
-    } else if (!Constant) {
-        for (int i = threadIdx.x; i < filter.floats; i += computing * 32)
+    }
+    if (!Constant) {
+        for (int i = threadIdx.x; i < filter.floats; i += Threads)
             shared[(weights - slots) / 4 + i] = filter.packed[i];
     }
     __syncthreads();
@@ -269,7 +221,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
     }
 
     const int total = units * cut.columns;
-    const int tasks = (total + 31) / 32 * cut.groups;
+    const int tasks = (cut.loaders ? (total + 31) / 32 : cut.blocks) * cut.groups;
     int ready = 0, passed = 0; // units that were waited for, and that were handed back
     const auto wait_next = [&] {
         full[slot_of(ready)].wait(turn_of(ready) & 1);
@@ -290,10 +242,19 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
         return int(__reduce_max_sync(~0u, unsigned(task)));
     };
     for (int task = warp; task < tasks; task = next()) {
-        const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
+        // Where all units are there at once, a group's tasks follow each other: its weights stay in
+        // the nearest cache of constants.
+        int block, group;
+        if (cut.loaders > 0) {
+            block = cut.by_groups.quotient(task), group = task - block * cut.groups;
+        } else {
+            group = cut.by_blocks.quotient(task), block = task - group * cut.blocks;
+        }
         const int begin = block * 32;
-        const int first = cut.by_q.quotient(begin); // line
-        const int last = cut.by_q.quotient(min(begin + 31, total - 1));
+        if (begin >= total)
+            continue;
+        const int first = cut.by_across.quotient(begin); // line
+        const int last = cut.by_across.quotient(min(begin + 31, total - 1));
         while (passed < cut.by_tiles.quotient(first))
             pass_next();
         while (ready <= cut.by_tiles.quotient(last))
@@ -301,7 +262,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
 
         // The last columns of a block repeat the very last one.
         const int column = min(begin + lane, total - 1);
-        const int line = cut.by_q.quotient(column), q = column - line * cut.q;
+        const int line = cut.by_across.quotient(column);
+        const int q = (column - line * cut.across) * Wide;
         const int m = cut.by_tiles.quotient(line), tile = line - m * cut.tiles;
 
         // Addresses within the column: every other row's, to which the loop adds where it is, or
@@ -318,41 +280,91 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             keep(at[a]);
         }
 
-        float sum[Maps][Rows] = {};
+        float sum[Maps][Rows][Wide] = {};
         int weight = group * cut.c * cut.s * (R * Maps); // counts through the filter
+        // The weights of filter row r of the column whose weights begin at `weight`.
+        const auto weights_of = [&](int r, float(&w)[Maps]) {
+            if constexpr (Constant) {
+#pragma unroll
+                for (int k = 0; k < Maps; ++k)
+                    w[k] = constant_filter[weight + r * Maps + k];
+            } else {
+                const float4 four = load_shared4(weights + (weight + r * Maps) * 4);
+                w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
+            }
+        };
 #pragma unroll 1
         for (uint32_t channel = 0; channel < cut.c * cut.plane; channel += cut.plane) {
-#pragma unroll 1
-            for (uint32_t here = channel; here < channel + cut.s * 4; here += 4) {
-                uint32_t moved[Every] = {here};
+            // Of a row of the window: here and, with a row added, one below.
+            const auto moved_to = [&](uint32_t here, uint32_t(&moved)[Every]) {
+                moved[0] = here;
 #pragma unroll
                 for (int a = 1; a < Every; ++a) {
                     moved[a] = moved[a - 1] + cut.pitch;
                     keep(moved[a]);
                 }
-                float window[Window];
+            };
+            if constexpr (Wide == 1) {
+#pragma unroll 1
+                for (uint32_t here = channel; here < channel + cut.s * 4; here += 4) {
+                    uint32_t moved[Every];
+                    moved_to(here, moved);
+                    float window[Window];
 #pragma unroll
-                for (int j = 0; j < Window; ++j)
-                    window[j] = load_shared(at[j / Every] + moved[j % Every]);
+                    for (int j = 0; j < Window; ++j)
+                        window[j] = load_shared(at[j / Every] + moved[j % Every]);
 #pragma unroll
-                for (int r = 0; r < R; ++r) {
-                    float w[Maps];
-                    if constexpr (Constant) {
+                    for (int r = 0; r < R; ++r) {
+                        float w[Maps];
+                        weights_of(r, w);
 #pragma unroll
-                        for (int k = 0; k < Maps; ++k)
-                            w[k] = constant_filter[weight + r * Maps + k];
-                    } else {
-                        const float4 four = load_shared4(weights + (weight + r * Maps) * 4);
-                        w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
+                        for (int k = 0; k < Maps; ++k) {
+#pragma unroll
+                            for (int j = 0; j < Rows; ++j)
+                                sum[k][j][0] = fmaf(window[j * Stride + r], w[k], sum[k][j][0]);
+                        }
                     }
+                    weight += R * Maps;
+                }
+            } else {
+                // The columns that both of a thread's need, in words that are aligned behind the
+                // first.
+                uint32_t moved[Every];
+                moved_to(channel, moved);
+                float window[Stride + 3][Window];
 #pragma unroll
-                    for (int k = 0; k < Maps; ++k) {
-#pragma unroll
-                        for (int j = 0; j < Rows; ++j)
-                            sum[k][j] = fmaf(window[j * Stride + r], w[k], sum[k][j]);
+                for (int j = 0; j < Window; ++j) {
+                    const uint32_t from = at[j / Every] + moved[j % Every];
+                    window[0][j] = load_shared(from);
+                    if constexpr (Stride == 1) {
+                        const float2 two = load_shared2<4>(from);
+                        window[1][j] = two.x, window[2][j] = two.y;
+                        window[3][j] = load_shared<12>(from);
+                    } else {
+                        const float4 four = load_shared4<4>(from);
+                        window[1][j] = four.x, window[2][j] = four.y;
+                        window[3][j] = four.z, window[4][j] = four.w;
                     }
                 }
-                weight += R * Maps;
+#pragma unroll
+                for (int s = 0; s < 3; ++s) {
+#pragma unroll
+                    for (int r = 0; r < R; ++r) {
+                        float w[Maps];
+                        weights_of(s * R + r, w);
+#pragma unroll
+                        for (int k = 0; k < Maps; ++k) {
+#pragma unroll
+                            for (int j = 0; j < Rows; ++j) {
+#pragma unroll
+                                for (int i = 0; i < Wide; ++i)
+                                    sum[k][j][i] = fmaf(window[i * Stride + s][j * Stride + r],
+                                                        w[k], sum[k][j][i]);
+                            }
+                        }
+                    }
+                }
+                weight += 3 * R * Maps;
             }
         }
 
@@ -365,7 +377,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
                 const float bias = finish.bias && k < maps ? finish.bias[group * Maps + k] : 0.0f;
 #pragma unroll
                 for (int j = 0; j < Rows; ++j)
-                    sum[k][j] = fmaf(finish.scale, sum[k][j], bias);
+                    for (float &v : sum[k][j])
+                        v = fmaf(finish.scale, v, bias);
             }
         }
         if (finish.residual) {
@@ -374,8 +387,10 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
                 const float *from = finish.residual + place + k * area;
 #pragma unroll
                 for (int j = 0; j < Rows; ++j) {
-                    if (k < maps && j < rows)
-                        sum[k][j] += *from;
+#pragma unroll
+                    for (int i = 0; i < Wide; ++i)
+                        if (k < maps && j < rows)
+                            sum[k][j][i] += from[i];
                     from += cut.q;
                 }
             }
@@ -385,9 +400,10 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             for (int k = 0; k < Maps; ++k)
 #pragma unroll
                 for (int j = 0; j < Rows; ++j)
-                    sum[k][j] = between(sum[k][j], finish.least, finish.most);
+                    for (float &v : sum[k][j])
+                        v = between(v, finish.least, finish.most);
         }
-        if (cut.stages > 0) {
+        if (Wide == 1 && cut.stages > 0) {
             // Stages are taken in the order of items, so the first item that is not whole yet waits
             // for nobody.
             const auto turn_of = [&](int l) {
@@ -415,7 +431,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
             for (int j = 0; j < Rows; ++j) {
 #pragma unroll
                 for (int k = 0; k < Maps; ++k)
-                    store_shared_if(live, to[k] + below, sum[k][j]);
+                    store_shared_if(live, to[k] + below, sum[k][j][0]);
                 below += cut.q * 4;
                 keep(below);
             }
@@ -456,6 +472,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Stride, Constant> * 32, 1)
     }
     while (passed < units - cut.slots) // later ones nobody waits for
         pass_next();
+    // As the loading warps do, where these have copied.
+    asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
@@ -494,15 +512,16 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
                       "takes vertical strides up to 2 and filters up to %d columns; this has %d "
                       "and %d",
                       MaxFilter, p.stride_h, p.s);
-    if (!Configs[call->config].constant && p.stride_h != 1)
+    if (!Configs[call->config].constant && p.stride_h == 2 && !has(p, {7, 2}, false))
         return cf::no(why, bytes,
-                      "reads weights from shared memory for a vertical stride of 1 only");
+                      "reads weights from shared memory for a vertical stride of 1, or of 2 with "
+                      "3 x 3 filters, one column of padding and an even number of output columns");
     if (Configs[call->config].constant && floats(p) * 4 > cf::ConstantBytes)
         return cf::no(why, bytes,
                       "keeps the filter in constant memory, %d bytes; this one has %d with its "
                       "channels padded to a multiple of %d",
                       cf::ConstantBytes, floats(p) * 4, Maps);
-    if (double(p.n) * cf::ceil_div(p.p, RowTiles[0]) * p.q * cf::ceil_div(p.k, Maps) > (1 << 30))
+    if (double(p.n) * cf::ceil_div(p.p, Shapes[0].rows) * p.q * cf::ceil_div(p.k, Maps) > (1 << 30))
         return cf::no(why, bytes, "counts columns of pixels in 31 bits, too few for %lld images",
                       (long long)p.n);
     if (plan_of(call, Configs[call->config].constant).rows == 0)
@@ -542,9 +561,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     if (plan.rows == 0)
         return cudaErrorInvalidValue;
     Cut cut = plan.cut;
-    cut.by_q = cf::Divisor(p.q);
+    cut.by_across = cf::Divisor(cut.across);
     cut.by_tiles = cf::Divisor(cut.tiles);
     cut.by_groups = cf::Divisor(cut.groups);
+    cut.by_blocks = cf::Divisor(cut.blocks);
     cut.by_strips = cf::Divisor(cut.strips);
     cut.by_slots = cf::Divisor(cut.slots);
     cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
@@ -571,34 +591,57 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
         if (e.activation == CF_ACT_RELU6)
             finish.most = 6;
     }
-    const auto launch = [&](auto r, auto rows, auto stride) -> int32_t {
+    const auto launch = [&](auto r, auto rows, auto wide, auto stride) -> int32_t {
         constexpr int R = decltype(r)::value, Rows = decltype(rows)::value,
-                      Stride = decltype(stride)::value;
-        constexpr int Threads = Warps<R, Rows, Stride, Constant> * 32;
-        auto *kernel = small_fma_kernel<R, Rows, Stride, Constant>;
+                      Wide = decltype(wide)::value, Stride = decltype(stride)::value;
+        constexpr int Threads = Warps<R, Rows, Wide, Stride, Constant> * 32;
+        auto *kernel = small_fma_kernel<R, Rows, Wide, Stride, Constant>;
         if (const cudaError_t error = cudaFuncSetAttribute(
                 kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
             return error;
-        kernel<<<grid, Threads, shared, cf::stream(call)>>>(cut, x, filter, y, finish);
-        return cudaGetLastError();
+        // May begin before the kernel ahead of it has ended. The copy into constant memory may not.
+        cudaLaunchAttribute early;
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = Threads;
+        config.dynamicSmemBytes = shared;
+        config.stream = cf::stream(call);
+        config.attrs = &early;
+        config.numAttrs = Constant ? 0 : 1;
+        return cudaLaunchKernelEx(&config, kernel, cut, x, filter, y, finish);
     };
+    constexpr cf::Constant<1> one;
+    constexpr cf::Constant<2> two;
     const auto for_rows = [&](auto r, auto stride) -> int32_t {
-        if constexpr (Constant && decltype(stride)::value == 1) {
-            if (plan.rows == 29)
-                return launch(r, cf::Constant<29>{}, stride);
-            if (plan.rows == 17)
-                return launch(r, cf::Constant<17>{}, stride);
-            if (plan.rows == 15)
-                return launch(r, cf::Constant<15>{}, stride);
+        constexpr int Stride = decltype(stride)::value;
+        if constexpr (decltype(r)::value == 3) {
+            if (cut.wide == 2) {
+                return launch(r, cf::Constant<7>{}, two, stride);
+            }
         }
-        return plan.rows == 20 ? launch(r, cf::Constant<20>{}, stride)
-                               : launch(r, cf::Constant<8>{}, stride);
+        if constexpr (!Constant && Stride == 1) {
+            if (plan.rows == 16)
+                return launch(r, cf::Constant<16>{}, one, stride);
+            if (plan.rows == 7)
+                return launch(r, cf::Constant<7>{}, one, stride);
+        }
+        if constexpr (Constant && Stride == 1) {
+            if (plan.rows == 29)
+                return launch(r, cf::Constant<29>{}, one, stride);
+            if (plan.rows == 17)
+                return launch(r, cf::Constant<17>{}, one, stride);
+            if (plan.rows == 15)
+                return launch(r, cf::Constant<15>{}, one, stride);
+        }
+        if constexpr (Constant || Stride == 1)
+            return plan.rows == 20 ? launch(r, cf::Constant<20>{}, one, stride)
+                                   : launch(r, cf::Constant<8>{}, one, stride);
+        return cudaErrorInvalidValue;
     };
     const auto for_stride = [&](auto r) -> int32_t {
-        if constexpr (Constant)
-            if (p.stride_h == 2)
-                return for_rows(r, cf::Constant<2>{});
-        return for_rows(r, cf::Constant<1>{});
+        return p.stride_h == 2 ? for_rows(r, two) : for_rows(r, one);
     };
     return p.r == 3   ? for_stride(cf::Constant<3>{})
            : p.r == 5 ? for_stride(cf::Constant<5>{})
