@@ -10,6 +10,7 @@ import argparse
 import difflib
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -22,7 +23,7 @@ NOTHING = "no results committed yet"
 # Suites whose layers the README shows one by one; of the others it shows means.
 HEADLINES = ["report-86", "report-70"]
 # The kinds of element that the README sums up.
-SUMMARY_KINDS = ("f32 NCHW", "f16 NHWC")
+SUMMARY_KINDS = ("f32 NCHW", "f16 NCHW", "f16 NHWC")
 ORDER = ["report-86", "report-70", "report-vgg", "report-gemv", "first", "vgg16", "resnet50", "batch1"]
 BASELINES = {"cublas", "cudnn", "cpu"}
 
@@ -36,6 +37,7 @@ class Line:
         self.suite, self.layer = first["suite"] or "others", first["layer"]
         self.problem, self.math = first["problem"], first["math"]
         self.gpu = report["environment"]["gpu"]
+        self.images = int(re.search(r"mb(\d+)", self.problem)[1])
         words = self.problem.split("+")[1:]
         storage = next((w for w in words if w in ("f16", "bf16")), "f32")
         layout = "NHWC" if "nhwc" in words else "NCHW"
@@ -107,7 +109,10 @@ def read(folder):
             stamp = (environment["date"], path.name)
             if at not in found or found[at][0] < stamp:
                 found[at] = (stamp, order, Line(report, rows))
-    lines = sorted(found.values(), key=lambda f: (suite_key(f[2].suite), f[2].gpu, f[2].kind, f[1]))
+    lines = sorted(
+        found.values(),
+        key=lambda f: (suite_key(f[2].suite), f[2].gpu, f[2].kind, f[2].images, f[1]),
+    )
     return [line for _, _, line in lines]
 
 
