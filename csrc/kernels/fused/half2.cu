@@ -151,7 +151,7 @@ double rank(const cf_call *call) {
     const double products = cf::padded(cf::pixels(p), Pixels) *
                             cf::padded(p.k / p.groups, Channels) *
                             cf::padded(cf::reduction(p), Depth) * p.groups;
-    return cf::LaunchUs + 2 * products / 12e6 + (p.epilogue.pool_h ? cf::finish_us(p) : 0);
+    return cf::alone_us(p) + 2 * products / 12e6 + (p.epilogue.pool_h ? cf::finish_us(p) : 0);
 }
 
 int32_t launch(const cf_call *call) {

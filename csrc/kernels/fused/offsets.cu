@@ -276,7 +276,7 @@ double rank(const cf_call *call) {
     const double copied = cf::padded(double(cut.slab) * cut.area, Threads) / Threads;
     const double clocks = slabs * (12 * copied + 8.0 * cut.slab * p.r * p.s) * (Threads / 32);
     const double at_once = std::min(blocks, 132.0);
-    return cf::LaunchUs + blocks * clocks / (at_once * 1750) +
+    return cf::alone_us(p) + blocks * clocks / (at_once * 1750) +
            (p.epilogue.pool_h ? cf::finish_us(p) : 0);
 }
 

@@ -110,7 +110,7 @@ double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
     const int tile = tile_of(call), threads = tile * tile;
     const double flops_per_us = 4.6e6 * 2 / (1 + 16.0 / tile) * threads / cf::padded(threads, 32);
-    return cf::LaunchUs + cf::tiled_flops(p, tile) / flops_per_us +
+    return cf::alone_us(p) + cf::tiled_flops(p, tile) / flops_per_us +
            (p.epilogue.pool_h ? cf::finish_us(p) : 0);
 }
 

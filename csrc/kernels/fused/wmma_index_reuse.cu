@@ -196,7 +196,7 @@ double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
     const int rows = Rows[call->config];
     const double gathered = cf::wmma_gathered(p, pixel_tile(rows), channel_tile(rows), Step);
-    return cf::LaunchUs + gathered * (p.layout == CF_NCHW ? 2.7e-6 : 1.3e-6) +
+    return cf::alone_us(p) + gathered * (p.layout == CF_NCHW ? 2.7e-6 : 1.3e-6) +
            (p.epilogue.pool_h ? cf::finish_us(p) : 0);
 }
 

@@ -665,7 +665,7 @@ int32_t launch(const cf_call *call) {
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
     const bool constant = Configs[call->config].constant;
-    return cf::LaunchUs + (constant ? cf::TurnUs : 0) + plan_of(call, constant).clocks / 1900 +
+    return cf::ShortLaunchUs + (constant ? cf::TurnUs : 0) + plan_of(call, constant).clocks / 1900 +
            (sums_follow(p) ? cf::finish_us(p) : 0);
 }
 

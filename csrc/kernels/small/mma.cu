@@ -639,7 +639,8 @@ int32_t launch(const cf_call *call) {
 // Assumes 1.75 GHz.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
-    return cf::LaunchUs + plan_of(call).clocks / 1750 + (sums_follow(p) ? cf::finish_us(p) : 0);
+    return cf::ShortLaunchUs + plan_of(call).clocks / 1750 +
+           (sums_follow(p) ? cf::finish_us(p) : 0);
 }
 
 } // namespace

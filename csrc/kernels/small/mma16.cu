@@ -629,7 +629,7 @@ int32_t launch(const cf_call *call) {
 
 // Assumes 1.75 GHz, which tensor cores bring the clock to.
 double rank(const cf_call *call) {
-    return cf::LaunchUs + plan_of(call).clocks / 1750 +
+    return cf::ShortLaunchUs + plan_of(call).clocks / 1750 +
            (sums_follow(call->problem) ? cf::finish_us(call->problem) : 0);
 }
 

@@ -9,7 +9,7 @@ const US_PER_UNROLLED: f64 = 1.8e-6;
 /// What passes over memory reach.
 const BYTES_PER_US: f64 = 3.5e6;
 /// The launches of a call.
-const LAUNCH_US: f64 = 6.0;
+const LAUNCH_US: f64 = 8.0;
 /// Columns of a tile: fewer output channels take as long.
 const TILE: usize = 32;
 
@@ -34,7 +34,8 @@ pub(super) fn microseconds(problem: &Problem, product: &Product) -> f64 {
         Math::F16 | Math::Bf16 | Math::F16Acc => 300e6,
     };
     let flops = 2.0 * pixels * channels as f64 * reduction;
-    let gemm = (flops / flops_per_us).max(read / BYTES_PER_US);
+    let written = images * (problem.k * problem.p() * problem.q() * 4) as f64;
+    let gemm = (flops / flops_per_us).max((read + written) / BYTES_PER_US);
     // Sums are written, read again, and written as y.
     let finish = images * (2 * product.product_bytes + 2 * product.sums_bytes) as f64;
     LAUNCH_US + unroll + gemm + finish / BYTES_PER_US

@@ -6,13 +6,19 @@ use crate::{Layout, Math, Problem};
 
 /// What its kernels reach of the memory's bandwidth.
 const BYTES_PER_US: f64 = 2.5e6;
-/// The least a launch of it takes.
-const LEAST_US: f64 = 5.0;
+/// The least that it takes: a launch, and for each product of a sum.
+const LEAST_US: (f64, f64) = (4.0, 0.034);
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;
 
+/// With fewer input channels to a group its kernels are far from what they reach otherwise.
+const FEW: usize = 16;
+
 /// Bound by memory or by arithmetic, whichever is slower.
 pub(super) fn microseconds(problem: &Problem) -> f64 {
+    if problem.groups == 1 && problem.c < FEW && !is_vectors(problem) {
+        return few_channels(problem);
+    }
     // 60 % of the chip's peak.
     let flops_per_us = match problem.math {
         Math::Fp32 => 36e6,
@@ -26,15 +32,56 @@ pub(super) fn microseconds(problem: &Problem) -> f64 {
     // Tensor cores want channels last, so that NCHW is transposed on the way in and out.
     let transposed = problem.layout == Layout::Nchw && problem.math != Math::Fp32;
     let transposing = if transposed { 2.0 * pass } else { 0.0 };
-    // What it cannot fuse: sums are written in f32 and read again.
-    let finishing = if Form::of(problem).iter().all(|form| form.finishes()) {
+    // It has no matrix-vector product in fp32: 4096 x 1024 and 25088 x 4096 take 22 and 5 times a pass.
+    let vectors = is_vectors(problem) && problem.math == Math::Fp32;
+    let reading = if vectors { 5.0 * pass } else { pass };
+    arithmetic.max(reading).max(least(problem)) + transposing + finishing(problem)
+}
+
+/// Fitted to the layers of the reports and the first layers of networks, 1 to 10000 images
+/// (benches/results/h200-small-*.json).
+fn few_channels(problem: &Problem) -> f64 {
+    let half = matches!(problem.math, Math::F16 | Math::Bf16 | Math::F16Acc);
+    let single_nhwc =
+        problem.c == 1 && problem.layout == Layout::Nhwc && problem.math != Math::Bf16;
+    // Operations per microsecond, those on channels that fill up its tiles counted.
+    let (flops_per_us, inputs, outputs) = match problem.math {
+        // One channel is no work for tensor cores.
+        _ if single_nhwc => (12e6, 1, 1),
+        math if problem.c == 1 || math == Math::Fp32 => (20e6, 1, TILE),
+        Math::Tf32 => (50e6, 4, TILE),
+        _ => (95e6, 8, TILE),
+    };
+    let padded = |count: usize, tile: usize| count.next_multiple_of(tile) as f64 / count as f64;
+    let flops = problem.flops() * padded(problem.c, inputs) * padded(problem.k, outputs);
+    let bytes_per_us = if half { 0.75e6 } else { 1.3e6 };
+    (flops / flops_per_us)
+        .max(problem.bytes() / bytes_per_us)
+        .max(least(problem))
+        + finishing(problem)
+}
+
+fn least(problem: &Problem) -> f64 {
+    let (launch, product) = LEAST_US;
+    // Tensor cores take many products at once.
+    let products = match problem.math {
+        Math::Fp32 => problem.reduction(),
+        _ => problem.reduction().min(300),
+    };
+    launch + product * products as f64
+}
+
+/// Whether it is a product of a matrix and few vectors.
+fn is_vectors(problem: &Problem) -> bool {
+    problem.n * problem.p() * problem.q() < TILE
+}
+
+/// What it cannot fuse: sums are written in f32 and read again.
+fn finishing(problem: &Problem) -> f64 {
+    if Form::of(problem).iter().all(|form| form.finishes()) {
         let sums = (problem.n * problem.k * problem.p() * problem.q()) as f64 * 4.0;
         2.0 * sums / BYTES_PER_US
     } else {
         0.0
-    };
-    // It has no matrix-vector product in fp32: 4096 x 1024 and 25088 x 4096 take 22 and 5 times a pass.
-    let vectors = problem.n * problem.p() * problem.q() < TILE && problem.math == Math::Fp32;
-    let reading = if vectors { 5.0 * pass } else { pass };
-    arithmetic.max(reading).max(LEAST_US) + transposing + finishing
+    }
 }
