@@ -15,7 +15,7 @@ pub const SIZE: i32 = 13;
 /// Distance of lines of text.
 pub const LINE: i32 = 16;
 /// Width that a letter may take; fonts differ, and this is of a wide one.
-const LETTER: f64 = 0.62 * SIZE as f64;
+const LETTER: f64 = 0.65 * SIZE as f64;
 
 /// Colours of things that have only a number, such as streams.
 pub const SERIES: [RGBColor; 8] = [
