@@ -50,15 +50,6 @@ __device__ __forceinline__ int clamp(int v, int least, int most) {
     return min(max(v, least), most);
 }
 
-// A NaN in v stays.
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
-    return v;
-}
-
 __device__ __forceinline__ void store_global(uint64_t at, float v) {
     asm volatile("st.global.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
 }

@@ -31,15 +31,6 @@ __device__ __forceinline__ float value_if(bool live, const Element *from) {
     return cf::widen(reinterpret_cast<const Element &>(bits));
 }
 
-// A NaN in v stays.
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
-    return v;
-}
-
 // Where a unit lies.
 struct Place {
     int n, row; // image, first row of y

@@ -35,6 +35,7 @@
 //
 // Floor: 2 N K P Q C R S / 66.9 TFLOP/s, or the bytes of x and y.
 #include "device/constant.cuh"
+#include "device/few_channels.cuh"
 #include "device/pipeline.cuh"
 #include "device/rank.cuh"
 #include "device/small.cuh"
@@ -401,7 +402,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
 #pragma unroll
                 for (int j = 0; j < Rows; ++j)
                     for (float &v : sum[k][j])
-                        v = between(v, finish.least, finish.most);
+                        v = cf::between(v, finish.least, finish.most);
         }
         if (Wide == 1 && cut.stages > 0) {
             // Stages are taken in the order of items, so the first item that is not whole yet waits
@@ -498,13 +499,8 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
         return cf::no(why, bytes, "is written for NCHW");
     if (p.storage != CF_STORE_F32 || (p.math != CF_MATH_FP32 && p.math != CF_MATH_TF32))
         return cf::no(why, bytes, "multiplies f32 elements in fp32 (math fp32 or tf32)");
-    if (p.groups != 1)
-        return cf::no(why, bytes, "takes one group; this has %d", p.groups);
-    if (p.dilation_h != 1 || p.dilation_w != 1)
-        return cf::no(why, bytes, "takes no dilation");
-    if (p.c > 32 || p.k > 64)
-        return cf::no(why, bytes,
-                      "is for up to 32 input and 64 output channels; this has %d and %d", p.c, p.k);
+    if (!cf::has_few_channels(p, why, bytes))
+        return 0;
     if (p.r != 3 && p.r != 5 && p.r != 7)
         return cf::no(why, bytes, "is compiled for filters of 3, 5 and 7 rows; this has %d", p.r);
     if (p.stride_h > 2 || p.s > MaxFilter)

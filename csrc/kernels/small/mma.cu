@@ -35,6 +35,7 @@
 // at 1.75 GHz (25 steps by mma.sync: 704, and 1112 measured, since little overlaps there); 12 ->
 // 24, k5: 843.
 #include "device/element.cuh"
+#include "device/few_channels.cuh"
 #include "device/rank.cuh"
 #include "device/small_mma_task.cuh"
 #include "device/sums.cuh"
@@ -78,14 +79,6 @@ __device__ __forceinline__ void give_registers() {
 template <int Registers>
 __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
-    return v;
 }
 #endif
 
@@ -396,7 +389,7 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
                                 v = fmaf(finish.scale, v, bias);
                             if (finish.residual && row < height(e, i, o))
                                 v += finish.residual[place(e, i, o) + row * step_row];
-                            v = between(v, finish.least, finish.most);
+                            v = cf::between(v, finish.least, finish.most);
                         }
                     }
                 }
@@ -521,13 +514,8 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     const cf_problem &p = call->problem;
     if (p.storage != CF_STORE_F32 || (p.math != CF_MATH_FP32 && p.math != CF_MATH_TF32))
         return cf::no(why, bytes, "multiplies f32 elements in math fp32 or tf32");
-    if (p.groups != 1)
-        return cf::no(why, bytes, "takes one group; this has %d", p.groups);
-    if (p.dilation_h != 1 || p.dilation_w != 1)
-        return cf::no(why, bytes, "takes no dilation");
-    if (p.c > 32 || p.k > 64)
-        return cf::no(why, bytes,
-                      "is for up to 32 input and 64 output channels; this has %d and %d", p.c, p.k);
+    if (!cf::has_few_channels(p, why, bytes))
+        return 0;
     if (const double products = mean_products(p); p.math == CF_MATH_FP32 && products < MinProducts)
         return cf::no(why, bytes,
                       "rounds each product a little more than fp32 does, which shows in sums of "

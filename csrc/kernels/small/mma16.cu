@@ -35,6 +35,7 @@
 // mma.sync. Expected, f16 NCHW, N = 10000: 1 -> 4 k7 52 us of products and 153 of memory; 4 -> 16
 // k7 137 and 116; 1 -> 12 k5 85 and 266; 12 -> 24 k5 215 and 155.
 #include "device/element.cuh"
+#include "device/few_channels.cuh"
 #include "device/mma_sync.cuh"
 #include "device/rank.cuh"
 #include "device/small_mma16.cuh"
@@ -356,7 +357,8 @@ __global__ void __launch_bounds__(Threads, 1)
                 for (int t = 0; t < Tiles; ++t)
 #pragma unroll
                     for (int v = 0; v < 4; ++v)
-                        sum[j][t].value[v] = between(sum[j][t].value[v], finish.least, finish.most);
+                        sum[j][t].value[v] =
+                            cf::between(sum[j][t].value[v], finish.least, finish.most);
         }
 
         const auto store = [&](auto output, auto staged) {
@@ -504,13 +506,8 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     const cf_problem &p = call->problem;
     if (p.math != CF_MATH_F16 && p.math != CF_MATH_BF16)
         return cf::no(why, bytes, "multiplies 16-bit operands into f32 sums (math f16 or bf16)");
-    if (p.groups != 1)
-        return cf::no(why, bytes, "takes one group; this has %d", p.groups);
-    if (p.dilation_h != 1 || p.dilation_w != 1)
-        return cf::no(why, bytes, "takes no dilation");
-    if (p.c > 32 || p.k > 64)
-        return cf::no(why, bytes,
-                      "is for up to 32 input and 64 output channels; this has %d and %d", p.c, p.k);
+    if (!cf::has_few_channels(p, why, bytes))
+        return 0;
     if (p.r > MaxFilter || p.s > MaxFilter)
         return cf::no(why, bytes, "takes filters up to %dx%d; this one is %dx%d", MaxFilter,
                       MaxFilter, p.r, p.s);
