@@ -2,6 +2,7 @@
 //! was cut short goes on with.
 
 mod errors;
+mod plan;
 mod units;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -21,7 +22,8 @@ use crate::{
     report,
     terminal::{self, Progress},
 };
-use units::{Measuring, Plan, Unit};
+use plan::Plan;
+use units::{Measuring, Unit};
 
 /// The reports' batches.
 const BATCHES: [usize; 4] = [100, 1000, 5000, 10000];
@@ -217,10 +219,10 @@ impl Args {
     fn plan(&self, device: &Device) -> Result<Plan, Failure> {
         let mut contenders = self.variants.contenders(device, Configs::First)?;
         if self.variants.is_empty() {
-            contenders.extend(units::picks(device));
+            contenders.extend(plan::picks(device));
         }
         let overlap = match (&self.overlap_variant[..], self.variants.is_empty()) {
-            ([], true) => units::overlap_by_default(device),
+            ([], true) => plan::overlap_by_default(device),
             ([], false) => contenders.clone(),
             (named, _) => Configs::First.named(named)?,
         };
