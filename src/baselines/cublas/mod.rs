@@ -20,7 +20,7 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | `auto` | batched, where images fill tiles and their sums need no pass; otherwise wide |
+//! | `auto` | batched, where images fill tiles and their sums need no pass, but for the fewest channels in fp32; otherwise wide |
 //! | `wide` | one product for all images of a chunk, permuted afterwards |
 //! | `batched` | NCHW: one product per image, in y's own order |
 //! | `l2` | as `auto`, in chunks so small that the unrolled matrix is read from the L2 cache |

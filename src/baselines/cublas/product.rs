@@ -22,6 +22,8 @@
 //! where it does not divide into them. So R counts zeros that fill up the last word, both in the
 //! unrolled matrix and in the filter, which is packed for that.
 
+use std::ops::RangeInclusive;
+
 use crate::{Layout, Math, Padding, Problem, Storage, kernels::ffi};
 
 /// Start of every region of the workspace, and of cuBLAS's own part of it, in bytes.
@@ -38,6 +40,9 @@ const TILE: usize = 128;
 /// Output channels of a group from which on rows are faster than wide with its pass: with fewer,
 /// cuBLAS's product takes up to ten times as long.
 const ROWS: usize = 8;
+/// Output channels for which cuBLAS's fp32 kernels for one long product are so much faster than
+/// those for many short ones that wide gains more than its pass costs.
+const NARROW: RangeInclusive<usize> = 2..=4;
 
 /// How the sums of several images are laid out as products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +157,8 @@ impl Product {
                     problem.math == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
                 };
                 // Where a pass follows anyway, permuting is free; groups would multiply the calls.
-                let fills = pixels >= TILE && groups == 1 && storable;
+                let narrow = problem.math == Math::Fp32 && NARROW.contains(&channels);
+                let fills = pixels >= TILE && groups == 1 && storable && !narrow;
                 if (point && aligned(8)) || (fills && aligned(16)) {
                     Form::Batched
                 } else {

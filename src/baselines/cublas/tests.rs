@@ -237,6 +237,10 @@ fn the_form_follows_the_rule() {
     );
     assert_eq!(form("g2mb64ic64ih56oc64oh56kh3ph1"), (wide, false, false));
     assert_eq!(form("mb64ic512ih7oc512oh7kh3ph1"), (wide, false, false));
+    // One long product, where it has few columns and is of fp32.
+    assert_eq!(form("mb1000ic1ih86oc4oh80kh7"), (wide, false, false));
+    assert_eq!(form("mb1000ic1ih86oc4oh80kh7+f16"), (batched, false, true));
+    assert_eq!(form("mb1000ic12ih33oc24oh29kh5"), (batched, false, true));
     // As it lies, unless tensor cores would read it unaligned.
     assert_eq!(form("mb64ic512ih7oc2048kh1"), (batched, true, true));
     assert_eq!(form("mb64ic512ih7oc2048kh1+f16"), (wide, false, false));
