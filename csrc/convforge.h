@@ -164,17 +164,18 @@ typedef struct cf_strides {
     int64_t image, channel, row, column;
 } cf_strides;
 
-/* Writes the unrolled matrix (im2col) of images first .. first+count as elements of `storage`:
- * NCHW: [group][c r s][image p q], NHWC: [image p q][group][r s c]; zeros where the filter hangs
- * over the edge. Operands are rounded to `storage`. */
-int32_t cf_unroll(const cf_call *call, int64_t first, int64_t count, int32_t storage, void *out);
-#ifdef __cplusplus /* Rust has no use for these */
-/* cf_unroll with rows padded by zeros to a multiple of `pad` elements: NCHW: [group][c r s][image p
- * q, padded], NHWC: [image p q][group][r s c, padded]. */
-int32_t cf_unroll_padded(const cf_call *call, int64_t first, int64_t count, int32_t storage,
-                         int32_t pad, void *out);
-/* The matrix of cf_unroll in x's own storage, written from the other side: each input element goes
- * to every place that reads it. */
+/* Write the unrolled matrix (im2col) of images first .. first+count as elements of `storage`; zeros
+ * where the filter hangs over the edge, and where rows or groups are padded. Operands are rounded
+ * to `storage`. The reduction is in the filter's own order: c r s in NCHW, r s c in NHWC. Columns:
+ * [group][reduction, padded to `height`][image p q, padded to `pitch`]. */
+int32_t cf_unroll_columns(const cf_call *call, int64_t first, int64_t count, int32_t storage,
+                          int64_t height, int64_t pitch, void *out);
+/* Rows, NHWC only: [image p q][group][reduction, padded to `pitch`]. */
+int32_t cf_unroll_rows(const cf_call *call, int64_t first, int64_t count, int32_t storage,
+                       int64_t pitch, void *out);
+#ifdef __cplusplus /* Rust has no use for it */
+/* In x's own storage and without padding, columns in NCHW, rows in NHWC; written from the other
+ * side: each input element goes to every place that reads it. */
 int32_t cf_unroll_scatter(const cf_call *call, int64_t first, int64_t count, void *out);
 #endif
 /* Epilogue, pooling and narrowing: reads f32 sums of images first .. first+count, whose strides are
@@ -184,6 +185,9 @@ int32_t cf_finish(const cf_call *call, int64_t first, int64_t count, const float
 /* dst[i] = src[i], rounded to another storage. */
 int32_t cf_convert(const void *src, int32_t src_storage, void *dst, int32_t dst_storage,
                    int64_t count, void *stream);
+/* The same of `count` rows, which dst pads with zeros from `length` to `pitch`. */
+int32_t cf_convert_rows(const void *src, int32_t src_storage, void *dst, int32_t dst_storage,
+                        int64_t count, int64_t length, int64_t pitch, void *stream);
 
 /* ---- ceilings.cu: what a device can do at best, for the floors of measurements ----
  * Streams of `words` 4-byte words, a multiple of 4, at addresses aligned to 16 bytes; word i of a

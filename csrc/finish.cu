@@ -5,11 +5,12 @@
 #include "device/epilogue.cuh"
 #include "device/index.cuh"
 #include "device/launch.cuh"
+#include "device/pack.cuh"
 
 namespace {
 
 constexpr int Threads = 256;
-constexpr int64_t EnoughBlocks = 1 << 12; // of a line
+constexpr int64_t EnoughBlocks = 1 << 13; // some times what the chip holds
 
 // Without pooling y is lines that the sums hold as well, with other distances between: planes in
 // NCHW, the channels of a pixel in NHWC.
@@ -28,27 +29,94 @@ bool in_lines(const cf_problem &p, const cf_strides &ss, int64_t images, Lines *
            (nchw || ss.image == area * ss.column);
 }
 
-template <class T, bool Nchw>
+// A thread does Count outputs of a line at once: neighbours, read and written as words, or as far
+// apart as there are threads beside each other.
+template <class T, bool Nchw, bool Words, int Count>
 __global__ void finish_lines(const cf_epilogue e, const Lines lines, const cf::LongDivisor by_k,
                              const float *__restrict__ sums, const float *__restrict__ bias,
                              const T *__restrict__ residual, T *__restrict__ y) {
-    const int64_t down = int64_t(gridDim.y) * blockDim.y, across = int64_t(gridDim.x) * blockDim.x;
+    const int64_t down = int64_t(gridDim.y) * blockDim.y;
+    const int64_t across = int64_t(gridDim.x) * blockDim.x, apart = Words ? 1 : across;
+    const int64_t distance = Nchw ? lines.pixel : lines.channel;
     for (int64_t line = int64_t(blockIdx.y) * blockDim.y + threadIdx.y; line < lines.count;
          line += down) {
         int64_t image = line;
         const int k = Nchw ? by_k.digit(image) : 0;
-        const float *from =
+        const float *const from =
             sums + (Nchw ? image * lines.image + k * lines.channel : line * lines.pixel);
-        for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < lines.length;
-             i += across) {
-            const int64_t o = line * lines.length + i;
-            const float added = e.residual ? cf::widen(residual[o]) : 0.0f;
-            const float sum = from[i * (Nchw ? lines.pixel : lines.channel)];
-            const float *const own = e.bias ? bias + (Nchw ? k : i) : nullptr;
-            y[o] = cf::narrow<T>(cf::epilogue(e, sum, own, added));
+        const int64_t begin = line * lines.length;
+        for (int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * (Words ? Count : 1);
+             i < lines.length; i += across * Count) {
+            cf::Pack<float, Count> sum;
+            cf::Pack<T, Count> added, out;
+            if constexpr (Words) {
+                sum = cf::load<Count>(from + i);
+                if (e.residual)
+                    added = cf::load<Count>(residual + begin + i);
+            } else {
+#pragma unroll
+                for (int j = 0; j < Count; ++j) {
+                    const int64_t at = min(i + j * apart, lines.length - 1);
+                    sum.v[j] = from[at * distance];
+                    if (e.residual)
+                        added.v[j] = residual[begin + at];
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < Count; ++j) {
+                const int64_t at = i + j * apart;
+                if (!Words && at >= lines.length)
+                    break;
+                const float *const own = e.bias ? bias + (Nchw ? k : at) : nullptr;
+                const float more = e.residual ? cf::widen(added.v[j]) : 0.0f;
+                out.v[j] = cf::narrow<T>(cf::epilogue(e, sum.v[j], own, more));
+                if (!Words)
+                    y[begin + at] = out.v[j];
+            }
+            if constexpr (Words)
+                cf::store(y + begin + i, out);
         }
     }
 }
+
+// NHWC after a product whose sums are contiguous along pixels: a thread reads Count of a channel at
+// once; neighbours have neighbouring channels, so that writes are contiguous as well.
+template <class T, int Count>
+__global__ void finish_turned(const cf_epilogue e, const Lines lines,
+                              const float *__restrict__ sums, const float *__restrict__ bias,
+                              const T *__restrict__ residual, T *__restrict__ y) {
+    const int64_t down = int64_t(gridDim.y) * blockDim.y * Count;
+    const int64_t across = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t line = (int64_t(blockIdx.y) * blockDim.y + threadIdx.y) * Count;
+         line < lines.count; line += down) {
+        for (int64_t k = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; k < lines.length;
+             k += across) {
+            const auto sum = cf::load<Count>(sums + k * lines.channel + line);
+#pragma unroll
+            for (int j = 0; j < Count; ++j) {
+                const int64_t o = (line + j) * lines.length + k;
+                const float added = e.residual ? cf::widen(residual[o]) : 0.0f;
+                y[o] = cf::narrow<T>(cf::epilogue(e, sum.v[j], e.bias ? bias + k : nullptr, added));
+            }
+        }
+    }
+}
+
+// As many threads beside each other as go round a line's words evenly, the others on lines below;
+// and no more blocks than keep the chip busy, since a thread prepares itself once for all its
+// lines.
+struct Shape {
+    dim3 block, grid;
+
+    Shape(int64_t words, int64_t lines) {
+        const int64_t rounds = cf::ceil_div(words, Threads), share = cf::ceil_div(words, rounds);
+        block.x = unsigned(share > 32 ? cf::ceil_div(share, 32) * 32 : share);
+        block.y = Threads / block.x;
+        const int64_t down = cf::ceil_div(lines, block.y);
+        grid.x = unsigned(std::clamp<int64_t>(EnoughBlocks / down, 1, rounds));
+        grid.y = unsigned(std::min<int64_t>(down, cf::ceil_div(EnoughBlocks, grid.x)));
+    }
+};
 
 // One thread per output, in y's order.
 template <class T>
@@ -97,23 +165,37 @@ int32_t cf_finish(const cf_call *call, int64_t first, int64_t count, const float
     const auto run = [&](auto element) -> int32_t {
         using T = decltype(element);
         if (Lines lines; in_lines(p, strides, count, &lines)) {
-            // A power of two of threads beside each other, the others on lines below.
-            unsigned width = 1;
-            while (width < Threads && width < lines.length)
-                width *= 2;
-            const dim3 block(width, Threads / width);
-            const int64_t across = cf::ceil_div(lines.length, width);
-            const int64_t down = cf::ceil_div(lines.count, block.y);
-            const dim3 grid(unsigned(std::clamp<int64_t>(across, 1, EnoughBlocks)),
-                            unsigned(std::clamp<int64_t>(down, 1, cf::MaxGrid)));
             const int64_t begin = first * p.k * p.p * p.q;
             const auto *residual = static_cast<const T *>(call->residual);
-            const auto kernel =
-                p.layout == CF_NCHW ? finish_lines<T, true> : finish_lines<T, false>;
-            kernel<<<grid, block, 0, cf::stream(call)>>>(
-                p.epilogue, lines, cf::LongDivisor(p.k), sums, call->bias,
-                residual ? residual + begin : nullptr, static_cast<T *>(call->y) + begin);
-            return cudaGetLastError();
+            residual = residual ? residual + begin : nullptr;
+            T *const y = static_cast<T *>(call->y) + begin;
+            const bool nchw = p.layout == CF_NCHW;
+            if (!nchw && lines.pixel == 1 && lines.count % 4 == 0 && lines.channel % 4 == 0 &&
+                cf::aligned(sums, 4)) {
+                const Shape s(lines.length, lines.count / 4);
+                finish_turned<T, 4><<<s.grid, s.block, 0, cf::stream(call)>>>(
+                    p.epilogue, lines, sums, call->bias, residual, y);
+                return cudaGetLastError();
+            }
+            const bool together = (nchw ? lines.pixel : lines.channel) == 1;
+            const int64_t starts = nchw ? lines.image | lines.channel : lines.pixel;
+            const auto fits = [&](int n) {
+                return together && (lines.length | starts) % n == 0 && cf::aligned(sums, n) &&
+                       cf::aligned(y, n) && cf::aligned(residual, n);
+            };
+            const auto launch = [&](auto words, auto count) -> int32_t {
+                constexpr bool Words = decltype(words)::value;
+                constexpr int Count = decltype(count)::value;
+                const Shape s(cf::ceil_div(lines.length, Count), lines.count);
+                const auto kernel = nchw ? finish_lines<T, true, Words, Count>
+                                         : finish_lines<T, false, Words, Count>;
+                kernel<<<s.grid, s.block, 0, cf::stream(call)>>>(
+                    p.epilogue, lines, cf::LongDivisor(p.k), sums, call->bias, residual, y);
+                return cudaGetLastError();
+            };
+            return fits(8)   ? launch(std::true_type(), cf::Constant<8>())
+                   : fits(4) ? launch(std::true_type(), cf::Constant<4>())
+                             : launch(std::false_type(), cf::Constant<4>());
         }
         finish<T><<<cf::blocks(outputs, Threads), Threads, 0, cf::stream(call)>>>(
             p, cf::LongDivisor(p.k), cf::LongDivisor(p.epilogue.out_h),

@@ -24,9 +24,10 @@ struct Divisor {
 
 // The same for numbers of any size; those from 2^31 on are divided.
 struct LongDivisor {
-    int64_t by;
+    int64_t by = 1;
     Divisor fast;
 
+    LongDivisor() = default;
     explicit LongDivisor(int64_t by)
         : by(by), fast(by <= INT32_MAX ? Divisor(int32_t(by)) : Divisor()) {}
     __device__ __forceinline__ int64_t quotient(int64_t n) const {

@@ -146,7 +146,11 @@ int32_t im2col_gemm(const cf_call *call, const Unrolled &u, Unroll unroll, Multi
 template <class Multiply>
 int32_t im2col_gemm(const cf_call *call, const Unrolled &u, Multiply multiply) {
     const auto gather = [&](int64_t first, int64_t count, void *out) {
-        return cf_unroll_padded(call, first, count, u.storage, u.pad, out);
+        const cf_problem &p = call->problem;
+        const int64_t pixels = round_up(count * p.p * p.q, u.pad), reduction = reduction_of(p);
+        return p.layout == CF_NCHW
+                   ? cf_unroll_columns(call, first, count, u.storage, reduction, pixels, out)
+                   : cf_unroll_rows(call, first, count, u.storage, round_up(reduction, u.pad), out);
     };
     return im2col_gemm(call, u, gather, multiply);
 }

@@ -25,7 +25,8 @@ constexpr int Tile = 16;
 constexpr int Ahead = 2;     // tiles of the product in one pass
 constexpr int Threads = 256; // of the unrolling
 
-// The matrix of cf_unroll; elements are copied as they are, and zero has no bit set in any storage.
+// The unrolled matrix without padding; elements are copied as they are, and zero has no bit set in
+// any storage.
 template <class Bits, int Side, bool Nchw>
 __global__ void __launch_bounds__(Threads)
     columns(const cf_problem p, const Bits *__restrict__ x, Bits *__restrict__ out, int64_t first,

@@ -9,8 +9,9 @@
 //!
 //! As strong as cuBLAS's GEMM lets it be: 1x1 convolutions without stride and fully connected
 //! layers multiply the input as it lies; sums that nothing is done to are stored by the product
-//! itself; 16-bit operands go to the tensor cores with f32 sums. The rest goes image by image in
-//! chunks, through the unrolling and finishing passes that handwritten kernels use as well.
+//! itself; 16-bit operands go to the tensor cores with f32 sums, unrolled to whole words. The rest
+//! goes image by image in chunks, through the unrolling and finishing passes that handwritten
+//! kernels use as well.
 //!
 //! Every address in the workspace is aligned. Where x, w or y is not (the problem's `align`, or an
 //! image of 7x7 in f16), cuBLAS takes slower kernels; it says nothing.
@@ -19,8 +20,8 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | `auto` | batched, where images fill tiles and their sums need no pass; otherwise wide |
-//! | `wide` | NCHW: one product for all images of a chunk, permuted afterwards |
+//! | `auto` | batched, where images fill tiles and their sums need no pass, but for the fewest channels in fp32; otherwise wide |
+//! | `wide` | one product for all images of a chunk, permuted afterwards |
 //! | `batched` | NCHW: one product per image, in y's own order |
 //! | `l2` | as `auto`, in chunks so small that the unrolled matrix is read from the L2 cache |
 
@@ -151,12 +152,8 @@ impl Plan for GemmPlan {
         }
     }
 
-    /// The filter in the operands' type, where it is stored in another.
     fn packed_bytes(&self) -> usize {
-        match self.product.operand {
-            operand if operand == self.problem.storage => 0,
-            operand => self.problem.w_len() * operand.bytes(),
-        }
+        self.product.packed_bytes(self.problem.storage)
     }
 
     fn handles(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
@@ -191,9 +188,14 @@ impl Plan for GemmPlan {
         stream: *mut c_void,
     ) -> Result<()> {
         let _current = self.gpu.enter()?;
-        let (from, to) = (self.problem.storage, self.product.operand);
+        let (p, product) = (&self.problem, &self.product);
+        let [rows, length, pitch] =
+            [product.filters(), product.reduction, product.depth].map(|size| size as i64);
+        let (from, to) = (code(p.storage), code(product.operand));
         // SAFETY: the caller vouches for the addresses.
-        unsafe { convert((w, from), (packed, to), self.problem.w_len(), stream) }
+        checked("pack", unsafe {
+            ffi::cf_convert_rows(w, from, packed, to, rows, length, pitch, stream)
+        })
     }
 
     unsafe fn launch(&self, mut args: Args) -> Result<()> {
@@ -249,10 +251,19 @@ impl GemmPlan {
         let image = p.c * p.h * p.w;
         let mut unrolled = args.x.wrapping_byte_add(first * image * p.storage.bytes());
         if !product.direct {
-            let (first, count) = (first as i64, count as i64);
+            let [first, images, depth, pixels] =
+                [first, count, product.depth, count * p.p() * p.q()].map(|size| size as i64);
+            let storage = code(product.operand);
             // SAFETY: the caller's promise; the region holds the unrolled matrix of `count` images.
             checked("unroll", unsafe {
-                ffi::cf_unroll(&call, first, count, code(product.operand), columns)
+                match product.form {
+                    Form::Rows => {
+                        ffi::cf_unroll_rows(&call, first, images, storage, depth, columns)
+                    }
+                    Form::Wide | Form::Batched => ffi::cf_unroll_columns(
+                        &call, first, images, storage, depth, pixels, columns,
+                    ),
+                }
             })?;
             args.stage(c"unroll");
             unrolled = columns;

@@ -7,7 +7,7 @@
 //! | form | A | B | C | m, n, k |
 //! | --- | --- | --- | --- | --- |
 //! | rows: NHWC, or a filter as large as the image | filter `[G][K][R]`, transposed | unrolled `[N P][G][R]` | `[N P][G][K]` | K, N P, R |
-//! | wide: NCHW | unrolled `[G][R][N P]` | filter `[G][K][R]` | `[G][K][N P]` | N P, K, R |
+//! | wide: NCHW, or groups of few channels in NHWC | unrolled `[G][R][N P]` | filter `[G][K][R]` | `[G][K][N P]` | N P, K, R |
 //! | batched: NCHW | unrolled `[G][R][N][P]`, or x as `[N][G][R][P]` | filter `[G][K][R]` | `[N][G][K][P]` | P, K, R |
 //!
 //! The brackets are row-major, as the tensors lie. cuBLAS counts by columns: its m x n matrix of
@@ -17,6 +17,12 @@
 //!
 //! Rows and batched leave the sums in y's own order. Wide makes one large product of many small
 //! ones, whose columns are aligned, but needs a pass to permute them.
+//!
+//! Tensor cores read a reduction in words of 16 bytes, and cuBLAS takes kernels of half the speed
+//! where it does not divide into them. So R counts zeros that fill up the last word, both in the
+//! unrolled matrix and in the filter, which is packed for that.
+
+use std::ops::RangeInclusive;
 
 use crate::{Layout, Math, Padding, Problem, Storage, kernels::ffi};
 
@@ -31,6 +37,12 @@ const MAX_ELEMENTS: usize = 1 << 46;
 /// Fewest pixels of an image that fill a tile of cuBLAS's, so that images by themselves waste
 /// little of it.
 const TILE: usize = 128;
+/// Output channels of a group from which on rows are faster than wide with its pass: with fewer,
+/// cuBLAS's product takes up to ten times as long.
+const ROWS: usize = 8;
+/// Output channels for which cuBLAS's fp32 kernels for one long product are so much faster than
+/// those for many short ones that wide gains more than its pass costs.
+const NARROW: RangeInclusive<usize> = 2..=4;
 
 /// How the sums of several images are laid out as products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +75,9 @@ pub(super) struct Product {
     width: usize,
     groups: usize,
     channels: usize,
-    reduction: usize,
+    pub reduction: usize,
+    /// The reduction with the zeros that fill it up.
+    pub depth: usize,
 }
 
 /// `calls` times `batch` products of one shape, each with its own offsets into A, B and C.
@@ -116,7 +130,7 @@ impl Product {
         };
         let input = elements([problem.c, problem.h, problem.w])?;
         let output = elements([problem.k, pixels, 1])?;
-        let unrolled = elements([groups, reduction, pixels])?;
+        elements([groups, reduction, pixels])?;
         let operand = operand(problem.math);
         // Sums that nothing is done to can be stored by the product, in the types cuBLAS has.
         let storable = problem.epilogue.is_none()
@@ -132,6 +146,7 @@ impl Product {
 
         let nhwc = problem.layout == Layout::Nhwc;
         let form = match wanted {
+            _ if nhwc && groups > 1 && channels < ROWS && !point => Form::Wide,
             _ if nhwc || whole => Form::Rows,
             // With one image, wide and batched are the same.
             _ if problem.n <= 1 => Form::Batched,
@@ -142,7 +157,8 @@ impl Product {
                     problem.math == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
                 };
                 // Where a pass follows anyway, permuting is free; groups would multiply the calls.
-                let fills = pixels >= TILE && groups == 1 && storable;
+                let narrow = problem.math == Math::Fp32 && NARROW.contains(&channels);
+                let fills = pixels >= TILE && groups == 1 && storable && !narrow;
                 if (point && aligned(8)) || (fills && aligned(16)) {
                     Form::Batched
                 } else {
@@ -162,6 +178,16 @@ impl Product {
             Form::Wide => false,
             Form::Batched => point,
         };
+        // As measured: zeros that TF32 multiplies for few output channels gain nothing, and for one
+        // channel cuBLAS does not take tensor cores.
+        let fill = !direct
+            && match problem.math {
+                Math::Fp32 => false,
+                Math::Tf32 => channels >= 64,
+                Math::F16 | Math::Bf16 | Math::F16Acc => channels > 1,
+            };
+        let word = if fill { 16 / operand.bytes() } else { 1 };
+        let depth = reduction.next_multiple_of(word);
         let in_place = storable && form != Form::Wide;
         let sum = match problem.math {
             _ if in_place => problem.storage,
@@ -176,7 +202,11 @@ impl Product {
                 0
             }
         };
-        let columns = if direct { input } else { unrolled };
+        let columns = if direct {
+            input
+        } else {
+            groups * depth * pixels
+        };
         let product = Product {
             form,
             direct,
@@ -192,6 +222,7 @@ impl Product {
             groups,
             channels,
             reduction,
+            depth,
         };
         let one = product.gemm(1);
         match [one.m, one.n, one.k, one.lda, one.ldb, one.ldc]
@@ -203,6 +234,19 @@ impl Product {
             )),
             _ => Ok(product),
         }
+    }
+
+    /// Bytes of the filter, where it must be packed: in the operands' type, with its rows filled up.
+    pub fn packed_bytes(&self, storage: Storage) -> usize {
+        if self.operand == storage && self.depth == self.reduction {
+            return 0;
+        }
+        self.filters() * self.depth * self.operand.bytes()
+    }
+
+    /// Rows of the filter: output channels.
+    pub fn filters(&self) -> usize {
+        self.groups * self.channels
     }
 
     /// Bytes of workspace that one image takes.
@@ -232,7 +276,7 @@ impl Product {
         let Product {
             groups: g,
             channels: k,
-            reduction: r,
+            depth: r,
             pixels: p,
             ..
         } = *self;
@@ -314,7 +358,7 @@ impl Product {
 
     /// Where the sums of so many images lie in C.
     pub fn strides(&self, images: usize) -> ffi::cf_strides {
-        let (p, all) = (self.pixels, self.groups * self.channels);
+        let (p, all) = (self.pixels, self.filters());
         let (image, channel, pixel) = match self.form {
             Form::Rows => (p * all, 1, all),
             Form::Wide => (p, images * p, 1),

@@ -45,16 +45,19 @@ fn multiply(gemm: &Gemm, a: &[f32], b: &[f32], c: &mut [f32]) {
 }
 
 /// csrc/unroll.cu.
-fn unroll(p: &Problem, x: &[f32], first: usize, count: usize) -> Vec<f32> {
-    let (channels, reduction) = (p.c / p.groups, p.reduction());
+fn unroll(p: &Problem, product: &Product, x: &[f32], first: usize, count: usize) -> Vec<f32> {
+    let (channels, depth) = (p.c / p.groups, product.depth);
     let pixels = count * p.p() * p.q();
     let nchw = p.layout == Layout::Nchw;
     let element = |e: usize| {
-        let (row, column) = match nchw {
-            true => (e / pixels, e % pixels),
-            false => (e % (reduction * p.groups), e / (reduction * p.groups)),
+        let (row, column) = match product.form {
+            Form::Rows => (e % (depth * p.groups), e / (depth * p.groups)),
+            Form::Wide | Form::Batched => (e / pixels, e % pixels),
         };
-        let (group, i) = (row / reduction, row % reduction);
+        let (group, i) = (row / depth, row % depth);
+        if i >= p.reduction() {
+            return 0.0;
+        }
         let (c, r, s) = match nchw {
             true => (i / p.s / p.r, i / p.s % p.r, i % p.s),
             false => (i % channels, i / channels / p.s, i / channels % p.s),
@@ -75,7 +78,17 @@ fn unroll(p: &Problem, x: &[f32], first: usize, count: usize) -> Vec<f32> {
             _ => 0.0,
         }
     };
-    (0..pixels * p.groups * reduction).map(element).collect()
+    (0..pixels * p.groups * depth).map(element).collect()
+}
+
+/// The filter with its rows filled up.
+fn pack(product: &Product, w: &[f32]) -> Vec<f32> {
+    let row = |row: &[f32]| {
+        let mut row = row.to_vec();
+        row.resize(product.depth, 0.0);
+        row
+    };
+    w.chunks_exact(product.reduction).flat_map(row).collect()
 }
 
 /// csrc/finish.cu without an epilogue: the sums of some images in y's order.
@@ -108,11 +121,12 @@ fn finish(p: &Problem, product: &Product, sums: &[f32], count: usize) -> Vec<f32
 /// The whole variant on the CPU, so many images at a time.
 fn convolve(p: &Problem, product: &Product, x: &[f32], w: &[f32], chunk: usize) -> Vec<f32> {
     let mut y = Vec::new();
+    let w = &pack(product, w);
     for first in (0..p.n).step_by(chunk) {
         let count = chunk.min(p.n - first);
         let unrolled = match product.direct {
             true => x[first * p.c * p.h * p.w..][..count * p.c * p.h * p.w].to_vec(),
-            false => unroll(p, x, first, count),
+            false => unroll(p, product, x, first, count),
         };
         let mut sums = vec![f32::NAN; count * p.k * p.p() * p.q()];
         let gemm = product.gemm(count);
@@ -165,9 +179,14 @@ fn every_form_is_the_convolution() {
         "mb1ic1ih1oc1kh1",
     ];
     let mut seen = Vec::new();
-    for text in problems {
+    // With fp32 and with tensor cores, whose reductions are filled up.
+    for (text, math) in problems
+        .into_iter()
+        .flat_map(|text| [(text, ""), (text, "+math=f16")])
+    {
         for layout in [Layout::Nchw, Layout::Nhwc] {
-            let p = parse(text).with(|shape| shape.layout = layout).unwrap();
+            let p = parse(&format!("{text}{math}"));
+            let p = p.with(|shape| shape.layout = layout).unwrap();
             let number = |i: usize, prime: usize| ((i * prime) % 11) as f32 - 5.0;
             let x: Vec<f32> = (0..p.x_len()).map(|i| number(i * i + i, 7)).collect();
             let w: Vec<f32> = (0..p.w_len()).map(|i| number(i * i + 3 * i, 3)).collect();
@@ -218,6 +237,10 @@ fn the_form_follows_the_rule() {
     );
     assert_eq!(form("g2mb64ic64ih56oc64oh56kh3ph1"), (wide, false, false));
     assert_eq!(form("mb64ic512ih7oc512oh7kh3ph1"), (wide, false, false));
+    // One long product, where it has few columns and is of fp32.
+    assert_eq!(form("mb1000ic1ih86oc4oh80kh7"), (wide, false, false));
+    assert_eq!(form("mb1000ic1ih86oc4oh80kh7+f16"), (batched, false, true));
+    assert_eq!(form("mb1000ic12ih33oc24oh29kh5"), (batched, false, true));
     // As it lies, unless tensor cores would read it unaligned.
     assert_eq!(form("mb64ic512ih7oc2048kh1"), (batched, true, true));
     assert_eq!(form("mb64ic512ih7oc2048kh1+f16"), (wide, false, false));
@@ -228,6 +251,15 @@ fn the_form_follows_the_rule() {
     assert_eq!(form("mb64ic512ih7oc2048kh1+f16+nhwc"), (rows, true, true));
     assert_eq!(form("mb1ic25088ih1oc4096kh1"), (rows, true, true));
     assert_eq!(form("mb1ic512ih7oc4096kh7+math=f16"), (rows, true, true));
+    // Groups of few channels in NHWC.
+    assert_eq!(
+        form("g32mb64ic128ih56oc128oh56kh3ph1+nhwc"),
+        (wide, false, false)
+    );
+    assert_eq!(
+        form("g32mb64ic256ih28oc256oh28kh3ph1+nhwc"),
+        (rows, false, true)
+    );
     // Types that cuBLAS cannot store: 16-bit under strict fp32, f32 after sums in f16.
     assert_eq!(
         form("mb1ic256ih14oc1024kh1+f16+math=fp32"),
