@@ -16,7 +16,7 @@ namespace cf::small {
 constexpr int Maps = 4;       // output channels of a thread
 constexpr int MaxSlots = 32;  // as many units as 32 columns may touch
 constexpr int MaxStages = 32; // items
-constexpr int MaxFilter = 11; // columns
+constexpr int MaxFilter = 11; // rows and columns
 
 // Outputs of a thread in one channel.
 struct Shape {
@@ -24,9 +24,10 @@ struct Shape {
     int wide; // adjacent columns
 };
 
-// Of one column: a vertical stride of 2 has 20 and 8 rows, weights in shared memory these, 16 and 7
-// and no stride of 2, constant ones all but 16 and 7. Two columns are for 3 x 3 filters.
-constexpr Shape Shapes[] = {{29, 1}, {20, 1}, {17, 1}, {16, 1}, {15, 1}, {8, 1}, {7, 1}, {7, 2}};
+// Of one column: a vertical stride of 2 has 20 and 8 rows, weights in shared memory these, 22, 16
+// and 7 and no stride of 2, constant ones all but 16 and 7. Two columns are for 3 x 3 filters.
+constexpr Shape Shapes[] = {{29, 1}, {22, 1}, {20, 1}, {17, 1}, {16, 1},
+                            {15, 1}, {8, 1},  {7, 1},  {7, 2}};
 
 // A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
 struct Cut {
@@ -73,6 +74,11 @@ inline int floats(const cf_problem &p) { return int(ceil_div(p.k, Maps)) * Maps 
 // Rows of y that are no whole sectors, so that two warps write to one.
 inline bool ragged(const cf_problem &p) { return p.q % 8 || int64_t(p.p) * p.q % 8; }
 
+// Filter heights that have all shapes. The others have constant weights and two: columns of 8 rows,
+// and, for a vertical stride of 1, of as many as registers allow.
+constexpr bool common_height(int r) { return r == 3 || r == 5 || r == 7; }
+constexpr int tall(int r) { return r > 8 ? 16 : 20; }
+
 // Of a block, the loading ones included: as many as registers allow, and few enough registers that
 // weights come to uniform ones. With 3 filter rows and 8 of outputs they do so for a stride of 2
 // only.
@@ -80,7 +86,9 @@ constexpr int warps(int r, Shape shape, int stride, bool constant) {
     const int rows = shape.rows;
     if (shape.wide == 2)
         return 16;
-    if (rows > 20 || (rows > 16 && !constant))
+    if (rows == 8 && !common_height(r))
+        return 28;
+    if (rows > 22 || (rows > 16 && !constant))
         return 12;
     if (rows > 15)
         return r == 3 && rows == 17 ? 18 : 16;
@@ -117,9 +125,11 @@ inline double clocks(const cf_call *call, const Cut &cut, Shape shape, bool cons
     const double efficiency = on_each / (on_each + 0.35);
     // Schedulers without a warp, and the last tasks, which not all of them have.
     const double rounds = together < 4 ? tasks / together : tasks / 4 + 0.4;
-    // Warps wait for each other's stages; weights in vector registers take ports from the products.
+    // Warps wait for each other's stages; weights in vector registers take ports from the products;
+    // of two slots only one is there while the slowest warp keeps the other.
     const double products = (std::max(rounds, 1.0) * task + passing) / efficiency *
-                            (cut.stages ? 1.06 : 1) * (constant ? 1 : 1.07);
+                            (cut.stages ? 1.06 : 1) * (constant ? 1 : 1.02) *
+                            (cut.slots == 2 && units > 2 ? 1.15 : 1);
     const double bytes = 4.0 * cut.rows * p.w * p.c; // of x for a unit
     const double outputs = 4.0 * p.k * std::min(cut.tiles * rows, p.p) * p.q;
     // Bytes per clock; sectors that two warps write cost as much as two and a half.
@@ -223,10 +233,14 @@ inline bool cut_into(const cf_call *call, Shape shape, int tiles, bool constant,
 
 // Whether the shape is compiled for the problem and suits it.
 inline bool has(const cf_problem &p, Shape shape, bool constant) {
+    if (!common_height(p.r))
+        return constant && shape.wide == 1 &&
+               (shape.rows == 8 || (p.stride_h == 1 && shape.rows == tall(p.r)));
     if (shape.wide == 1) {
         if (shape.rows == 20 || shape.rows == 8)
             return constant || p.stride_h == 1;
-        return p.stride_h == 1 && constant == (shape.rows != 16 && shape.rows != 7);
+        return p.stride_h == 1 &&
+               (shape.rows == 22 || constant == (shape.rows != 16 && shape.rows != 7));
     }
     // The word that both columns share begins behind the first column, and is aligned.
     return p.r == 3 && p.s == 3 && p.stride_w == p.stride_h && p.pad_left == 1 && p.q % 2 == 0 &&

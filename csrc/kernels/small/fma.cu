@@ -52,20 +52,6 @@ constexpr int Warps = warps(R, {Rows, Wide}, Stride, Constant);
 __constant__ __align__(16) float constant_filter[cf::ConstantBytes / sizeof(float)];
 cf::Turns turns;
 
-struct Filter {
-    const float *packed; // [group][c][s][r][Maps]
-    int floats;
-};
-
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias, *residual;
-    float least, most;
-    bool affine, limited;
-};
-
 template <int R, int Rows, int Wide, int Stride, bool Constant>
 __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1)
     small_fma_kernel(const Cut cut, const float *__restrict__ x, const Filter filter,
@@ -194,18 +180,30 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         }
         __syncthreads();
     }
+    // Asked for before the images, behind which it would wait.
+    float4 first_weights = {};
+    if (!Constant && threadIdx.x * 4 < filter.floats)
+        first_weights = load_global4(filter.packed + threadIdx.x * 4);
+    // Where warps of their own load, the others wait for the first unit to be on its way only.
+    const int there = min(units, cut.slots), at_once = cut.loaders > 0 ? min(there, 1) : there;
     if (copier >= 0) {
         __syncwarp();
-        for (int m = 0; m < min(units, cut.slots); ++m)
+        for (int m = 0; m < at_once; ++m)
             load(m);
     }
     if (!Constant) {
-        for (int i = threadIdx.x; i < filter.floats; i += Threads)
-            shared[(weights - slots) / 4 + i] = filter.packed[i];
+        auto *to = reinterpret_cast<float4 *>(shared + (weights - slots) / 4);
+        const auto *from = reinterpret_cast<const float4 *>(filter.packed);
+        if (threadIdx.x * 4 < filter.floats)
+            to[threadIdx.x] = first_weights;
+        for (int i = threadIdx.x + Threads; i * 4 < filter.floats; i += Threads)
+            to[i] = from[i];
     }
     __syncthreads();
 
     if (warp >= computing) {
+        for (int m = at_once; m < there; ++m)
+            load(m);
         const int items = cut.stages ? cut.tiles * cut.groups : 0; // of a unit
         int item = warp - computing;                               // in turn with the other warp
         for (int m = 0; m < units; ++m) {
@@ -243,8 +241,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         return int(__reduce_max_sync(~0u, unsigned(task)));
     };
     for (int task = warp; task < tasks; task = next()) {
-        // Where all units are there at once, a group's tasks follow each other: its weights stay in
-        // the nearest cache of constants.
+        // Constant weights stay in the nearest cache where a group's tasks follow each other. They
+        // do where all units are there at once; otherwise units come one by one.
         int block, group;
         if (cut.loaders > 0) {
             block = cut.by_groups.quotient(task), group = task - block * cut.groups;
@@ -478,16 +476,6 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
 #endif
 }
 
-__global__ void pack_kernel(const float *__restrict__ w, float *__restrict__ packed, int k, int c,
-                            int r, int s, int floats) {
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < floats; i += gridDim.x * blockDim.x) {
-        const int map = i % Maps, ir = i / Maps % r, is = i / Maps / r % s,
-                  ic = i / Maps / r / s % c;
-        const int ik = i / Maps / r / s / c * Maps + map;
-        packed[i] = ik < k ? w[((int64_t(ik) * c + ic) * r + ir) * s + is] : 0.0f;
-    }
-}
-
 struct Config {
     bool constant;
 };
@@ -501,13 +489,15 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
         return cf::no(why, bytes, "multiplies f32 elements in fp32 (math fp32 or tf32)");
     if (!cf::has_few_channels(p, why, bytes))
         return 0;
-    if (p.r != 3 && p.r != 5 && p.r != 7)
-        return cf::no(why, bytes, "is compiled for filters of 3, 5 and 7 rows; this has %d", p.r);
-    if (p.stride_h > 2 || p.s > MaxFilter)
+    if (p.stride_h > 2 || p.r > MaxFilter || p.s > MaxFilter)
         return cf::no(why, bytes,
-                      "takes vertical strides up to 2 and filters up to %d columns; this has %d "
-                      "and %d",
-                      MaxFilter, p.stride_h, p.s);
+                      "takes vertical strides up to 2 and filters up to %d x %d; this has %d and "
+                      "%d x %d",
+                      MaxFilter, MaxFilter, p.stride_h, p.r, p.s);
+    if (!Configs[call->config].constant && !common_height(p.r))
+        return cf::no(
+            why, bytes,
+            "reads weights from shared memory for filters of 3, 5 and 7 rows; this has %d", p.r);
     if (!Configs[call->config].constant && p.stride_h == 2 && !has(p, {7, 2}, false))
         return cf::no(why, bytes,
                       "reads weights from shared memory for a vertical stride of 1, or of 2 with "
@@ -546,6 +536,15 @@ int32_t pack(const cf_call *call, void *packed) {
         static_cast<const float *>(call->w), static_cast<float *>(packed), p.k, p.c, p.r, p.s,
         count);
     return cudaGetLastError();
+}
+
+// The call for filters of r rows.
+template <int R = 1, class Call>
+int32_t with_height(int r, Call call) {
+    if constexpr (R > MaxFilter)
+        return cudaErrorInvalidValue;
+    else
+        return r == R ? call(cf::Constant<R>{}) : with_height<R + 1>(r, call);
 }
 
 template <bool Constant>
@@ -617,6 +616,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
                 return launch(r, cf::Constant<7>{}, two, stride);
             }
         }
+        if constexpr (Stride == 1) {
+            if (plan.rows == 22)
+                return launch(r, cf::Constant<22>{}, one, stride);
+        }
         if constexpr (!Constant && Stride == 1) {
             if (plan.rows == 16)
                 return launch(r, cf::Constant<16>{}, one, stride);
@@ -637,11 +640,18 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
         return cudaErrorInvalidValue;
     };
     const auto for_stride = [&](auto r) -> int32_t {
-        return p.stride_h == 2 ? for_rows(r, two) : for_rows(r, one);
+        if constexpr (common_height(decltype(r)::value))
+            return p.stride_h == 2 ? for_rows(r, two) : for_rows(r, one);
+        else if constexpr (Constant) {
+            constexpr cf::Constant<8> eight;
+            if (p.stride_h == 2)
+                return launch(r, eight, one, two);
+            return plan.rows == 8 ? launch(r, eight, one, one)
+                                  : launch(r, cf::Constant<tall(decltype(r)::value)>{}, one, one);
+        }
+        return cudaErrorInvalidValue;
     };
-    return p.r == 3   ? for_stride(cf::Constant<3>{})
-           : p.r == 5 ? for_stride(cf::Constant<5>{})
-                      : for_stride(cf::Constant<7>{});
+    return with_height(p.r, for_stride);
 }
 
 int32_t launch(const cf_call *call) {
