@@ -2,6 +2,7 @@
 // the compiler has to leave them.
 #pragma once
 
+#include "device/element.cuh"
 #include "device/small.cuh"
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace cf::small {
 
 struct Filter {
     const float *packed; // [group][c][s][r][Maps]
-    int floats;
+    int floats;          // of a part
 };
 
 // The part of the epilogue that costs an instruction or two: the largest of least and
@@ -30,6 +31,15 @@ __global__ void pack_kernel(const float *__restrict__ w, float *__restrict__ pac
         const int ik = i / Maps / r / s / c * Maps + map;
         packed[i] = ik < k ? w[((int64_t(ik) * c + ic) * r + ir) * s + is] : 0.0f;
     }
+}
+
+// The call for filters of r rows.
+template <int R = 1, class Call>
+int32_t with_height(int r, Call call) {
+    if constexpr (R > MaxFilter)
+        return cudaErrorInvalidValue;
+    else
+        return r == R ? call(cf::Constant<R>{}) : with_height<R + 1>(r, call);
 }
 
 #if __CUDA_ARCH__ >= 900

@@ -25,6 +25,7 @@
 //   units and 4 output channels, waits for the units that it touches and hands back those that it
 //   has passed. Where a block has few units that come by asynchronous copies, and all fit, there is
 //   no such warp: all warps copy first, and then compute.
+// - Few units go to more blocks where each takes one group of 4 output channels only (blockIdx.y).
 // - A unit is one bulk copy, or one for each channel of a strip, where images are unpadded and
 //   aligned to 16 bytes; otherwise asynchronous copies of 16 or 4 bytes, which also write the
 //   zeros of the padding's rows. Its columns are zeroed once.
@@ -70,7 +71,9 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
     const int computing = Threads / 32 - cut.loaders; // warps; the others load
     const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
 
-    // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
+    // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ..., and of them cut.groups
+    // groups.
+    const int first_group = blockIdx.y * cut.groups;
     const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const auto unit = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
     // Which of the ring's turns brings unit m, and into which slot.
@@ -127,12 +130,13 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
     const int64_t area = int64_t(cut.p) * cut.q;
     const auto store = [&](int item) {
         const int turn = cut.by_stages.quotient(item), stage = item - turn * cut.stages;
-        const int line = cut.by_groups.quotient(item), group = item - line * cut.groups;
+        const int line = cut.by_groups.quotient(item);
+        const int map = (first_group + item - line * cut.groups) * Maps; // the first
         const int k = lane / 8, element = lane % 8;
         const Place place = place_of(line);
-        const int rows = group * Maps + k < cut.k ? clamp(cut.p - place.row, 0, Rows) : 0;
+        const int rows = map + k < cut.k ? clamp(cut.p - place.row, 0, Rows) : 0;
         const uint64_t begin = __cvta_generic_to_global(
-            y + (int64_t(place.n) * cut.k + group * Maps + k) * area + place.row * cut.q);
+            y + (int64_t(place.n) * cut.k + map + k) * area + place.row * cut.q);
         const uint64_t end = begin + uint32_t(rows * cut.q) * 4;
         const uint64_t first = (begin + 31) & ~uint64_t(31), last = end & ~uint64_t(31);
         const uint64_t before = begin + element * 4, behind = max(first, last) + element * 4;
@@ -181,9 +185,10 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         __syncthreads();
     }
     // Asked for before the images, behind which it would wait.
+    const float *packed = filter.packed + blockIdx.y * filter.floats; // of the block's part
     float4 first_weights = {};
     if (!Constant && threadIdx.x * 4 < filter.floats)
-        first_weights = load_global4(filter.packed + threadIdx.x * 4);
+        first_weights = load_global4(packed + threadIdx.x * 4);
     // Where warps of their own load, the others wait for the first unit to be on its way only.
     const int there = min(units, cut.slots), at_once = cut.loaders > 0 ? min(there, 1) : there;
     if (copier >= 0) {
@@ -193,7 +198,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
     }
     if (!Constant) {
         auto *to = reinterpret_cast<float4 *>(shared + (weights - slots) / 4);
-        const auto *from = reinterpret_cast<const float4 *>(filter.packed);
+        const auto *from = reinterpret_cast<const float4 *>(packed);
         if (threadIdx.x * 4 < filter.floats)
             to[threadIdx.x] = first_weights;
         for (int i = threadIdx.x + Threads; i * 4 < filter.floats; i += Threads)
@@ -280,7 +285,9 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         }
 
         float sum[Maps][Rows][Wide] = {};
-        int weight = group * cut.c * cut.s * (R * Maps); // counts through the filter
+        const int map = (first_group + group) * Maps; // the first
+        // Counts through the filter, or through what shared memory has of it.
+        int weight = (Constant ? map : group * Maps) * cut.c * cut.s * R;
         // The weights of filter row r of the column whose weights begin at `weight`.
         const auto weights_of = [&](int r, float(&w)[Maps]) {
             if constexpr (Constant) {
@@ -368,12 +375,12 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         }
 
         const auto [n, row] = place_of(line);
-        const int rows = cut.p - row, maps = cut.k - group * Maps; // that are stored
-        const int64_t place = (int64_t(n) * cut.k + group * Maps) * area + int64_t(row) * cut.q + q;
+        const int rows = cut.p - row, maps = cut.k - map; // that are stored
+        const int64_t place = (int64_t(n) * cut.k + map) * area + int64_t(row) * cut.q + q;
         if (finish.affine) {
 #pragma unroll
             for (int k = 0; k < Maps; ++k) {
-                const float bias = finish.bias && k < maps ? finish.bias[group * Maps + k] : 0.0f;
+                const float bias = finish.bias && k < maps ? finish.bias[map + k] : 0.0f;
 #pragma unroll
                 for (int j = 0; j < Rows; ++j)
                     for (float &v : sum[k][j])
@@ -538,15 +545,6 @@ int32_t pack(const cf_call *call, void *packed) {
     return cudaGetLastError();
 }
 
-// The call for filters of r rows.
-template <int R = 1, class Call>
-int32_t with_height(int r, Call call) {
-    if constexpr (R > MaxFilter)
-        return cudaErrorInvalidValue;
-    else
-        return r == R ? call(cf::Constant<R>{}) : with_height<R + 1>(r, call);
-}
-
 template <bool Constant>
 int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cf_call part = *call;
@@ -565,10 +563,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_row = cf::Divisor(std::max(cut.row_pieces, 1));
     cut.by_rows = cf::Divisor(cut.rows);
-    const Filter filter = {static_cast<const float *>(call->packed), floats(p)};
+    const Filter filter = {static_cast<const float *>(call->packed), floats(p) / cut.parts};
     const size_t shared = size_t(cut.slots) * cut.slot + size_t(cut.stages) * cut.stage +
                           (Constant ? 0 : filter.floats * 4);
-    const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
+    const dim3 grid(std::min(cut.units, call->device.sm_count / cut.parts), cut.parts);
     const float *x = static_cast<const float *>(call->x) + first * p.c * p.h * p.w;
     const int64_t skipped = first * p.k * p.p * p.q;
     float *y = sums ? sums : static_cast<float *>(call->y) + skipped;
