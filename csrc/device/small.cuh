@@ -16,7 +16,7 @@ namespace cf::small {
 constexpr int Maps = 4;       // output channels of a thread
 constexpr int MaxSlots = 32;  // as many units as 32 columns may touch
 constexpr int MaxStages = 32; // items
-constexpr int MaxFilter = 11; // columns
+constexpr int MaxFilter = 11; // rows and columns
 
 // Outputs of a thread in one channel.
 struct Shape {
@@ -24,9 +24,10 @@ struct Shape {
     int wide; // adjacent columns
 };
 
-// Of one column: a vertical stride of 2 has 20 and 8 rows, weights in shared memory these, 16 and 7
-// and no stride of 2, constant ones all but 16 and 7. Two columns are for 3 x 3 filters.
-constexpr Shape Shapes[] = {{29, 1}, {20, 1}, {17, 1}, {16, 1}, {15, 1}, {8, 1}, {7, 1}, {7, 2}};
+// Of one column: a vertical stride of 2 has 20 and 8 rows, weights in shared memory these, 22, 16
+// and 7 and no stride of 2, constant ones all but 16 and 7. Two columns are for 3 x 3 filters.
+constexpr Shape Shapes[] = {{29, 1}, {22, 1}, {20, 1}, {17, 1}, {16, 1},
+                            {15, 1}, {8, 1},  {7, 1},  {7, 2}};
 
 // A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
 struct Cut {
@@ -37,7 +38,8 @@ struct Cut {
     int strips;  // units of an image
     int units;   // of the batch
     int columns; // of a unit: tiles x across
-    int groups;  // of Maps output channels
+    int parts;   // of the output channels, each of blocks of its own
+    int groups;  // of Maps output channels in a part
     int rows;    // input rows of a unit
     int slots;
     uint32_t pitch; // from row to row in a slot
@@ -73,6 +75,11 @@ inline int floats(const cf_problem &p) { return int(ceil_div(p.k, Maps)) * Maps 
 // Rows of y that are no whole sectors, so that two warps write to one.
 inline bool ragged(const cf_problem &p) { return p.q % 8 || int64_t(p.p) * p.q % 8; }
 
+// Filter heights that have all shapes. The others have constant weights and two: columns of 8 rows,
+// and, for a vertical stride of 1, of as many as registers allow.
+constexpr bool common_height(int r) { return r == 3 || r == 5 || r == 7; }
+constexpr int tall(int r) { return r > 8 ? 16 : 20; }
+
 // Of a block, the loading ones included: as many as registers allow, and few enough registers that
 // weights come to uniform ones. With 3 filter rows and 8 of outputs they do so for a stride of 2
 // only.
@@ -80,7 +87,9 @@ constexpr int warps(int r, Shape shape, int stride, bool constant) {
     const int rows = shape.rows;
     if (shape.wide == 2)
         return 16;
-    if (rows > 20 || (rows > 16 && !constant))
+    if (rows == 8 && !common_height(r))
+        return 28;
+    if (rows > 22 || (rows > 16 && !constant))
         return 12;
     if (rows > 15)
         return r == 3 && rows == 17 ? 18 : 16;
@@ -94,7 +103,7 @@ constexpr int warps(int r, Shape shape, int stride, bool constant) {
 inline double clocks(const cf_call *call, const Cut &cut, Shape shape, bool constant) {
     const cf_problem &p = call->problem;
     const int rows = shape.rows;
-    const double units = double(ceil_div(cut.units, call->device.sm_count));
+    const double units = double(ceil_div(cut.units, call->device.sm_count / cut.parts));
     // Instructions of a task, and of a warp for each unit that it passes.
     const double window = (rows - 1) * p.stride_h + p.r;
     // Of one filter column, or of all three where a thread has two columns.
@@ -117,11 +126,13 @@ inline double clocks(const cf_call *call, const Cut &cut, Shape shape, bool cons
     const double efficiency = on_each / (on_each + 0.35);
     // Schedulers without a warp, and the last tasks, which not all of them have.
     const double rounds = together < 4 ? tasks / together : tasks / 4 + 0.4;
-    // Warps wait for each other's stages; weights in vector registers take ports from the products.
+    // Warps wait for each other's stages; weights in vector registers take ports from the products;
+    // of two slots only one is there while the slowest warp keeps the other.
     const double products = (std::max(rounds, 1.0) * task + passing) / efficiency *
-                            (cut.stages ? 1.06 : 1) * (constant ? 1 : 1.07);
+                            (cut.stages ? 1.06 : 1) * (constant ? 1 : 1.02) *
+                            (cut.slots == 2 && units > 2 ? 1.15 : 1);
     const double bytes = 4.0 * cut.rows * p.w * p.c; // of x for a unit
-    const double outputs = 4.0 * p.k * std::min(cut.tiles * rows, p.p) * p.q;
+    const double outputs = 4.0 * p.k / cut.parts * std::min(cut.tiles * rows, p.p) * p.q;
     // Bytes per clock; sectors that two warps write cost as much as two and a half.
     const double memory = units * (bytes + outputs * (ragged(p) && !cut.stages ? 2.5 : 1)) / 17;
     double first = 1500 + bytes / 32;
@@ -129,12 +140,14 @@ inline double clocks(const cf_call *call, const Cut &cut, Shape shape, bool cons
         const double copied = double(cut.pieces) * (cut.loaders ? 1 : cut.slots);
         first += 1000 + copied / 32 / (cut.loaders ? cut.loaders : computing) * 60;
     }
-    return first + std::max(products, memory) + 0.1 * std::min(products, memory);
+    // Each part reads x anew, from the L2 cache.
+    const double again = cut.parts > 1 ? units * bytes / 34 : 0;
+    return first + std::max(products, memory) + 0.1 * std::min(products, memory) + again;
 }
 
 // With so many rows to a thread and row tiles to a unit; false where it does not fit.
-inline bool cut_into(const cf_call *call, Shape shape, int tiles, bool constant, bool staged,
-                     Cut &cut) {
+inline bool cut_into(const cf_call *call, Shape shape, int tiles, int parts, bool constant,
+                     bool staged, Cut &cut) {
     const cf_problem &p = call->problem;
     const int rows = shape.rows;
     const int64_t all = ceil_div(p.p, rows);
@@ -147,7 +160,8 @@ inline bool cut_into(const cf_call *call, Shape shape, int tiles, bool constant,
     cut.across = p.q / shape.wide;
     cut.tiles = tiles;
     cut.strips = int(ceil_div(all, tiles));
-    cut.groups = int(ceil_div(p.k, Maps));
+    cut.parts = parts;
+    cut.groups = int(ceil_div(p.k, Maps)) / parts;
     // Tasks, columns and items are counted in 31 bits.
     if (double(p.n) * cut.strips * tiles * p.q * cut.groups > (1 << 30))
         return false;
@@ -183,7 +197,7 @@ inline bool cut_into(const cf_call *call, Shape shape, int tiles, bool constant,
         slot = p.c * plane;
     }
     slot = ceil_div(slot, 128) * 128;
-    int64_t budget = call->device.shared_per_block - 2048 - (constant ? 0 : floats(p) * 4);
+    int64_t budget = call->device.shared_per_block - 2048 - (constant ? 0 : floats(p) / parts * 4);
     if (staged) {
         // A task writes items of all lines that 32 columns may touch, while tasks before it may not
         // have written theirs: with fewer stages each could wait for the other.
@@ -205,7 +219,7 @@ inline bool cut_into(const cf_call *call, Shape shape, int tiles, bool constant,
         budget -= int64_t(cut.stages) * cut.stage;
     }
     const int64_t fit = budget / slot;
-    const int64_t of_block = ceil_div(cut.units, call->device.sm_count);
+    const int64_t of_block = ceil_div(cut.units, call->device.sm_count / parts);
     // All units that 32 columns may touch have to be there together, and one more to be on its way.
     const int64_t touched = ceil_div(31, cut.columns) + 1;
     if (fit < std::min(std::max<int64_t>(touched, 2), of_block))
@@ -223,10 +237,14 @@ inline bool cut_into(const cf_call *call, Shape shape, int tiles, bool constant,
 
 // Whether the shape is compiled for the problem and suits it.
 inline bool has(const cf_problem &p, Shape shape, bool constant) {
+    if (!common_height(p.r))
+        return constant && shape.wide == 1 &&
+               (shape.rows == 8 || (p.stride_h == 1 && shape.rows == tall(p.r)));
     if (shape.wide == 1) {
         if (shape.rows == 20 || shape.rows == 8)
             return constant || p.stride_h == 1;
-        return p.stride_h == 1 && constant == (shape.rows != 16 && shape.rows != 7);
+        return p.stride_h == 1 &&
+               (shape.rows == 22 || constant == (shape.rows != 16 && shape.rows != 7));
     }
     // The word that both columns share begins behind the first column, and is aligned.
     return p.r == 3 && p.s == 3 && p.stride_w == p.stride_h && p.pad_left == 1 && p.q % 2 == 0 &&
@@ -236,6 +254,7 @@ inline bool has(const cf_problem &p, Shape shape, bool constant) {
 // The plan with the fewest clocks; rows is 0 where none fits.
 inline Plan plan_of(const cf_call *call, bool constant) {
     const cf_problem &p = call->problem;
+    const int groups = int(ceil_div(p.k, Maps));
     Plan best = {};
     for (const Shape shape : Shapes) {
         if (!has(p, shape, constant))
@@ -245,13 +264,19 @@ inline Plan plan_of(const cf_call *call, bool constant) {
             // Each number of strips once, with as few row tiles as it needs; few of tall images'.
             if (tiles > 1 && ceil_div(all, tiles) == ceil_div(all, tiles - 1))
                 continue;
+            const int sms = call->device.sm_count;
+            const bool few = p.n * ceil_div(all, tiles) <= 8 * sms && groups <= sms;
             for (int staged = 0; staged <= (shape.wide == 1 && ragged(p)); ++staged) {
-                Plan plan = {shape.rows, {}, 0};
-                if (!cut_into(call, shape, tiles, constant, staged, plan.cut))
-                    continue;
-                plan.clocks = clocks(call, plan.cut, shape, constant);
-                if (best.rows == 0 || plan.clocks < best.clocks)
-                    best = plan;
+                // Blocks that take one group each have more units, and share them more evenly.
+                for (int alone = 0; alone <= (few && groups > 1); ++alone) {
+                    Plan plan = {shape.rows, {}, 0};
+                    if (!cut_into(call, shape, tiles, alone ? groups : 1, constant, staged,
+                                  plan.cut))
+                        continue;
+                    plan.clocks = clocks(call, plan.cut, shape, constant);
+                    if (best.rows == 0 || plan.clocks < best.clocks)
+                        best = plan;
+                }
             }
         }
     }

@@ -1,9 +1,46 @@
-// Loads, stores and addresses of small_fma, in the form in which the compiler has to leave them.
+// Parameters and the packing of small_fma; its loads, stores and addresses, in the form in which
+// the compiler has to leave them.
 #pragma once
+
+#include "device/element.cuh"
+#include "device/small.cuh"
 
 #include <cstdint>
 
 namespace cf::small {
+
+struct Filter {
+    const float *packed; // [group][c][s][r][Maps]
+    int floats;          // of a part
+};
+
+// The part of the epilogue that costs an instruction or two: the largest of least and
+// scale * sum + bias + residual, and the smaller of that and most.
+struct Finish {
+    float scale;
+    const float *bias, *residual;
+    float least, most;
+    bool affine, limited;
+};
+
+__global__ void pack_kernel(const float *__restrict__ w, float *__restrict__ packed, int k, int c,
+                            int r, int s, int floats) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < floats; i += gridDim.x * blockDim.x) {
+        const int map = i % Maps, ir = i / Maps % r, is = i / Maps / r % s,
+                  ic = i / Maps / r / s % c;
+        const int ik = i / Maps / r / s / c * Maps + map;
+        packed[i] = ik < k ? w[((int64_t(ik) * c + ic) * r + ir) * s + is] : 0.0f;
+    }
+}
+
+// The call for filters of r rows.
+template <int R = 1, class Call>
+int32_t with_height(int r, Call call) {
+    if constexpr (R > MaxFilter)
+        return cudaErrorInvalidValue;
+    else
+        return r == R ? call(cf::Constant<R>{}) : with_height<R + 1>(r, call);
+}
 
 #if __CUDA_ARCH__ >= 900
 // A load whose place among other loads and barriers is kept, with an address that stays as it is
@@ -12,6 +49,16 @@ template <int Offset = 0>
 __device__ __forceinline__ float load_shared(uint32_t at) {
     float v;
     asm volatile("ld.shared.f32 %0, [%1 + %2];" : "=f"(v) : "r"(at), "n"(Offset));
+    return v;
+}
+
+// A load that stays in front of the copies behind it.
+__device__ __forceinline__ float4 load_global4(const float *at) {
+    float4 v;
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(at)
+                 : "memory");
     return v;
 }
 

@@ -25,6 +25,7 @@
 //   units and 4 output channels, waits for the units that it touches and hands back those that it
 //   has passed. Where a block has few units that come by asynchronous copies, and all fit, there is
 //   no such warp: all warps copy first, and then compute.
+// - Few units go to more blocks where each takes one group of 4 output channels only (blockIdx.y).
 // - A unit is one bulk copy, or one for each channel of a strip, where images are unpadded and
 //   aligned to 16 bytes; otherwise asynchronous copies of 16 or 4 bytes, which also write the
 //   zeros of the padding's rows. Its columns are zeroed once.
@@ -52,20 +53,6 @@ constexpr int Warps = warps(R, {Rows, Wide}, Stride, Constant);
 __constant__ __align__(16) float constant_filter[cf::ConstantBytes / sizeof(float)];
 cf::Turns turns;
 
-struct Filter {
-    const float *packed; // [group][c][s][r][Maps]
-    int floats;
-};
-
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias, *residual;
-    float least, most;
-    bool affine, limited;
-};
-
 template <int R, int Rows, int Wide, int Stride, bool Constant>
 __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1)
     small_fma_kernel(const Cut cut, const float *__restrict__ x, const Filter filter,
@@ -84,7 +71,9 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
     const int computing = Threads / 32 - cut.loaders; // warps; the others load
     const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
 
-    // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
+    // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ..., and of them cut.groups
+    // groups.
+    const int first_group = blockIdx.y * cut.groups;
     const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const auto unit = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
     // Which of the ring's turns brings unit m, and into which slot.
@@ -141,12 +130,13 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
     const int64_t area = int64_t(cut.p) * cut.q;
     const auto store = [&](int item) {
         const int turn = cut.by_stages.quotient(item), stage = item - turn * cut.stages;
-        const int line = cut.by_groups.quotient(item), group = item - line * cut.groups;
+        const int line = cut.by_groups.quotient(item);
+        const int map = (first_group + item - line * cut.groups) * Maps; // the first
         const int k = lane / 8, element = lane % 8;
         const Place place = place_of(line);
-        const int rows = group * Maps + k < cut.k ? clamp(cut.p - place.row, 0, Rows) : 0;
+        const int rows = map + k < cut.k ? clamp(cut.p - place.row, 0, Rows) : 0;
         const uint64_t begin = __cvta_generic_to_global(
-            y + (int64_t(place.n) * cut.k + group * Maps + k) * area + place.row * cut.q);
+            y + (int64_t(place.n) * cut.k + map + k) * area + place.row * cut.q);
         const uint64_t end = begin + uint32_t(rows * cut.q) * 4;
         const uint64_t first = (begin + 31) & ~uint64_t(31), last = end & ~uint64_t(31);
         const uint64_t before = begin + element * 4, behind = max(first, last) + element * 4;
@@ -194,18 +184,31 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         }
         __syncthreads();
     }
+    // Asked for before the images, behind which it would wait.
+    const float *packed = filter.packed + blockIdx.y * filter.floats; // of the block's part
+    float4 first_weights = {};
+    if (!Constant && threadIdx.x * 4 < filter.floats)
+        first_weights = load_global4(packed + threadIdx.x * 4);
+    // Where warps of their own load, the others wait for the first unit to be on its way only.
+    const int there = min(units, cut.slots), at_once = cut.loaders > 0 ? min(there, 1) : there;
     if (copier >= 0) {
         __syncwarp();
-        for (int m = 0; m < min(units, cut.slots); ++m)
+        for (int m = 0; m < at_once; ++m)
             load(m);
     }
     if (!Constant) {
-        for (int i = threadIdx.x; i < filter.floats; i += Threads)
-            shared[(weights - slots) / 4 + i] = filter.packed[i];
+        auto *to = reinterpret_cast<float4 *>(shared + (weights - slots) / 4);
+        const auto *from = reinterpret_cast<const float4 *>(packed);
+        if (threadIdx.x * 4 < filter.floats)
+            to[threadIdx.x] = first_weights;
+        for (int i = threadIdx.x + Threads; i * 4 < filter.floats; i += Threads)
+            to[i] = from[i];
     }
     __syncthreads();
 
     if (warp >= computing) {
+        for (int m = at_once; m < there; ++m)
+            load(m);
         const int items = cut.stages ? cut.tiles * cut.groups : 0; // of a unit
         int item = warp - computing;                               // in turn with the other warp
         for (int m = 0; m < units; ++m) {
@@ -243,8 +246,8 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         return int(__reduce_max_sync(~0u, unsigned(task)));
     };
     for (int task = warp; task < tasks; task = next()) {
-        // Where all units are there at once, a group's tasks follow each other: its weights stay in
-        // the nearest cache of constants.
+        // Constant weights stay in the nearest cache where a group's tasks follow each other. They
+        // do where all units are there at once; otherwise units come one by one.
         int block, group;
         if (cut.loaders > 0) {
             block = cut.by_groups.quotient(task), group = task - block * cut.groups;
@@ -282,7 +285,9 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         }
 
         float sum[Maps][Rows][Wide] = {};
-        int weight = group * cut.c * cut.s * (R * Maps); // counts through the filter
+        const int map = (first_group + group) * Maps; // the first
+        // Counts through the filter, or through what shared memory has of it.
+        int weight = (Constant ? map : group * Maps) * cut.c * cut.s * R;
         // The weights of filter row r of the column whose weights begin at `weight`.
         const auto weights_of = [&](int r, float(&w)[Maps]) {
             if constexpr (Constant) {
@@ -370,12 +375,12 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         }
 
         const auto [n, row] = place_of(line);
-        const int rows = cut.p - row, maps = cut.k - group * Maps; // that are stored
-        const int64_t place = (int64_t(n) * cut.k + group * Maps) * area + int64_t(row) * cut.q + q;
+        const int rows = cut.p - row, maps = cut.k - map; // that are stored
+        const int64_t place = (int64_t(n) * cut.k + map) * area + int64_t(row) * cut.q + q;
         if (finish.affine) {
 #pragma unroll
             for (int k = 0; k < Maps; ++k) {
-                const float bias = finish.bias && k < maps ? finish.bias[group * Maps + k] : 0.0f;
+                const float bias = finish.bias && k < maps ? finish.bias[map + k] : 0.0f;
 #pragma unroll
                 for (int j = 0; j < Rows; ++j)
                     for (float &v : sum[k][j])
@@ -478,16 +483,6 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
 #endif
 }
 
-__global__ void pack_kernel(const float *__restrict__ w, float *__restrict__ packed, int k, int c,
-                            int r, int s, int floats) {
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < floats; i += gridDim.x * blockDim.x) {
-        const int map = i % Maps, ir = i / Maps % r, is = i / Maps / r % s,
-                  ic = i / Maps / r / s % c;
-        const int ik = i / Maps / r / s / c * Maps + map;
-        packed[i] = ik < k ? w[((int64_t(ik) * c + ic) * r + ir) * s + is] : 0.0f;
-    }
-}
-
 struct Config {
     bool constant;
 };
@@ -501,13 +496,15 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
         return cf::no(why, bytes, "multiplies f32 elements in fp32 (math fp32 or tf32)");
     if (!cf::has_few_channels(p, why, bytes))
         return 0;
-    if (p.r != 3 && p.r != 5 && p.r != 7)
-        return cf::no(why, bytes, "is compiled for filters of 3, 5 and 7 rows; this has %d", p.r);
-    if (p.stride_h > 2 || p.s > MaxFilter)
+    if (p.stride_h > 2 || p.r > MaxFilter || p.s > MaxFilter)
         return cf::no(why, bytes,
-                      "takes vertical strides up to 2 and filters up to %d columns; this has %d "
-                      "and %d",
-                      MaxFilter, p.stride_h, p.s);
+                      "takes vertical strides up to 2 and filters up to %d x %d; this has %d and "
+                      "%d x %d",
+                      MaxFilter, MaxFilter, p.stride_h, p.r, p.s);
+    if (!Configs[call->config].constant && !common_height(p.r))
+        return cf::no(
+            why, bytes,
+            "reads weights from shared memory for filters of 3, 5 and 7 rows; this has %d", p.r);
     if (!Configs[call->config].constant && p.stride_h == 2 && !has(p, {7, 2}, false))
         return cf::no(why, bytes,
                       "reads weights from shared memory for a vertical stride of 1, or of 2 with "
@@ -566,10 +563,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_row = cf::Divisor(std::max(cut.row_pieces, 1));
     cut.by_rows = cf::Divisor(cut.rows);
-    const Filter filter = {static_cast<const float *>(call->packed), floats(p)};
+    const Filter filter = {static_cast<const float *>(call->packed), floats(p) / cut.parts};
     const size_t shared = size_t(cut.slots) * cut.slot + size_t(cut.stages) * cut.stage +
                           (Constant ? 0 : filter.floats * 4);
-    const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
+    const dim3 grid(std::min(cut.units, call->device.sm_count / cut.parts), cut.parts);
     const float *x = static_cast<const float *>(call->x) + first * p.c * p.h * p.w;
     const int64_t skipped = first * p.k * p.p * p.q;
     float *y = sums ? sums : static_cast<float *>(call->y) + skipped;
@@ -617,6 +614,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
                 return launch(r, cf::Constant<7>{}, two, stride);
             }
         }
+        if constexpr (Stride == 1) {
+            if (plan.rows == 22)
+                return launch(r, cf::Constant<22>{}, one, stride);
+        }
         if constexpr (!Constant && Stride == 1) {
             if (plan.rows == 16)
                 return launch(r, cf::Constant<16>{}, one, stride);
@@ -637,11 +638,18 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
         return cudaErrorInvalidValue;
     };
     const auto for_stride = [&](auto r) -> int32_t {
-        return p.stride_h == 2 ? for_rows(r, two) : for_rows(r, one);
+        if constexpr (common_height(decltype(r)::value))
+            return p.stride_h == 2 ? for_rows(r, two) : for_rows(r, one);
+        else if constexpr (Constant) {
+            constexpr cf::Constant<8> eight;
+            if (p.stride_h == 2)
+                return launch(r, eight, one, two);
+            return plan.rows == 8 ? launch(r, eight, one, one)
+                                  : launch(r, cf::Constant<tall(decltype(r)::value)>{}, one, one);
+        }
+        return cudaErrorInvalidValue;
     };
-    return p.r == 3   ? for_stride(cf::Constant<3>{})
-           : p.r == 5 ? for_stride(cf::Constant<5>{})
-                      : for_stride(cf::Constant<7>{});
+    return with_height(p.r, for_stride);
 }
 
 int32_t launch(const cf_call *call) {
