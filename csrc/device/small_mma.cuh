@@ -31,6 +31,7 @@ struct Form {
     int reach;       // filter rows that share an input; 1: every step loads its own
     int stride;      // of rows, where reach > 1
     int warpgroups;  // that compute; one more loads and stores
+    int turn = 0;    // rows of inputs at a time, where a row of the filter is one step
     __host__ __device__ constexpr int pixels() const { return pixel_rows ? 2 : 1; }  // of a lane
     __host__ __device__ constexpr int weights() const { return pixel_rows ? 2 : 4; } // of a lane
     __host__ __device__ constexpr int columns() const { return group ? 64 : 8 * pixels(); }
@@ -49,10 +50,10 @@ struct Form {
 };
 
 constexpr Form Forms[] = {
-    {false, true, 1, 8, 1, 1, 3}, {false, false, 1, 8, 1, 1, 3}, {false, true, 1, 10, 7, 1, 3},
-    {true, true, 3, 2, 1, 1, 3},  {true, true, 4, 2, 1, 1, 3},   {true, true, 8, 2, 1, 1, 3},
-    {true, true, 3, 6, 5, 1, 2},  {true, true, 3, 3, 5, 1, 3},   {true, true, 4, 2, 7, 1, 3},
-    {true, true, 8, 2, 7, 2, 2},
+    {false, true, 1, 8, 1, 1, 3},   {false, false, 1, 8, 1, 1, 3}, {false, true, 1, 10, 7, 1, 3},
+    {true, true, 3, 2, 1, 1, 3},    {true, true, 4, 2, 1, 1, 3},   {true, true, 8, 2, 1, 1, 3},
+    {true, true, 3, 6, 5, 1, 2, 3}, {true, true, 3, 6, 5, 1, 2},   {true, true, 3, 3, 5, 1, 3},
+    {true, true, 4, 2, 7, 1, 3},    {true, true, 8, 2, 7, 2, 2},
 };
 constexpr int FormCount = sizeof(Forms) / sizeof(Forms[0]);
 
@@ -401,6 +402,8 @@ inline Choice choice_of(const cf_call *call) {
             if (neighbours > 1 && (!f.pixel_rows || p.q % neighbours || p.stride_w != 1))
                 continue;
             const Choice choice = choose(p, form, neighbours);
+            if (f.turn > 0 && (choice.order.full != 1 || choice.order.odd))
+                continue;
             cf_call one = *call;
             one.problem.n = 1;
             Cut cut;

@@ -119,8 +119,8 @@ struct WarpTask {
 
     // Adds the products of `Steps` steps to one row of sums; half(u, h) is half h of the inputs of
     // step u. Parts of them are summed in turn, so that products that wait for each other lie
-    // apart.
-    template <int Steps, class Inputs>
+    // apart. The first of all finds nothing in the sums.
+    template <bool First, int Steps, class Inputs>
     __device__ __forceinline__ void add(Sum (&to)[F.tiles], const Weights (&w)[Steps],
                                         Inputs half) {
         constexpr int Groups = (Steps + 3) / 4, Length = (Steps + Groups - 1) / Groups;
@@ -147,12 +147,13 @@ struct WarpTask {
             for (int i = 0; i < F.tiles; ++i)
 #pragma unroll
                 for (int v = 0; v < 4; ++v)
-                    to[i].value[v] += part[n][i].value[v];
+                    to[i].value[v] = First && n == 0 ? part[n][i].value[v]
+                                                     : to[i].value[v] + part[n][i].value[v];
     }
 
     // Two halves, or one that forms steps with the row below: inputs are loaded once for all
     // filter rows.
-    template <int Halves>
+    template <int Halves, bool First = false>
     __device__ __forceinline__ void slide(int step, int place, const uint32_t (&at)[Pixels]) {
         constexpr int Steps = Halves == 2 ? F.reach : (F.reach + 1) / 2;
         Weights w[Steps];
@@ -167,8 +168,9 @@ struct WarpTask {
                 const int top = row - (F.reach - 1);
                 if (top < 0 || top % F.stride != 0)
                     continue;
-                add<Steps>(sum[top / F.stride], w,
-                           [&](int u, int h) -> const Half & { return window.half(top, u, h); });
+                add<First, Steps>(sum[top / F.stride], w, [&](int u, int h) -> const Half & {
+                    return window.half(top, u, h);
+                });
             } else {
                 // A sum's products lie far apart: each row of inputs goes to all that it is for.
 #pragma unroll
@@ -211,7 +213,8 @@ struct WarpTask {
                 }
             }
             if constexpr (Three) {
-                add<Steps>(sum[row], w, [&](int u, int h) -> const Half & { return inputs[u][h]; });
+                add<false, Steps>(sum[row], w,
+                                  [&](int u, int h) -> const Half & { return inputs[u][h]; });
             } else {
 #pragma unroll
                 for (int u = 0; u < Steps; ++u)
@@ -299,13 +302,19 @@ struct GroupTask {
 
     const unsigned char *shared;
     const int *places;
-    uint64_t weights; // descriptor
+    uint32_t weights; // lower half of the descriptor
     uint32_t pitch;
     Sum sum[F.rows][F.tiles];
 
-    static __device__ __forceinline__ uint64_t descriptor(uint32_t address) {
-        constexpr uint64_t along_sum = PartBytes / 2 / 16, along_columns = 128 / 16;
-        return (address >> 4) | along_sum << 16 | along_columns << 32;
+    static __device__ __forceinline__ uint32_t descriptor(uint32_t address) {
+        constexpr uint32_t along_sum = PartBytes / 2 / 16;
+        return (address >> 4) | along_sum << 16;
+    }
+    // The descriptor of one part of a step's weights. Added to in 32 bits, because its upper half
+    // never changes.
+    __device__ __forceinline__ uint64_t weights_of(int step, int part) const {
+        constexpr uint64_t along_columns = 128 / 16;
+        return along_columns << 32 | (weights + (step * Parts + part) * (PartBytes / 16));
     }
 
     // Begins the products of `Steps` steps for one row of sums.
@@ -319,8 +328,7 @@ struct GroupTask {
                 const auto &first = half(u, 0).part[Three && kind == 1];
                 const auto &second = half(u, 1).part[Three && kind == 1];
                 const uint32_t a[4] = {first[0], first[1], second[0], second[1]};
-                const int part = (step + u) * Parts + (Three && kind == 0);
-                multiply_group(to, a, weights + part * (PartBytes / 16),
+                multiply_group(to, a, weights_of(step + u, Three && kind == 0),
                                !Three || kind > 0 || u > 0);
             }
         }
@@ -372,6 +380,62 @@ struct GroupTask {
                 });
     }
 
+    // Where a row of the filter is one step. Rows of inputs come a few at a time and meet all sums
+    // that they are for, so that warps wait for products only once for each turn, and the first
+    // that a sum gets needs no addition.
+    __device__ __forceinline__ void once(const uint32_t (&at)[Pixels]) {
+        constexpr int Turns = (F.window() + F.turn - 1) / F.turn;
+        static_assert(F.turn <= 4 && F.stride == 1);
+        Window<GroupTask, 2, 2 * F.turn> window(*this, 0, at);
+        const auto load = [&](int turn) {
+#pragma unroll
+            for (int row = turn * F.turn; row < min((turn + 1) * F.turn, F.window()); ++row)
+                window.load(*this, row);
+        };
+        load(0);
+#pragma unroll
+        for (int turn = 0; turn < Turns; ++turn) {
+            Sum part[F.rows][F.tiles];
+            begin_products();
+#pragma unroll
+            for (int row = 0; row < F.rows; ++row) {
+                bool add = !Three && row / F.turn < turn;
+#pragma unroll
+                for (int kind = Three ? 0 : 2; kind < 3; ++kind) { // lo hi, hi lo, hi hi
+#pragma unroll
+                    for (int u = 0; u < F.reach; ++u) {
+                        if ((row + u) / F.turn != turn)
+                            continue;
+                        const auto &first = window.half(row, u, 0).part[Three && kind == 1];
+                        const auto &second = window.half(row, u, 1).part[Three && kind == 1];
+                        const uint32_t a[4] = {first[0], first[1], second[0], second[1]};
+                        multiply_group(Three && row / F.turn < turn ? part[row] : sum[row], a,
+                                       weights_of(u, Three && kind == 0), add);
+                        add = true;
+                    }
+                }
+            }
+            end_products();
+            if (turn + 1 < Turns)
+                load(turn + 1);
+#pragma unroll
+            for (int row = 0; row < F.rows; ++row) {
+                if (row / F.turn > turn || (row + F.reach - 1) / F.turn < turn)
+                    continue;
+                if (!Three || row / F.turn == turn) {
+                    wait_for_products(sum[row]);
+                    continue;
+                }
+                wait_for_products(part[row]);
+#pragma unroll
+                for (int i = 0; i < F.tiles; ++i)
+#pragma unroll
+                    for (int v = 0; v < 4; ++v)
+                        sum[row][i].value[v] += part[row][i].value[v];
+            }
+        }
+    }
+
     template <int Steps>
     __device__ __forceinline__ void walk(int step, const uint32_t (&at)[Pixels],
                                          uint32_t row_step) {
@@ -413,9 +477,16 @@ template <class Task>
 __device__ __forceinline__ void run(Task &task, const Order &order,
                                     const uint32_t (&at)[Task::Pixels], uint32_t row_step) {
     constexpr Form F = Task::F;
-    if constexpr (F.reach > 1) {
+    if constexpr (F.turn > 0) {
+        task.once(at);
+    } else if constexpr (F.reach > 1) {
+        int full = 0;
+        if constexpr (!F.group) {
+            if (order.full > 0)
+                task.template slide<2, true>(0, 0, at), full = 1;
+        }
 #pragma unroll 1
-        for (int full = 0; full < order.full; ++full)
+        for (; full < order.full; ++full)
             task.template slide<2>(full * F.reach, full * 8, at);
         if (order.odd)
             task.template slide<1>(order.full * F.reach, order.full * 8, at);

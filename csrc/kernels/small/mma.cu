@@ -282,7 +282,9 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
     };
     const auto columns_of = [&](int task) {
         constexpr int Mine = 8 * F.pixels();
-        const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
+        // Mostly there is one group.
+        const int block = cut.groups == 1 ? task : cut.by_groups.quotient(task);
+        const int group = task - block * cut.groups;
         const int begin = block * F.columns() + (F.group ? warp % 4 * Mine : 0);
         const int end = min(begin + Mine, total);
         return Columns{group, begin, end, cut.by_across.quotient(min(begin, total - 1)),
