@@ -88,7 +88,10 @@ struct Cut {
     int together;  // pixels in NCHW, or all channels of a lane in NHWC, that are stored at once
     bool sectors;  // and those make whole sectors of 32 bytes
     double clocks; // estimated
+    bool at_once;  // a block's units are brought by all warps, which compute then
+    int shares;    // blocks of a unit
     Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_stages, by_items, by_parts;
+    Divisor by_shares;
 };
 
 inline bool compiled(const cf_problem &p) {
@@ -149,10 +152,11 @@ inline double clocks(const cf_call *call, const Cut &cut) {
     const cf_problem &p = call->problem;
     const double rows = rows_of(cut.tiles),
                  units = std::max(double(ceil_div(cut.units, call->device.sm_count)), 1.0);
-    const double all = units * cut.tasks;
+    const double all = units * double(ceil_div(cut.tasks, cut.shares));
     // The last turn of the warps is whole.
+    const int computing = cut.at_once ? Warps : Computing;
     const double tasks =
-        std::max(all, double(ceil_div(int64_t(all), Computing)) * Computing) / units;
+        std::max(all, double(ceil_div(int64_t(all), computing)) * computing) / units;
     const double window =
         cut.unrolled ? (rows - 1) * p.stride_h + p.r : rows * cut.filter_rows; // rows of x read
     const double products = rows * cut.tiles * cut.filter_rows * cut.steps;
@@ -282,6 +286,8 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bu
         cut.items = p.w * cut.parts;
     }
     cut.pieces = cut.items * lines;
+    cut.at_once = !direct && !planes && !staged && of_block <= cut.slots;
+    cut.shares = cut.at_once ? std::clamp(call->device.sm_count / cut.units, 1, cut.tasks) : 1;
     cut.clocks = clocks(call, cut);
     return true;
 }

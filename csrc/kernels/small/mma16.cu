@@ -80,10 +80,13 @@ __global__ void __launch_bounds__(Threads, 1)
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-    // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
-    const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+    // This block's units are first_unit, first_unit + gridDim.x, ...: all of their tasks, or where
+    // units are few a share of one.
+    const int first_unit = cut.by_shares.quotient(int(blockIdx.x));
+    const int share = int(blockIdx.x) - first_unit * cut.shares;
+    const int units = (cut.units - first_unit + int(gridDim.x) - 1) / int(gridDim.x);
     const auto place = [&](int m) {
-        return place_of(cut, int(blockIdx.x) + m * int(gridDim.x), Rows);
+        return place_of(cut, first_unit + m * int(gridDim.x), Rows);
     };
     // Which of the ring's turns brings unit m, and into which slot.
     const auto turn_of = [&](int m) { return cut.by_slots.quotient(m); };
@@ -108,12 +111,36 @@ __global__ void __launch_bounds__(Threads, 1)
     // Columns of padding, and what is read beyond rows, are written only here.
     for (uint32_t i = threadIdx.x * 16; i < cut.slots * cut.slot; i += Threads * 16)
         *reinterpret_cast<uint4 *>(ring + i) = make_uint4(0, 0, 0, 0);
-    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Threads * 16)
-        *reinterpret_cast<uint4 *>(shared + i) = reinterpret_cast<const uint4 *>(filter)[i / 16];
     cf::publish_to_bulk_copies();
     __syncthreads();
+    cf::let_next_kernel_begin();
+    cf::wait_for_kernels_before();
+    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Threads * 16)
+        cf::copy16_async(weights + i, reinterpret_cast<const char *>(filter) + i, true);
+    cf::end_of_group();
 
-    if (warp >= Computing + cut.loading) {
+    const int64_t image_of_x = int64_t(cut.c) * cut.h * cut.w;
+    const auto x16 = static_cast<const uint16_t *>(x);
+    const auto load = [&](int m, int slot, int thread, int threads) {
+        const Place at = place(m);
+        const int top = at.row * cut.stride_h - cut.pad_top;
+        const uint32_t to = slots + slot * cut.slot;
+        if (cut.from_floats)
+            load_unit<Element>(cut, static_cast<const float *>(x) + at.n * image_of_x, top, to,
+                               thread, threads);
+        else
+            load_unit<Element>(cut, x16 + at.n * image_of_x, top, to, thread, threads);
+    };
+    if (cut.at_once) { // as many warps for each unit
+        const int warps = Warps / units, m = warp / warps;
+        if (m < units)
+            load(m, m, int(threadIdx.x) - m * warps * 32, warps * 32);
+    }
+    cf::wait_for_groups<0>(); // the weights are there
+    __syncthreads();
+    if (cut.at_once) {
+        // All warps compute.
+    } else if (warp >= Computing + cut.loading) {
         if (!cut.staged || warp > Computing + cut.loading)
             return;
         for (int m = 0; m < units; ++m) {
@@ -123,13 +150,10 @@ __global__ void __launch_bounds__(Threads, 1)
             drained[stage].arrive();
         }
         return;
-    }
-    if (warp >= Computing) {
+    } else if (warp >= Computing) {
         const int thread = int(threadIdx.x) - Computing * 32, threads = cut.loading * 32;
-        const int64_t image = int64_t(cut.c) * cut.h * cut.w;
-        const auto x16 = static_cast<const uint16_t *>(x);
         const auto fetch = [&](int m) {
-            bring(x16 + place(m).n * image, uint32_t(image * 2), 0, raws + m % Raws * cut.raw,
+            bring(x16 + place(m).n * image_of_x, uint32_t(image_of_x * 2), 0, raws + m % Raws * cut.raw,
                   fetched[m % Raws], lane);
         };
         if (cut.piece == Planes && warp == Computing)
@@ -139,17 +163,16 @@ __global__ void __launch_bounds__(Threads, 1)
             if (m >= cut.slots)
                 empty[slot_of(m)].wait(turn_of(m) - 1 & 1);
             const Place at = place(m);
-            const int top = at.row * cut.stride_h - cut.pad_top;
             const uint32_t slot = slots + slot_of(m) * cut.slot;
             if (cut.piece == Direct) {
-                const int row = cut.w * cut.c;
-                bring(x16 + at.n * image + top * row, min(cut.rows, cut.h - top) * row * 2,
+                const int row = cut.w * cut.c, top = at.row * cut.stride_h;
+                bring(x16 + at.n * image_of_x + top * row, min(cut.rows, cut.h - top) * row * 2,
                       cut.fill, slot, full[slot_of(m)], lane);
                 continue;
             }
             if (cut.piece == Planes) {
                 fetched[m % Raws].wait(m / Raws & 1);
-                const auto skew = uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image) & 15);
+                const auto skew = uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image_of_x) & 15);
                 const uint32_t raw = raws + m % Raws * cut.raw + skew;
                 if (cut.pixel % 4)
                     interleave<2>(cut, raw, slot, thread, threads);
@@ -161,11 +184,7 @@ __global__ void __launch_bounds__(Threads, 1)
                     fetch(m + Raws);
                 continue;
             }
-            if (cut.from_floats)
-                load_unit<Element>(cut, static_cast<const float *>(x) + at.n * image, top, slot,
-                                   thread, threads);
-            else
-                load_unit<Element>(cut, x16 + at.n * image, top, slot, thread, threads);
+            load(m, slot_of(m), thread, threads);
             full[slot_of(m)].arrive();
         }
         return;
@@ -190,13 +209,16 @@ __global__ void __launch_bounds__(Threads, 1)
 
     const int total = units * cut.tasks, columns = cut.row_tiles * cut.positions;
     const int pair = lane % 4;
-    for (int task = warp; task < total; task += Computing) {
+    const int workers = (cut.at_once ? Warps : Computing) * cut.shares;
+    for (int task = warp * cut.shares + share; task < total; task += workers) {
         const int m = cut.by_tasks.quotient(task), of_unit = task - m * cut.tasks;
         const int block = cut.by_groups.quotient(of_unit), group = of_unit - block * cut.groups;
-        while (left < m)
-            leave_next();
-        if (entered == m)
-            enter_next();
+        if (!cut.at_once) {
+            while (left < m)
+                leave_next();
+            if (entered == m)
+                enter_next();
+        }
 
         const Place unit = place(m);
         // Of the unit in its slot, which a bulk copy keeps.
@@ -467,8 +489,9 @@ __global__ void __launch_bounds__(Threads, 1)
         if (cut.staged)
             cf::publish_to_bulk_copies();
     }
-    while (left < units)
-        leave_next();
+    if (!cut.at_once)
+        while (left < units)
+            leave_next();
 #endif
 }
 
@@ -572,9 +595,10 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_items = cf::Divisor(cut.items);
     cut.by_parts = cf::Divisor(std::max(cut.parts, 1));
+    cut.by_shares = cf::Divisor(cut.shares);
     const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
                           size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
-    const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
+    const auto grid = unsigned(std::min(cut.units * cut.shares, call->device.sm_count));
     const char *x = static_cast<const char *>(call->x) +
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
     char *y = sums ? reinterpret_cast<char *>(sums) : static_cast<char *>(call->y);
@@ -587,9 +611,19 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
             if (const cudaError_t error = cudaFuncSetAttribute(
                     kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
                 return error;
-            kernel<<<grid, Threads, shared, cf::stream(call)>>>(
-                cut, x, static_cast<const uint2 *>(call->packed), y, finish);
-            return cudaGetLastError();
+            // May begin before the kernel ahead of it has ended.
+            cudaLaunchAttribute early;
+            early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            early.val.programmaticStreamSerializationAllowed = 1;
+            cudaLaunchConfig_t config = {};
+            config.gridDim = grid;
+            config.blockDim = Threads;
+            config.dynamicSmemBytes = shared;
+            config.stream = cf::stream(call);
+            config.attrs = &early;
+            config.numAttrs = 1;
+            return cudaLaunchKernelEx(&config, kernel, cut, x,
+                                      static_cast<const uint2 *>(call->packed), y, finish);
         };
         constexpr cf::Constant<0> no;
         constexpr cf::Constant<1> one, yes;
