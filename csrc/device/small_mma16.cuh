@@ -90,8 +90,7 @@ struct Cut {
     double clocks; // estimated
     bool at_once;  // a block's units are brought by all warps, which compute then
     int shares;    // blocks of a unit
-    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_stages, by_items, by_parts;
-    Divisor by_shares;
+    Divisor by_groups, by_positions, by_strips, by_items, by_parts, by_shares;
 };
 
 inline bool compiled(const cf_problem &p) {

@@ -64,6 +64,17 @@ __device__ __forceinline__ uint32_t load_shared_16_behind(uint32_t at) {
 }
 #endif
 
+// A place in a ring of `count`, and the parity of the turn.
+struct Turn {
+    int count, at = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ void next() {
+        if (++at == count)
+            at = 0, parity ^= 1;
+    }
+};
+
 // R = 0: any filter and stride, weights from global memory.
 template <class Element, int R, int Stride, int Tiles, bool Single>
 __global__ void __launch_bounds__(Threads, 1)
@@ -88,12 +99,8 @@ __global__ void __launch_bounds__(Threads, 1)
     const auto place = [&](int m) {
         return place_of(cut, first_unit + m * int(gridDim.x), Rows);
     };
-    // Which of the ring's turns brings unit m, and into which slot.
-    const auto turn_of = [&](int m) { return cut.by_slots.quotient(m); };
-    const auto slot_of = [&](int m) { return m - turn_of(m) * cut.slots; };
-    // The same of stages.
-    const auto stage_turn_of = [&](int m) { return cut.by_stages.quotient(m); };
-    const auto stage_of = [&](int m) { return m - stage_turn_of(m) * cut.stages; };
+    // Where unit m of this block is, and in which turn of the slots and of the stages.
+    Turn slot = {cut.slots}, stage = {cut.stages};
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < cut.slots; ++i) {
@@ -143,11 +150,10 @@ __global__ void __launch_bounds__(Threads, 1)
     } else if (warp >= Computing + cut.loading) {
         if (!cut.staged || warp > Computing + cut.loading)
             return;
-        for (int m = 0; m < units; ++m) {
-            const int stage = stage_of(m);
-            gathered[stage].wait(stage_turn_of(m) & 1);
-            store_unit(cut, y, place(m), Rows, stages + stage * cut.stage, lane);
-            drained[stage].arrive();
+        for (int m = 0; m < units; ++m, stage.next()) {
+            gathered[stage.at].wait(stage.parity);
+            store_unit(cut, y, place(m), Rows, stages + stage.at * cut.stage, lane);
+            drained[stage.at].arrive();
         }
         return;
     } else if (warp >= Computing) {
@@ -159,15 +165,15 @@ __global__ void __launch_bounds__(Threads, 1)
         if (cut.piece == Planes && warp == Computing)
             for (int m = 0; m < min(units, Raws); ++m)
                 fetch(m);
-        for (int m = 0; m < units; ++m) {
+        for (int m = 0; m < units; ++m, slot.next()) {
             if (m >= cut.slots)
-                empty[slot_of(m)].wait(turn_of(m) - 1 & 1);
+                empty[slot.at].wait(slot.parity ^ 1);
             const Place at = place(m);
-            const uint32_t slot = slots + slot_of(m) * cut.slot;
+            const uint32_t to = slots + slot.at * cut.slot;
             if (cut.piece == Direct) {
                 const int row = cut.w * cut.c, top = at.row * cut.stride_h;
                 bring(x16 + at.n * image_of_x + top * row, min(cut.rows, cut.h - top) * row * 2,
-                      cut.fill, slot, full[slot_of(m)], lane);
+                      cut.fill, to, full[slot.at], lane);
                 continue;
             }
             if (cut.piece == Planes) {
@@ -175,50 +181,56 @@ __global__ void __launch_bounds__(Threads, 1)
                 const auto skew = uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image_of_x) & 15);
                 const uint32_t raw = raws + m % Raws * cut.raw + skew;
                 if (cut.pixel % 4)
-                    interleave<2>(cut, raw, slot, thread, threads);
+                    interleave<2>(cut, raw, to, thread, threads);
                 else
-                    interleave<4>(cut, raw, slot, thread, threads);
-                full[slot_of(m)].arrive();
+                    interleave<4>(cut, raw, to, thread, threads);
+                full[slot.at].arrive();
                 wait_for_loading_warps(threads); // all have read
                 if (m + Raws < units && warp == Computing)
                     fetch(m + Raws);
                 continue;
             }
-            load(m, slot_of(m), thread, threads);
-            full[slot_of(m)].arrive();
+            load(m, slot.at, thread, threads);
+            full[slot.at].arrive();
         }
         return;
     }
 
     // Every warp enters and leaves every unit, in order, so that no arrival counts for another.
-    int entered = 0, left = 0;
-    const auto enter_next = [&] {
-        full[slot_of(entered)].wait(turn_of(entered) & 1);
-        if (cut.staged && entered >= cut.stages)
-            drained[stage_of(entered)].wait(stage_turn_of(entered) - 1 & 1);
-        ++entered;
+    bool inside = cut.at_once;
+    int m = 0;
+    const auto enter = [&] {
+        full[slot.at].wait(slot.parity);
+        if (cut.staged && m >= cut.stages)
+            drained[stage.at].wait(stage.parity ^ 1);
+        inside = true;
     };
-    const auto leave_next = [&] {
-        if (entered == left)
-            enter_next();
-        empty[slot_of(left)].arrive();
-        if (cut.staged)
-            gathered[stage_of(left)].arrive();
-        ++left;
+    const auto leave = [&] {
+        if (!cut.at_once) {
+            if (!inside)
+                enter();
+            empty[slot.at].arrive();
+            if (cut.staged) {
+                gathered[stage.at].arrive();
+                stage.next();
+            }
+            inside = false;
+        }
+        slot.next();
+        ++m;
     };
 
-    const int total = units * cut.tasks, columns = cut.row_tiles * cut.positions;
+    const int columns = cut.row_tiles * cut.positions;
     const int pair = lane % 4;
     const int workers = (cut.at_once ? Warps : Computing) * cut.shares;
-    for (int task = warp * cut.shares + share; task < total; task += workers) {
-        const int m = cut.by_tasks.quotient(task), of_unit = task - m * cut.tasks;
-        const int block = cut.by_groups.quotient(of_unit), group = of_unit - block * cut.groups;
-        if (!cut.at_once) {
-            while (left < m)
-                leave_next();
-            if (entered == m)
-                enter_next();
-        }
+    for (int task = warp * cut.shares + share;; task += workers) { // of unit m and those behind it
+        for (; m < units && task >= cut.tasks; task -= cut.tasks)
+            leave();
+        if (m == units)
+            break;
+        if (!inside)
+            enter();
+        const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
 
         const Place unit = place(m);
         // Of the unit in its slot, which a bulk copy keeps.
@@ -237,7 +249,7 @@ __global__ void __launch_bounds__(Threads, 1)
             const int position = min(first + lane / 4 * 2 + i, columns - 1);
             tile[i] = cut.by_positions.quotient(position);
             column[i] = (position - tile[i] * cut.positions) * Joint;
-            at[i] = slots + slot_of(m) * cut.slot + skew_of_slot +
+            at[i] = slots + slot.at * cut.slot + skew_of_slot +
                     tile[i] * Rows * cut.stride_h * cut.pitch +
                     column[i] * cut.stride_w * cut.pixel * 2 + pair * 4;
         }
@@ -399,7 +411,7 @@ __global__ void __launch_bounds__(Threads, 1)
             Address base;
             uint32_t begin = 0; // of the first segment in y
             if constexpr (Staged) {
-                base = cf::shared_address(stages) + stage_of(m) * cut.stage;
+                base = cf::shared_address(stages) + stage.at * cut.stage;
                 begin = uint32_t(segment_of(cut, y, unit, 0));
             } else {
                 base = y + image * Offset(sizeof(Output)) + unit.row * row_bytes;
@@ -489,9 +501,6 @@ __global__ void __launch_bounds__(Threads, 1)
         if (cut.staged)
             cf::publish_to_bulk_copies();
     }
-    if (!cut.at_once)
-        while (left < units)
-            leave_next();
 #endif
 }
 
@@ -587,12 +596,9 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     if (cut.rows == 0)
         return cudaErrorInvalidValue;
     cut.units = int(count * cut.strips);
-    cut.by_tasks = cf::Divisor(cut.tasks);
     cut.by_groups = cf::Divisor(cut.groups);
     cut.by_positions = cf::Divisor(cut.positions);
     cut.by_strips = cf::Divisor(cut.strips);
-    cut.by_slots = cf::Divisor(cut.slots);
-    cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_items = cf::Divisor(cut.items);
     cut.by_parts = cf::Divisor(std::max(cut.parts, 1));
     cut.by_shares = cf::Divisor(cut.shares);
