@@ -12,8 +12,8 @@
 //   Four output channels fill 8 columns, and 7 x 7 products of two pixels 4 steps of 16. All pairs
 //   of rows begin with an even one, so that each is read once: odd rows of y have weights of their
 //   own, which begin a row earlier.
-// - Weights are packed once as lanes hold them and stay in shared memory: one load of 8 bytes for 4
-//   to 8 mma.sync.
+// - Weights are packed once as lanes hold them and stay in shared memory: one load of 16 bytes
+//   serves 8 to 16 mma.sync.
 // - Positions of a lane are 2 l and 2 l + 1: reads of 1, 2, 4 and 12 channels meet no bank twice,
 //   and in NCHW a lane holds two neighbours of a row of y, which it stores together. In NHWC a lane
 //   holds up to 8 neighbouring channels, and stores them together.
@@ -23,7 +23,10 @@
 //   padding or is to be rounded comes through registers. Computing warps only know
 //   where among 16 bytes a copy began.
 // - Where rows of y are no whole sectors of 32 bytes, outputs gather in shared memory in the order
-//   of y and leave by bulk copies. A warp stores instead of loading then.
+//   of y and leave by bulk copies. A warp stores instead of loading then. Strips of an image in
+//   NCHW gather together where there is room, as their channels by themselves are short.
+// - Where units are few, all warps bring what their block needs and then compute, and blocks that
+//   would have none share the tasks of a unit. A launch may begin before the one ahead of it ends.
 // - Filters of other heights than 3, 5 and 7, and such as do not fit, take a kernel that reads all
 //   its operands anew for each row of the filter.
 //
@@ -49,36 +52,15 @@ using namespace cf::small16;
 
 constexpr int Threads = Warps * 32;
 
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ uint2 load_shared2(uint32_t at) {
-    uint2 v;
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
-    return v;
+// A lane's part of the first or the second of two fragments of weights.
+__device__ __forceinline__ uint2 half_of(uint4 two, int second) {
+    return second ? make_uint2(two.z, two.w) : make_uint2(two.x, two.y);
 }
-
-// The offset is part of the instruction: the compiler would add it to each address by itself.
-__device__ __forceinline__ uint32_t load_shared_16_behind(uint32_t at) {
-    uint32_t v;
-    asm volatile("ld.shared.b32 %0, [%1 + 16];" : "=r"(v) : "r"(at) : "memory");
-    return v;
-}
-#endif
-
-// A place in a ring of `count`, and the parity of the turn.
-struct Turn {
-    int count, at = 0;
-    uint32_t parity = 0;
-
-    __device__ __forceinline__ void next() {
-        if (++at == count)
-            at = 0, parity ^= 1;
-    }
-};
 
 // R = 0: any filter and stride, weights from global memory.
 template <class Element, int R, int Stride, int Tiles, bool Single>
 __global__ void __launch_bounds__(Threads, 1)
-    small_mma16_kernel(const __grid_constant__ Cut cut, const void *x, const uint2 *filter, char *y,
+    small_mma16_kernel(const __grid_constant__ Cut cut, const void *x, const uint4 *filter, char *y,
                        const __grid_constant__ Finish finish) {
 #if __CUDA_ARCH__ >= 900
     constexpr int Rows = rows_of(Tiles), Joint = Single ? 2 : 1;
@@ -91,13 +73,16 @@ __global__ void __launch_bounds__(Threads, 1)
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-    // This block's units are first_unit, first_unit + gridDim.x, ...: all of their tasks, or where
-    // units are few a share of one.
-    const int first_unit = cut.by_shares.quotient(int(blockIdx.x));
-    const int share = int(blockIdx.x) - first_unit * cut.shares;
-    const int units = (cut.units - first_unit + int(gridDim.x) - 1) / int(gridDim.x);
+    // This block's sets of `joined` units are first, first + gridDim.x, ...: all of their tasks, or
+    // where units are few a share of one.
+    const int first = cut.by_shares.quotient(int(blockIdx.x));
+    const int share = int(blockIdx.x) - first * cut.shares;
+    const int sets =
+        (cut.by_joined.quotient(cut.units) - first + int(gridDim.x) - 1) / int(gridDim.x);
+    const int units = sets * cut.joined;
     const auto place = [&](int m) {
-        return place_of(cut, first_unit + m * int(gridDim.x), Rows);
+        const int before = cut.by_joined.quotient(m) * cut.joined; // in sets before this one
+        return place_of(cut, first * cut.joined + before * int(gridDim.x) + m - before, Rows);
     };
     // Where unit m of this block is, and in which turn of the slots and of the stages.
     Turn slot = {cut.slots}, stage = {cut.stages};
@@ -150,7 +135,7 @@ __global__ void __launch_bounds__(Threads, 1)
     } else if (warp >= Computing + cut.loading) {
         if (!cut.staged || warp > Computing + cut.loading)
             return;
-        for (int m = 0; m < units; ++m, stage.next()) {
+        for (int m = 0; m < units; m += cut.joined, stage.next()) {
             gathered[stage.at].wait(stage.parity);
             store_unit(cut, y, place(m), Rows, stages + stage.at * cut.stage, lane);
             drained[stage.at].arrive();
@@ -159,8 +144,8 @@ __global__ void __launch_bounds__(Threads, 1)
     } else if (warp >= Computing) {
         const int thread = int(threadIdx.x) - Computing * 32, threads = cut.loading * 32;
         const auto fetch = [&](int m) {
-            bring(x16 + place(m).n * image_of_x, uint32_t(image_of_x * 2), 0, raws + m % Raws * cut.raw,
-                  fetched[m % Raws], lane);
+            bring(x16 + place(m).n * image_of_x, uint32_t(image_of_x * 2), 0,
+                  raws + m % Raws * cut.raw, fetched[m % Raws], lane);
         };
         if (cut.piece == Planes && warp == Computing)
             for (int m = 0; m < min(units, Raws); ++m)
@@ -178,12 +163,17 @@ __global__ void __launch_bounds__(Threads, 1)
             }
             if (cut.piece == Planes) {
                 fetched[m % Raws].wait(m / Raws & 1);
-                const auto skew = uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image_of_x) & 15);
+                const auto skew =
+                    uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image_of_x) & 15);
                 const uint32_t raw = raws + m % Raws * cut.raw + skew;
                 if (cut.pixel % 4)
                     interleave<2>(cut, raw, to, thread, threads);
-                else
+                else if (raw % 4)
                     interleave<4>(cut, raw, to, thread, threads);
+                else if (cut.h * cut.w % 2)
+                    interleave_pairs<true>(cut, raw, to, thread, threads);
+                else
+                    interleave_pairs<false>(cut, raw, to, thread, threads);
                 full[slot.at].arrive();
                 wait_for_loading_warps(threads); // all have read
                 if (m + Raws < units && warp == Computing)
@@ -198,10 +188,10 @@ __global__ void __launch_bounds__(Threads, 1)
 
     // Every warp enters and leaves every unit, in order, so that no arrival counts for another.
     bool inside = cut.at_once;
-    int m = 0;
+    int m = 0, of_set = 0;
     const auto enter = [&] {
         full[slot.at].wait(slot.parity);
-        if (cut.staged && m >= cut.stages)
+        if (cut.staged && m >= cut.stages * cut.joined)
             drained[stage.at].wait(stage.parity ^ 1);
         inside = true;
     };
@@ -210,9 +200,10 @@ __global__ void __launch_bounds__(Threads, 1)
             if (!inside)
                 enter();
             empty[slot.at].arrive();
-            if (cut.staged) {
+            if (cut.staged && ++of_set == cut.joined) {
                 gathered[stage.at].arrive();
                 stage.next();
+                of_set = 0;
             }
             inside = false;
         }
@@ -240,13 +231,13 @@ __global__ void __launch_bounds__(Threads, 1)
                           (uint32_t(unit.n) * cut.h + unit.row * cut.stride_h) * cut.w * cut.c * 2 &
                       15
                 : 0;
-        const int first = block * Positions;
+        const int first_position = block * Positions;
         // The lane's two positions: row tile and place in the row. The last ones repeat.
         int tile[2], column[2];
         uint32_t at[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int position = min(first + lane / 4 * 2 + i, columns - 1);
+            const int position = min(first_position + lane / 4 * 2 + i, columns - 1);
             tile[i] = cut.by_positions.quotient(position);
             column[i] = (position - tile[i] * cut.positions) * Joint;
             at[i] = slots + slot.at * cut.slot + skew_of_slot +
@@ -259,7 +250,6 @@ __global__ void __launch_bounds__(Threads, 1)
             const uint32_t two[2] = {b.x, b.y};
             sum[row][t].add(a, two);
         };
-        const int fragments = cut.filter_rows * Tiles; // of a step
         if constexpr (R > 0) {
             // Rows of x in registers, each read once for a step. Halves of a step are 8 elements:
             // of one row, or of two, of which the first is even. Odd rows of y have weights that
@@ -267,13 +257,15 @@ __global__ void __launch_bounds__(Threads, 1)
             constexpr int Each = Single ? 2 : 1, Parities = Each; // rows of x, of y
             constexpr int Window = ((Rows - 1) * Stride + R + Each) / Each;
             constexpr int FilterRows = (R + Each - 1) / Each;
-            constexpr int StepBytes = Parities * FilterRows * Tiles * FragmentBytes;
-            uint32_t weight = weights + group * cut.steps * StepBytes + lane * 8;
+            constexpr int Fragments = fragments_of(FilterRows, Tiles);
+            constexpr int StepBytes = Parities * Fragments * FragmentBytes;
+            uint32_t weight = weights + group * cut.steps * StepBytes + lane * 16;
             int step = 0;
 #pragma unroll 1
             do { // once at least, so that sums need not be moved around the loop
                 uint32_t window[Window][4];
                 uint32_t from[2] = {at[0] + step * (32 / Each), at[1] + step * (32 / Each)};
+                uint4 two[Parities] = {}; // fragments of weights
                 int read = 0;
 #pragma unroll
                 for (int r = 0; r < FilterRows; ++r) {
@@ -299,8 +291,11 @@ __global__ void __launch_bounds__(Threads, 1)
                     for (int parity = 0; parity < Parities; ++parity)
 #pragma unroll
                         for (int t = 0; t < Tiles; ++t) {
-                            const uint2 b = load_shared2(
-                                weight + ((parity * FilterRows + r) * Tiles + t) * FragmentBytes);
+                            const int f = r * Tiles + t;
+                            if (f % 2 == 0)
+                                two[parity] =
+                                    load_shared4(weight + (parity * Fragments + f) * FragmentBytes);
+                            const uint2 b = half_of(two[parity], f % 2);
 #pragma unroll
                             for (int j = parity; j < Rows; j += Parities)
                                 multiply(j, t, window[j / Each * Stride + r], b);
@@ -309,7 +304,9 @@ __global__ void __launch_bounds__(Threads, 1)
                 weight += StepBytes;
             } while (++step < cut.steps);
         } else {
-            const uint2 *weight = filter + int64_t(group) * cut.steps * fragments * 32 + lane;
+            static_assert(R > 0 || Tiles % 2 == 0, "rows of fragments are whole pairs");
+            const uint4 *weight =
+                filter + int64_t(group) * cut.steps * cut.filter_rows * (Tiles / 2) * 32 + lane;
 #pragma unroll 1
             for (int step = 0; step < cut.steps; ++step) {
 #pragma unroll 1
@@ -325,12 +322,12 @@ __global__ void __launch_bounds__(Threads, 1)
                                                       i / 2 * (Single ? high * cut.pitch : 16));
 #pragma unroll
                     for (int t = 0; t < Tiles; ++t) {
-                        const uint2 b = __ldg(weight + t * 32);
+                        const uint2 b = half_of(__ldg(weight + t / 2 * 32), t % 2);
 #pragma unroll
                         for (int j = 0; j < Rows; ++j)
                             multiply(j, t, a[j], b);
                     }
-                    weight += Tiles * 32;
+                    weight += Tiles / 2 * 32;
                 }
             }
         }
@@ -344,7 +341,7 @@ __global__ void __launch_bounds__(Threads, 1)
         int rows[2]; // of a position that exist
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const bool live = first + lane / 4 * 2 + i < columns;
+            const bool live = first_position + lane / 4 * 2 + i < columns;
             rows[i] = live ? cut.p - unit.row - tile[i] * Rows : 0;
         }
         const int64_t area = int64_t(cut.p) * cut.q;
@@ -411,8 +408,9 @@ __global__ void __launch_bounds__(Threads, 1)
             Address base;
             uint32_t begin = 0; // of the first segment in y
             if constexpr (Staged) {
-                base = cf::shared_address(stages) + stage.at * cut.stage;
-                begin = uint32_t(segment_of(cut, y, unit, 0));
+                const int row = cut.joined > 1 ? unit.row : 0; // of the stage
+                base = cf::shared_address(stages) + stage.at * cut.stage + row * row_bytes;
+                begin = uint32_t(segment_of(cut, y, {unit.n, unit.row - row}, 0));
             } else {
                 base = y + image * Offset(sizeof(Output)) + unit.row * row_bytes;
             }
@@ -504,15 +502,16 @@ __global__ void __launch_bounds__(Threads, 1)
 #endif
 }
 
-// The filter as lanes hold it: [group][step][parity of the row of y][row or pair of rows][tile]
-// [lane][4 elements].
+// The filter as lanes hold it: [group][step][parity of the row of y][two fragments][lane]
+// [2][4 elements], where fragments are [row or pair of rows][tile] and an odd one is left alone.
 template <class Element, class T>
 __global__ void pack_kernel(const Cut cut, const T *__restrict__ w, cf::Strides strides,
                             Element *__restrict__ packed, int r_count, int s_count, int elements) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += gridDim.x * blockDim.x) {
-        const int e = i % 4, lane = i / 4 % 32, fragment = i / 128;
-        const int tile = fragment % cut.tiles, row = fragment / cut.tiles % cut.filter_rows;
-        const int set = fragment / cut.tiles / cut.filter_rows;
+        const int fragments = fragments_of(cut.filter_rows, cut.tiles);
+        const int e = i % 4, lane = i / 8 % 32, fragment = i / 256 * 2 + i / 4 % 2;
+        const int set = fragment / fragments, of_set = fragment % fragments;
+        const int tile = of_set % cut.tiles, row = of_set / cut.tiles;
         const int parity = set % cut.parities, step = set / cut.parities % cut.steps;
         const int group = set / cut.parities / cut.steps;
         const int column = lane / 4;
@@ -602,9 +601,11 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_items = cf::Divisor(cut.items);
     cut.by_parts = cf::Divisor(std::max(cut.parts, 1));
     cut.by_shares = cf::Divisor(cut.shares);
+    cut.by_joined = cf::Divisor(cut.joined);
     const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
                           size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
-    const auto grid = unsigned(std::min(cut.units * cut.shares, call->device.sm_count));
+    const auto grid =
+        unsigned(std::min(cut.units / cut.joined * cut.shares, call->device.sm_count));
     const char *x = static_cast<const char *>(call->x) +
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
     char *y = sums ? reinterpret_cast<char *>(sums) : static_cast<char *>(call->y);
@@ -629,7 +630,7 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
             config.attrs = &early;
             config.numAttrs = 1;
             return cudaLaunchKernelEx(&config, kernel, cut, x,
-                                      static_cast<const uint2 *>(call->packed), y, finish);
+                                      static_cast<const uint4 *>(call->packed), y, finish);
         };
         constexpr cf::Constant<0> no;
         constexpr cf::Constant<1> one, yes;
