@@ -31,6 +31,11 @@ __host__ __device__ constexpr int rows_of(int tiles) {
     return tiles == 1 ? 8 : tiles == 2 ? 7 : tiles == 3 ? 5 : 4;
 }
 
+// Fragments of weights of a step: in twos, which a lane reads at once.
+__host__ __device__ constexpr int fragments_of(int filter_rows, int tiles) {
+    return (filter_rows * tiles + 1) / 2 * 2;
+}
+
 // Tiles of the widest group that is compiled; more spill registers, and two groups of two do as
 // well. Stride 0 stands for the kernel that takes any.
 constexpr int most_tiles(bool single, int stride) {
@@ -88,7 +93,10 @@ struct Cut {
     int together;  // pixels in NCHW, or all channels of a lane in NHWC, that are stored at once
     bool sectors;  // and those make whole sectors of 32 bytes
     double clocks; // estimated
-    Divisor by_tasks, by_groups, by_positions, by_strips, by_slots, by_stages, by_items, by_parts;
+    bool at_once;  // a block's units are brought by all warps, which compute then
+    int shares;    // blocks of a unit
+    int joined;    // units of a stage: one, or all strips of an image
+    Divisor by_groups, by_positions, by_strips, by_items, by_parts, by_shares, by_joined;
 };
 
 inline bool compiled(const cf_problem &p) {
@@ -139,8 +147,8 @@ inline Cut shape_of(const cf_problem &p, bool unrolled) {
 }
 
 inline uint64_t packed_bytes(const Cut &cut) {
-    return uint64_t(cut.groups) * cut.steps * cut.parities * cut.filter_rows * cut.tiles *
-           FragmentBytes;
+    return uint64_t(cut.groups) * cut.steps * cut.parities *
+           fragments_of(cut.filter_rows, cut.tiles) * FragmentBytes;
 }
 
 // Clocks of the busiest multiprocessor: the longest of what its four tensor cores, its shared
@@ -148,11 +156,13 @@ inline uint64_t packed_bytes(const Cut &cut) {
 inline double clocks(const cf_call *call, const Cut &cut) {
     const cf_problem &p = call->problem;
     const double rows = rows_of(cut.tiles),
-                 units = std::max(double(ceil_div(cut.units, call->device.sm_count)), 1.0);
-    const double all = units * cut.tasks;
+                 units =
+                     double(ceil_div(cut.units / cut.joined, call->device.sm_count)) * cut.joined;
+    const double all = units * double(ceil_div(cut.tasks, cut.shares));
     // The last turn of the warps is whole.
+    const int computing = cut.at_once ? Warps : Computing;
     const double tasks =
-        std::max(all, double(ceil_div(int64_t(all), Computing)) * Computing) / units;
+        std::max(all, double(ceil_div(int64_t(all), computing)) * computing) / units;
     const double window =
         cut.unrolled ? (rows - 1) * p.stride_h + p.r : rows * cut.filter_rows; // rows of x read
     const double products = rows * cut.tiles * cut.filter_rows * cut.steps;
@@ -167,8 +177,8 @@ inline double clocks(const cf_call *call, const Cut &cut) {
         4;
     const double elements = double(cut.rows) * p.w * p.c;
     const double outputs = double(std::min(cut.row_tiles * int(rows), p.p)) * p.q * p.k;
-    // Ends of stages and half sectors cost more than their bytes.
-    const double written = cut.sectors ? 1 : cut.staged ? 1.1 : 2.5;
+    // Ends of segments and half sectors cost more than their bytes.
+    const double written = cut.sectors ? 1 : cut.segments > 1 ? 1.25 : cut.staged ? 1.1 : 2.5;
     const double memory =
         (elements * (p.storage == CF_STORE_F32 ? 4 : 2) + outputs * (cut.wide ? 4 : 2) * written) /
         18.5;
@@ -180,7 +190,8 @@ inline double clocks(const cf_call *call, const Cut &cut) {
 }
 
 // With so many row tiles to a unit; false where it does not fit.
-inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bulk, Cut &cut) {
+inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool join, bool by_bulk,
+                     Cut &cut) {
     const cf_problem &p = call->problem;
     const int rows = rows_of(cut.tiles);
     const int64_t out_bytes = cut.wide ? 4 : 2;
@@ -195,6 +206,7 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bu
     if (double(p.c) * p.h * p.w > INT32_MAX)
         return false;
     cut.units = int(p.n * cut.strips);
+    cut.joined = join ? cut.strips : 1;
     cut.rows = (row_tiles * rows - 1) * p.stride_h + p.r;
     const int64_t columns =
         std::max(p.pad_left + p.w, (cut.positions * cut.joint - 1) * p.stride_w + p.s);
@@ -226,14 +238,15 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bu
     cut.segments = 0, cut.segment = cut.stage = 0;
     if (staged) {
         // As far behind a multiple of 16 bytes as its place in y.
-        const int64_t part = int64_t(std::min(row_tiles * rows, p.p)) * p.q * out_bytes;
-        cut.segments = cut.nchw && cut.strips > 1 ? p.k : 1;
+        const int64_t part =
+            int64_t(std::min(cut.joined * row_tiles * rows, p.p)) * p.q * out_bytes;
+        cut.segments = cut.nchw && cut.strips > cut.joined ? p.k : 1;
         cut.segment = uint32_t(std::min<int64_t>(
             ceil_div(part * (cut.segments > 1 ? 1 : p.k) + 30, 16) * 16, 1 << 24));
         cut.stage = cut.segments * cut.segment;
     }
     // Stages first, as long as three slots are left; two of both suffice.
-    const int64_t of_block = ceil_div(cut.units, call->device.sm_count);
+    const int64_t of_block = ceil_div(cut.units / cut.joined, call->device.sm_count) * cut.joined;
     const auto slots_beside = [&](int stages) {
         return std::max<int64_t>(budget - int64_t(stages) * cut.stage, 0) / slot;
     };
@@ -282,6 +295,8 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool by_bu
         cut.items = p.w * cut.parts;
     }
     cut.pieces = cut.items * lines;
+    cut.at_once = !direct && !planes && !staged && of_block <= cut.slots;
+    cut.shares = cut.at_once ? std::clamp(call->device.sm_count / cut.units, 1, cut.tasks) : 1;
     cut.clocks = clocks(call, cut);
     return true;
 }
@@ -312,15 +327,18 @@ inline Cut plan_of(const cf_call *call) {
         for (bool by_bulk : {true, false}) {
             if (!by_bulk && best.rows > 0)
                 continue;
-            for (bool staged : {true, false}) {
-                if (staged && cut.sectors)
+            // Straight to y; gathered by units; gathered by images, which are cut into several.
+            for (int stage_of : {2, 1, 0}) {
+                if (stage_of > 0 && cut.sectors)
                     continue;
                 const int all = int(ceil_div(p.p, rows_of(cut.tiles)));
                 for (int row_tiles = 1; row_tiles <= all; ++row_tiles) {
                     // Each number of strips once.
                     if (row_tiles > 1 && ceil_div(all, row_tiles) == ceil_div(all, row_tiles - 1))
                         continue;
-                    if (cut_into(call, row_tiles, staged, by_bulk, cut) &&
+                    if (stage_of == 2 && (row_tiles == all || !cut.nchw))
+                        continue;
+                    if (cut_into(call, row_tiles, stage_of > 0, stage_of == 2, by_bulk, cut) &&
                         (best.rows == 0 || cut.clocks < best.clocks))
                         best = cut;
                 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/element.cuh"
+#include "device/mma_sync.cuh"
 #include "device/pipeline.cuh"
 #include "device/small_mma16.cuh"
 
@@ -17,6 +18,22 @@ __device__ __forceinline__ void store_shared(uint32_t at, uint32_t v) {
 
 __device__ __forceinline__ void store_shared2(uint32_t at, uint32_t a, uint32_t b) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared4(uint32_t at) {
+    uint4 v;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+
+// The offset is part of the instruction: the compiler would add it to each address by itself.
+__device__ __forceinline__ uint32_t load_shared_16_behind(uint32_t at) {
+    uint32_t v;
+    asm volatile("ld.shared.b32 %0, [%1 + 16];" : "=r"(v) : "r"(at) : "memory");
+    return v;
 }
 
 // Two elements in a register, the first in its lower half.
@@ -296,8 +313,43 @@ __device__ __forceinline__ void wait_for_loading_warps(int threads) {
     asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
-// The channels of an image from Count planes of x at a time, which lie one behind the other, to
-// beside each other.
+// The channels of an image from four planes of x at a time, which lie one behind the other, to
+// beside each other, two pixels at once. The first plane begins with a word; of an odd
+// area every other one does not.
+template <bool Odd>
+__device__ __forceinline__ void interleave_pairs(const Cut &cut, uint32_t raw, uint32_t slot,
+                                                 int thread, int threads) {
+    const int area = cut.h * cut.w, pixel_bytes = cut.pixel * 2;
+    for (int part = 0; part < cut.parts; ++part) {
+        const int channels = cut.c - part * 4;
+        uint32_t from = raw + part * area * 8 + thread * 4;
+        uint32_t to = slot + part * 8 + thread * 2 * pixel_bytes;
+#pragma unroll 2
+        for (int i = thread; i < area / 2; i += threads) {
+            uint32_t two[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const uint32_t at = from + j * area * 2;
+                if (j >= channels)
+                    two[j] = 0;
+                else if (Odd && j % 2)
+                    two[j] = __byte_perm(load_shared_16(at), load_shared_16(at + 2), 0x5410);
+                else
+                    two[j] = cf::load_shared(at);
+            }
+            store_shared2(to, __byte_perm(two[0], two[1], 0x5410),
+                          __byte_perm(two[2], two[3], 0x5410));
+            store_shared2(to + pixel_bytes, __byte_perm(two[0], two[1], 0x7632),
+                          __byte_perm(two[2], two[3], 0x7632));
+            from += threads * 4, to += threads * 2 * pixel_bytes;
+        }
+        if (Odd && thread < min(channels, 4)) // the last pixel
+            store_shared_16(slot + part * 8 + thread * 2 + (area - 1) * pixel_bytes,
+                            load_shared_16(raw + ((part * 4 + thread + 1) * area - 1) * 2));
+    }
+}
+
+// The same from Count planes, one pixel at a time.
 template <int Count>
 __device__ __forceinline__ void interleave(const Cut &cut, uint32_t raw, uint32_t slot, int thread,
                                            int threads) {

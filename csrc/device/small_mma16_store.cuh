@@ -31,6 +31,17 @@ __device__ __forceinline__ float value_if(bool live, const Element *from) {
     return cf::widen(reinterpret_cast<const Element &>(bits));
 }
 
+// A place in a ring of `count`, and the parity of the turn.
+struct Turn {
+    int count, at = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ void next() {
+        if (++at == count)
+            at = 0, parity ^= 1;
+    }
+};
+
 // Where a unit lies.
 struct Place {
     int n, row; // image, first row of y
@@ -52,7 +63,7 @@ __device__ __forceinline__ uint64_t segment_of(const Cut &cut, const char *y, Pl
 // behind one by one.
 __device__ __noinline__ void store_unit(const Cut &cut, const char *y, Place place, int rows,
                                         const char *stage, int lane) {
-    const int64_t part = int64_t(min(cut.row_tiles * rows, cut.p - place.row)) * cut.q;
+    const int64_t part = int64_t(min(cut.joined * cut.row_tiles * rows, cut.p - place.row)) * cut.q;
     const uint64_t bytes = part * (cut.segments > 1 ? 1 : cut.k) * (cut.wide ? 4 : 2);
     for (int s = lane; s < cut.segments; s += 32) {
         const uint64_t begin = segment_of(cut, y, place, s), end = begin + bytes;

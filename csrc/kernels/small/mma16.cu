@@ -12,8 +12,8 @@
 //   Four output channels fill 8 columns, and 7 x 7 products of two pixels 4 steps of 16. All pairs
 //   of rows begin with an even one, so that each is read once: odd rows of y have weights of their
 //   own, which begin a row earlier.
-// - Weights are packed once as lanes hold them and stay in shared memory: one load of 8 bytes for 4
-//   to 8 mma.sync.
+// - Weights are packed once as lanes hold them and stay in shared memory: one load of 16 bytes
+//   serves 8 to 16 mma.sync.
 // - Positions of a lane are 2 l and 2 l + 1: reads of 1, 2, 4 and 12 channels meet no bank twice,
 //   and in NCHW a lane holds two neighbours of a row of y, which it stores together. In NHWC a lane
 //   holds up to 8 neighbouring channels, and stores them together.
@@ -23,7 +23,10 @@
 //   padding or is to be rounded comes through registers. Computing warps only know
 //   where among 16 bytes a copy began.
 // - Where rows of y are no whole sectors of 32 bytes, outputs gather in shared memory in the order
-//   of y and leave by bulk copies. A warp stores instead of loading then.
+//   of y and leave by bulk copies. A warp stores instead of loading then. Strips of an image in
+//   NCHW gather together where there is room, as their channels by themselves are short.
+// - Where units are few, all warps bring what their block needs and then compute, and blocks that
+//   would have none share the tasks of a unit. A launch may begin before the one ahead of it ends.
 // - Filters of other heights than 3, 5 and 7, and such as do not fit, take a kernel that reads all
 //   its operands anew for each row of the filter.
 //
@@ -49,25 +52,15 @@ using namespace cf::small16;
 
 constexpr int Threads = Warps * 32;
 
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ uint2 load_shared2(uint32_t at) {
-    uint2 v;
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
-    return v;
+// A lane's part of the first or the second of two fragments of weights.
+__device__ __forceinline__ uint2 half_of(uint4 two, int second) {
+    return second ? make_uint2(two.z, two.w) : make_uint2(two.x, two.y);
 }
-
-// The offset is part of the instruction: the compiler would add it to each address by itself.
-__device__ __forceinline__ uint32_t load_shared_16_behind(uint32_t at) {
-    uint32_t v;
-    asm volatile("ld.shared.b32 %0, [%1 + 16];" : "=r"(v) : "r"(at) : "memory");
-    return v;
-}
-#endif
 
 // R = 0: any filter and stride, weights from global memory.
 template <class Element, int R, int Stride, int Tiles, bool Single>
 __global__ void __launch_bounds__(Threads, 1)
-    small_mma16_kernel(const __grid_constant__ Cut cut, const void *x, const uint2 *filter, char *y,
+    small_mma16_kernel(const __grid_constant__ Cut cut, const void *x, const uint4 *filter, char *y,
                        const __grid_constant__ Finish finish) {
 #if __CUDA_ARCH__ >= 900
     constexpr int Rows = rows_of(Tiles), Joint = Single ? 2 : 1;
@@ -80,17 +73,19 @@ __global__ void __launch_bounds__(Threads, 1)
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-    // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
-    const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+    // This block's sets of `joined` units are first, first + gridDim.x, ...: all of their tasks, or
+    // where units are few a share of one.
+    const int first = cut.by_shares.quotient(int(blockIdx.x));
+    const int share = int(blockIdx.x) - first * cut.shares;
+    const int sets =
+        (cut.by_joined.quotient(cut.units) - first + int(gridDim.x) - 1) / int(gridDim.x);
+    const int units = sets * cut.joined;
     const auto place = [&](int m) {
-        return place_of(cut, int(blockIdx.x) + m * int(gridDim.x), Rows);
+        const int before = cut.by_joined.quotient(m) * cut.joined; // in sets before this one
+        return place_of(cut, first * cut.joined + before * int(gridDim.x) + m - before, Rows);
     };
-    // Which of the ring's turns brings unit m, and into which slot.
-    const auto turn_of = [&](int m) { return cut.by_slots.quotient(m); };
-    const auto slot_of = [&](int m) { return m - turn_of(m) * cut.slots; };
-    // The same of stages.
-    const auto stage_turn_of = [&](int m) { return cut.by_stages.quotient(m); };
-    const auto stage_of = [&](int m) { return m - stage_turn_of(m) * cut.stages; };
+    // Where unit m of this block is, and in which turn of the slots and of the stages.
+    Turn slot = {cut.slots}, stage = {cut.stages};
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < cut.slots; ++i) {
@@ -108,95 +103,125 @@ __global__ void __launch_bounds__(Threads, 1)
     // Columns of padding, and what is read beyond rows, are written only here.
     for (uint32_t i = threadIdx.x * 16; i < cut.slots * cut.slot; i += Threads * 16)
         *reinterpret_cast<uint4 *>(ring + i) = make_uint4(0, 0, 0, 0);
-    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Threads * 16)
-        *reinterpret_cast<uint4 *>(shared + i) = reinterpret_cast<const uint4 *>(filter)[i / 16];
     cf::publish_to_bulk_copies();
     __syncthreads();
+    cf::let_next_kernel_begin();
+    cf::wait_for_kernels_before();
+    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Threads * 16)
+        cf::copy16_async(weights + i, reinterpret_cast<const char *>(filter) + i, true);
+    cf::end_of_group();
 
-    if (warp >= Computing + cut.loading) {
+    const int64_t image_of_x = int64_t(cut.c) * cut.h * cut.w;
+    const auto x16 = static_cast<const uint16_t *>(x);
+    const auto load = [&](int m, int slot, int thread, int threads) {
+        const Place at = place(m);
+        const int top = at.row * cut.stride_h - cut.pad_top;
+        const uint32_t to = slots + slot * cut.slot;
+        if (cut.from_floats)
+            load_unit<Element>(cut, static_cast<const float *>(x) + at.n * image_of_x, top, to,
+                               thread, threads);
+        else
+            load_unit<Element>(cut, x16 + at.n * image_of_x, top, to, thread, threads);
+    };
+    if (cut.at_once) { // as many warps for each unit
+        const int warps = Warps / units, m = warp / warps;
+        if (m < units)
+            load(m, m, int(threadIdx.x) - m * warps * 32, warps * 32);
+    }
+    cf::wait_for_groups<0>(); // the weights are there
+    __syncthreads();
+    if (cut.at_once) {
+        // All warps compute.
+    } else if (warp >= Computing + cut.loading) {
         if (!cut.staged || warp > Computing + cut.loading)
             return;
-        for (int m = 0; m < units; ++m) {
-            const int stage = stage_of(m);
-            gathered[stage].wait(stage_turn_of(m) & 1);
-            store_unit(cut, y, place(m), Rows, stages + stage * cut.stage, lane);
-            drained[stage].arrive();
+        for (int m = 0; m < units; m += cut.joined, stage.next()) {
+            gathered[stage.at].wait(stage.parity);
+            store_unit(cut, y, place(m), Rows, stages + stage.at * cut.stage, lane);
+            drained[stage.at].arrive();
         }
         return;
-    }
-    if (warp >= Computing) {
+    } else if (warp >= Computing) {
         const int thread = int(threadIdx.x) - Computing * 32, threads = cut.loading * 32;
-        const int64_t image = int64_t(cut.c) * cut.h * cut.w;
-        const auto x16 = static_cast<const uint16_t *>(x);
         const auto fetch = [&](int m) {
-            bring(x16 + place(m).n * image, uint32_t(image * 2), 0, raws + m % Raws * cut.raw,
-                  fetched[m % Raws], lane);
+            bring(x16 + place(m).n * image_of_x, uint32_t(image_of_x * 2), 0,
+                  raws + m % Raws * cut.raw, fetched[m % Raws], lane);
         };
         if (cut.piece == Planes && warp == Computing)
             for (int m = 0; m < min(units, Raws); ++m)
                 fetch(m);
-        for (int m = 0; m < units; ++m) {
+        for (int m = 0; m < units; ++m, slot.next()) {
             if (m >= cut.slots)
-                empty[slot_of(m)].wait(turn_of(m) - 1 & 1);
+                empty[slot.at].wait(slot.parity ^ 1);
             const Place at = place(m);
-            const int top = at.row * cut.stride_h - cut.pad_top;
-            const uint32_t slot = slots + slot_of(m) * cut.slot;
+            const uint32_t to = slots + slot.at * cut.slot;
             if (cut.piece == Direct) {
-                const int row = cut.w * cut.c;
-                bring(x16 + at.n * image + top * row, min(cut.rows, cut.h - top) * row * 2,
-                      cut.fill, slot, full[slot_of(m)], lane);
+                const int row = cut.w * cut.c, top = at.row * cut.stride_h;
+                bring(x16 + at.n * image_of_x + top * row, min(cut.rows, cut.h - top) * row * 2,
+                      cut.fill, to, full[slot.at], lane);
                 continue;
             }
             if (cut.piece == Planes) {
                 fetched[m % Raws].wait(m / Raws & 1);
-                const auto skew = uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image) & 15);
+                const auto skew =
+                    uint32_t(reinterpret_cast<uint64_t>(x16 + at.n * image_of_x) & 15);
                 const uint32_t raw = raws + m % Raws * cut.raw + skew;
                 if (cut.pixel % 4)
-                    interleave<2>(cut, raw, slot, thread, threads);
+                    interleave<2>(cut, raw, to, thread, threads);
+                else if (raw % 4)
+                    interleave<4>(cut, raw, to, thread, threads);
+                else if (cut.h * cut.w % 2)
+                    interleave_pairs<true>(cut, raw, to, thread, threads);
                 else
-                    interleave<4>(cut, raw, slot, thread, threads);
-                full[slot_of(m)].arrive();
+                    interleave_pairs<false>(cut, raw, to, thread, threads);
+                full[slot.at].arrive();
                 wait_for_loading_warps(threads); // all have read
                 if (m + Raws < units && warp == Computing)
                     fetch(m + Raws);
                 continue;
             }
-            if (cut.from_floats)
-                load_unit<Element>(cut, static_cast<const float *>(x) + at.n * image, top, slot,
-                                   thread, threads);
-            else
-                load_unit<Element>(cut, x16 + at.n * image, top, slot, thread, threads);
-            full[slot_of(m)].arrive();
+            load(m, slot.at, thread, threads);
+            full[slot.at].arrive();
         }
         return;
     }
 
     // Every warp enters and leaves every unit, in order, so that no arrival counts for another.
-    int entered = 0, left = 0;
-    const auto enter_next = [&] {
-        full[slot_of(entered)].wait(turn_of(entered) & 1);
-        if (cut.staged && entered >= cut.stages)
-            drained[stage_of(entered)].wait(stage_turn_of(entered) - 1 & 1);
-        ++entered;
+    bool inside = cut.at_once;
+    int m = 0, of_set = 0;
+    const auto enter = [&] {
+        full[slot.at].wait(slot.parity);
+        if (cut.staged && m >= cut.stages * cut.joined)
+            drained[stage.at].wait(stage.parity ^ 1);
+        inside = true;
     };
-    const auto leave_next = [&] {
-        if (entered == left)
-            enter_next();
-        empty[slot_of(left)].arrive();
-        if (cut.staged)
-            gathered[stage_of(left)].arrive();
-        ++left;
+    const auto leave = [&] {
+        if (!cut.at_once) {
+            if (!inside)
+                enter();
+            empty[slot.at].arrive();
+            if (cut.staged && ++of_set == cut.joined) {
+                gathered[stage.at].arrive();
+                stage.next();
+                of_set = 0;
+            }
+            inside = false;
+        }
+        slot.next();
+        ++m;
     };
 
-    const int total = units * cut.tasks, columns = cut.row_tiles * cut.positions;
+    const int columns = cut.row_tiles * cut.positions;
     const int pair = lane % 4;
-    for (int task = warp; task < total; task += Computing) {
-        const int m = cut.by_tasks.quotient(task), of_unit = task - m * cut.tasks;
-        const int block = cut.by_groups.quotient(of_unit), group = of_unit - block * cut.groups;
-        while (left < m)
-            leave_next();
-        if (entered == m)
-            enter_next();
+    const int workers = (cut.at_once ? Warps : Computing) * cut.shares;
+    for (int task = warp * cut.shares + share;; task += workers) { // of unit m and those behind it
+        for (; m < units && task >= cut.tasks; task -= cut.tasks)
+            leave();
+        if (m == units)
+            break;
+        if (!inside)
+            enter();
+        const int block = cut.by_groups.quotient(task), group = task - block * cut.groups;
 
         const Place unit = place(m);
         // Of the unit in its slot, which a bulk copy keeps.
@@ -206,16 +231,16 @@ __global__ void __launch_bounds__(Threads, 1)
                           (uint32_t(unit.n) * cut.h + unit.row * cut.stride_h) * cut.w * cut.c * 2 &
                       15
                 : 0;
-        const int first = block * Positions;
+        const int first_position = block * Positions;
         // The lane's two positions: row tile and place in the row. The last ones repeat.
         int tile[2], column[2];
         uint32_t at[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int position = min(first + lane / 4 * 2 + i, columns - 1);
+            const int position = min(first_position + lane / 4 * 2 + i, columns - 1);
             tile[i] = cut.by_positions.quotient(position);
             column[i] = (position - tile[i] * cut.positions) * Joint;
-            at[i] = slots + slot_of(m) * cut.slot + skew_of_slot +
+            at[i] = slots + slot.at * cut.slot + skew_of_slot +
                     tile[i] * Rows * cut.stride_h * cut.pitch +
                     column[i] * cut.stride_w * cut.pixel * 2 + pair * 4;
         }
@@ -225,7 +250,6 @@ __global__ void __launch_bounds__(Threads, 1)
             const uint32_t two[2] = {b.x, b.y};
             sum[row][t].add(a, two);
         };
-        const int fragments = cut.filter_rows * Tiles; // of a step
         if constexpr (R > 0) {
             // Rows of x in registers, each read once for a step. Halves of a step are 8 elements:
             // of one row, or of two, of which the first is even. Odd rows of y have weights that
@@ -233,13 +257,15 @@ __global__ void __launch_bounds__(Threads, 1)
             constexpr int Each = Single ? 2 : 1, Parities = Each; // rows of x, of y
             constexpr int Window = ((Rows - 1) * Stride + R + Each) / Each;
             constexpr int FilterRows = (R + Each - 1) / Each;
-            constexpr int StepBytes = Parities * FilterRows * Tiles * FragmentBytes;
-            uint32_t weight = weights + group * cut.steps * StepBytes + lane * 8;
+            constexpr int Fragments = fragments_of(FilterRows, Tiles);
+            constexpr int StepBytes = Parities * Fragments * FragmentBytes;
+            uint32_t weight = weights + group * cut.steps * StepBytes + lane * 16;
             int step = 0;
 #pragma unroll 1
             do { // once at least, so that sums need not be moved around the loop
                 uint32_t window[Window][4];
                 uint32_t from[2] = {at[0] + step * (32 / Each), at[1] + step * (32 / Each)};
+                uint4 two[Parities] = {}; // fragments of weights
                 int read = 0;
 #pragma unroll
                 for (int r = 0; r < FilterRows; ++r) {
@@ -265,8 +291,11 @@ __global__ void __launch_bounds__(Threads, 1)
                     for (int parity = 0; parity < Parities; ++parity)
 #pragma unroll
                         for (int t = 0; t < Tiles; ++t) {
-                            const uint2 b = load_shared2(
-                                weight + ((parity * FilterRows + r) * Tiles + t) * FragmentBytes);
+                            const int f = r * Tiles + t;
+                            if (f % 2 == 0)
+                                two[parity] =
+                                    load_shared4(weight + (parity * Fragments + f) * FragmentBytes);
+                            const uint2 b = half_of(two[parity], f % 2);
 #pragma unroll
                             for (int j = parity; j < Rows; j += Parities)
                                 multiply(j, t, window[j / Each * Stride + r], b);
@@ -275,7 +304,9 @@ __global__ void __launch_bounds__(Threads, 1)
                 weight += StepBytes;
             } while (++step < cut.steps);
         } else {
-            const uint2 *weight = filter + int64_t(group) * cut.steps * fragments * 32 + lane;
+            static_assert(R > 0 || Tiles % 2 == 0, "rows of fragments are whole pairs");
+            const uint4 *weight =
+                filter + int64_t(group) * cut.steps * cut.filter_rows * (Tiles / 2) * 32 + lane;
 #pragma unroll 1
             for (int step = 0; step < cut.steps; ++step) {
 #pragma unroll 1
@@ -291,12 +322,12 @@ __global__ void __launch_bounds__(Threads, 1)
                                                       i / 2 * (Single ? high * cut.pitch : 16));
 #pragma unroll
                     for (int t = 0; t < Tiles; ++t) {
-                        const uint2 b = __ldg(weight + t * 32);
+                        const uint2 b = half_of(__ldg(weight + t / 2 * 32), t % 2);
 #pragma unroll
                         for (int j = 0; j < Rows; ++j)
                             multiply(j, t, a[j], b);
                     }
-                    weight += Tiles * 32;
+                    weight += Tiles / 2 * 32;
                 }
             }
         }
@@ -310,7 +341,7 @@ __global__ void __launch_bounds__(Threads, 1)
         int rows[2]; // of a position that exist
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const bool live = first + lane / 4 * 2 + i < columns;
+            const bool live = first_position + lane / 4 * 2 + i < columns;
             rows[i] = live ? cut.p - unit.row - tile[i] * Rows : 0;
         }
         const int64_t area = int64_t(cut.p) * cut.q;
@@ -377,8 +408,9 @@ __global__ void __launch_bounds__(Threads, 1)
             Address base;
             uint32_t begin = 0; // of the first segment in y
             if constexpr (Staged) {
-                base = cf::shared_address(stages) + stage_of(m) * cut.stage;
-                begin = uint32_t(segment_of(cut, y, unit, 0));
+                const int row = cut.joined > 1 ? unit.row : 0; // of the stage
+                base = cf::shared_address(stages) + stage.at * cut.stage + row * row_bytes;
+                begin = uint32_t(segment_of(cut, y, {unit.n, unit.row - row}, 0));
             } else {
                 base = y + image * Offset(sizeof(Output)) + unit.row * row_bytes;
             }
@@ -467,20 +499,19 @@ __global__ void __launch_bounds__(Threads, 1)
         if (cut.staged)
             cf::publish_to_bulk_copies();
     }
-    while (left < units)
-        leave_next();
 #endif
 }
 
-// The filter as lanes hold it: [group][step][parity of the row of y][row or pair of rows][tile]
-// [lane][4 elements].
+// The filter as lanes hold it: [group][step][parity of the row of y][two fragments][lane]
+// [2][4 elements], where fragments are [row or pair of rows][tile] and an odd one is left alone.
 template <class Element, class T>
 __global__ void pack_kernel(const Cut cut, const T *__restrict__ w, cf::Strides strides,
                             Element *__restrict__ packed, int r_count, int s_count, int elements) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += gridDim.x * blockDim.x) {
-        const int e = i % 4, lane = i / 4 % 32, fragment = i / 128;
-        const int tile = fragment % cut.tiles, row = fragment / cut.tiles % cut.filter_rows;
-        const int set = fragment / cut.tiles / cut.filter_rows;
+        const int fragments = fragments_of(cut.filter_rows, cut.tiles);
+        const int e = i % 4, lane = i / 8 % 32, fragment = i / 256 * 2 + i / 4 % 2;
+        const int set = fragment / fragments, of_set = fragment % fragments;
+        const int tile = of_set % cut.tiles, row = of_set / cut.tiles;
         const int parity = set % cut.parities, step = set / cut.parities % cut.steps;
         const int group = set / cut.parities / cut.steps;
         const int column = lane / 4;
@@ -564,17 +595,17 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     if (cut.rows == 0)
         return cudaErrorInvalidValue;
     cut.units = int(count * cut.strips);
-    cut.by_tasks = cf::Divisor(cut.tasks);
     cut.by_groups = cf::Divisor(cut.groups);
     cut.by_positions = cf::Divisor(cut.positions);
     cut.by_strips = cf::Divisor(cut.strips);
-    cut.by_slots = cf::Divisor(cut.slots);
-    cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     cut.by_items = cf::Divisor(cut.items);
     cut.by_parts = cf::Divisor(std::max(cut.parts, 1));
+    cut.by_shares = cf::Divisor(cut.shares);
+    cut.by_joined = cf::Divisor(cut.joined);
     const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
                           size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
-    const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
+    const auto grid =
+        unsigned(std::min(cut.units / cut.joined * cut.shares, call->device.sm_count));
     const char *x = static_cast<const char *>(call->x) +
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
     char *y = sums ? reinterpret_cast<char *>(sums) : static_cast<char *>(call->y);
@@ -587,9 +618,19 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
             if (const cudaError_t error = cudaFuncSetAttribute(
                     kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
                 return error;
-            kernel<<<grid, Threads, shared, cf::stream(call)>>>(
-                cut, x, static_cast<const uint2 *>(call->packed), y, finish);
-            return cudaGetLastError();
+            // May begin before the kernel ahead of it has ended.
+            cudaLaunchAttribute early;
+            early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            early.val.programmaticStreamSerializationAllowed = 1;
+            cudaLaunchConfig_t config = {};
+            config.gridDim = grid;
+            config.blockDim = Threads;
+            config.dynamicSmemBytes = shared;
+            config.stream = cf::stream(call);
+            config.attrs = &early;
+            config.numAttrs = 1;
+            return cudaLaunchKernelEx(&config, kernel, cut, x,
+                                      static_cast<const uint4 *>(call->packed), y, finish);
         };
         constexpr cf::Constant<0> no;
         constexpr cf::Constant<1> one, yes;
