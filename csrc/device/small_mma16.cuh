@@ -296,7 +296,8 @@ inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool join,
     }
     cut.pieces = cut.items * lines;
     cut.at_once = !direct && !planes && !staged && of_block <= cut.slots;
-    cut.shares = cut.at_once ? std::clamp(call->device.sm_count / cut.units, 1, cut.tasks) : 1;
+    const int units = std::max(cut.units, 1); // a batch may be empty
+    cut.shares = cut.at_once ? std::clamp(call->device.sm_count / units, 1, cut.tasks) : 1;
     cut.clocks = clocks(call, cut);
     return true;
 }

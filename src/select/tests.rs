@@ -143,11 +143,11 @@ fn estimates_are_near_what_was_measured() {
     const MEASURED: [(&str, [f64; 5]); 4] = [
         (
             "mb1000ic1ih86oc4oh80kh7",
-            [2407.0, 2860.0, 3024.0, 1141.0, 863.0],
+            [2407.0, 2860.0, 3024.0, 896.0, 865.0],
         ),
         (
             "mb1000ic4ih40oc16oh34kh7",
-            [8700.0, 1811.0, 1600.0, 810.0, 573.0],
+            [8700.0, 1811.0, 1600.0, 762.0, 573.0],
         ),
         (
             "mb32ic64ih56oc64oh56kh3ph1+f16+nhwc",
@@ -227,8 +227,12 @@ fn the_rule_loses_little_where_all_was_measured() {
                     timed.push((estimate, us, row.name()));
                 }
             }
-            let chosen = timed.iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
-            let best = timed.iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+            let chosen = timed.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+            let best = timed.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+            // Where the run was ended, nothing was timed.
+            let (Some(chosen), Some(best)) = (chosen, best) else {
+                continue;
+            };
             let loss = chosen.1 / best.1;
             logs.push(loss.ln());
             if loss > worst.0 {
@@ -238,5 +242,5 @@ fn the_rule_loses_little_where_all_was_measured() {
     }
     let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
     assert!(logs.len() > 200, "{} problems", logs.len());
-    assert!(mean < 1.08 && worst.0 < 2.6, "{mean:.3}; {worst:?}");
+    assert!(mean < 1.04 && worst.0 < 2.2, "{mean:.3}; {worst:?}");
 }

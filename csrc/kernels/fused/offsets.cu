@@ -262,9 +262,9 @@ int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums)
     });
 }
 
-// Not fitted. Assumes that shared memory bounds it: 8 clocks for the two 16-byte loads that a warp
-// makes per product, and 12 for each element that it copies; 132 multiprocessors at 1750 MHz, kept
-// busy by enough blocks.
+// Assumes that shared memory bounds the sums: 8 clocks for the two 16-byte loads that a warp makes
+// per product, and 12 for each element that it copies; 132 multiprocessors at 1750 MHz, kept busy
+// by enough blocks. What an output takes beside that is fitted to layers of few channels in f16.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
     Cut cut;
@@ -276,7 +276,7 @@ double rank(const cf_call *call) {
     const double copied = cf::padded(double(cut.slab) * cut.area, Threads) / Threads;
     const double clocks = slabs * (12 * copied + 8.0 * cut.slab * p.r * p.s) * (Threads / 32);
     const double at_once = std::min(blocks, 132.0);
-    return cf::alone_us(p) + blocks * clocks / (at_once * 1750) +
+    return cf::alone_us(p) + blocks * clocks / (at_once * 1750) + cf::pixels(p) * p.k * 5e-6 +
            (p.epilogue.pool_h ? cf::finish_us(p) : 0);
 }
 

@@ -191,12 +191,14 @@ int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums)
 }
 
 // Counted in gathered elements, whole tiles, at about 40 (NCHW) or 20 (NHWC) instructions each with
-// their share of the filter and the barriers, and half of the issue rate of an H200. Not measured.
+// their share of the filter and the barriers, and half of the issue rate of an H200. Not measured
+// but for NHWC with 3 channels, where neighbouring products lie apart (TF32).
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
     const int rows = Rows[call->config];
     const double gathered = cf::wmma_gathered(p, pixel_tile(rows), channel_tile(rows), Step);
-    return cf::alone_us(p) + gathered * (p.layout == CF_NCHW ? 2.7e-6 : 1.3e-6) +
+    const double nhwc = p.c / p.groups < 8 ? 9e-6 : 1.3e-6;
+    return cf::alone_us(p) + gathered * (p.layout == CF_NCHW ? 2.7e-6 : nhwc) +
            (p.epilogue.pool_h ? cf::finish_us(p) : 0);
 }
 

@@ -4,12 +4,13 @@
 use super::product::Product;
 use crate::{Math, Problem};
 
-/// One element of the unrolled matrix, as measured in f32, NCHW: little more than memory takes.
-const US_PER_UNROLLED: f64 = 1.8e-6;
+/// One element of the unrolled matrix in f32 and in 16 bits, as measured: little more than memory
+/// takes.
+const US_PER_UNROLLED: (f64, f64) = (1.35e-6, 0.8e-6);
 /// What passes over memory reach.
 const BYTES_PER_US: f64 = 3.5e6;
-/// The launches of a call.
-const LAUNCH_US: f64 = 8.0;
+/// The launches of a call, without and with passes of ours.
+const LAUNCH_US: (f64, f64) = (5.0, 10.0);
 /// Columns of a tile: fewer output channels take as long.
 const TILE: usize = 32;
 
@@ -21,15 +22,15 @@ pub(super) fn microseconds(problem: &Problem, product: &Product) -> f64 {
     let reduction = problem.reduction() as f64;
 
     let elements = pixels * reduction * problem.groups as f64;
-    let unroll = if product.direct {
-        0.0
-    } else {
-        elements * US_PER_UNROLLED
+    let unroll = match product.operand.bytes() {
+        _ if product.direct => LAUNCH_US.0,
+        4 => LAUNCH_US.1 + elements * US_PER_UNROLLED.0,
+        _ => LAUNCH_US.1 + elements * US_PER_UNROLLED.1,
     };
     let read = elements * product.operand.bytes() as f64 + (problem.w_len() * 4) as f64;
     // What products of an unrolled convolution reach, far under the chip's peak.
     let flops_per_us = match problem.math {
-        Math::Fp32 => 30e6,
+        Math::Fp32 => 31e6,
         Math::Tf32 => 150e6,
         Math::F16 | Math::Bf16 | Math::F16Acc => 300e6,
     };
@@ -38,5 +39,5 @@ pub(super) fn microseconds(problem: &Problem, product: &Product) -> f64 {
     let gemm = (flops / flops_per_us).max((read + written) / BYTES_PER_US);
     // Sums are written, read again, and written as y.
     let finish = images * (2 * product.product_bytes + 2 * product.sums_bytes) as f64;
-    LAUNCH_US + unroll + gemm + finish / BYTES_PER_US
+    unroll + gemm + finish / BYTES_PER_US
 }
