@@ -205,7 +205,8 @@ inline double halo_us(const cf_problem &p, int block, int images, double product
     const double channel =
         12 * (double(h.high) * h.wide + taps / images) + outputs * (20 + product * taps);
     const double tiles = double(p.n) * p.k * halo_tiles(p, block);
-    // A block meets at barriers for each channel, which few blocks do not hide.
+    // A block meets at barriers for each channel, which few blocks do not hide: fitted to one image
+    // of the reports' layers.
     const double alone = alone_us(p) + 2.5 * (p.c / p.groups);
     return std::max(alone, LaunchUs + tiles * (p.c / p.groups) * channel / 1.4e7) +
            (p.epilogue.pool_h ? finish_us(p) : 0);

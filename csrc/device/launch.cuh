@@ -27,6 +27,27 @@ constexpr int MaxGrid = 65535; // blocks in y and in z; x takes INT32_MAX
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Starts a kernel with so much shared memory. Where `early`, it may begin before the kernel ahead
+// of it has ended, and waits by itself for what that one writes (pipeline.cuh).
+template <class... Parameters, class... Arguments>
+int32_t start(const cf_call *call, void (*kernel)(Parameters...), dim3 grid, int threads,
+              size_t shared, bool early, Arguments... arguments) {
+    if (const cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
+        return error;
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = early;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream(call);
+    config.attrs = &attribute;
+    config.numAttrs = early;
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 // Blocks of `threads` for kernels that walk `items` with a grid stride.
 inline unsigned blocks(int64_t items, int threads) {
     return unsigned(std::min<int64_t>(std::max<int64_t>(ceil_div(items, threads), 1), 1 << 22));

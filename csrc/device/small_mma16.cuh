@@ -168,7 +168,7 @@ inline double clocks(const cf_call *call, const Cut &cut) {
     const double products = rows * cut.tiles * cut.filter_rows * cut.steps;
     const double weights = double(cut.parities) * cut.filter_rows * cut.tiles * cut.steps;
     const double words = cut.joint == 2 && cut.unrolled ? 2 : 4;
-    const double tensor = tasks * products * 8 / 4; // measured; 6 at best
+    const double tensor = tasks * products * 8 / 4; // 6 alone, the others for what goes beside
     const double sums = rows * cut.tiles * 4;
     const double shared = tasks * (cut.steps * window * words + weights * 2 + sums);
     const double issue =

@@ -589,21 +589,8 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
                       Wide = decltype(wide)::value, Stride = decltype(stride)::value;
         constexpr int Threads = Warps<R, Rows, Wide, Stride, Constant> * 32;
         auto *kernel = small_fma_kernel<R, Rows, Wide, Stride, Constant>;
-        if (const cudaError_t error = cudaFuncSetAttribute(
-                kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
-            return error;
-        // May begin before the kernel ahead of it has ended. The copy into constant memory may not.
-        cudaLaunchAttribute early;
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = grid;
-        config.blockDim = Threads;
-        config.dynamicSmemBytes = shared;
-        config.stream = cf::stream(call);
-        config.attrs = &early;
-        config.numAttrs = Constant ? 0 : 1;
-        return cudaLaunchKernelEx(&config, kernel, cut, x, filter, y, finish);
+        // The copy into constant memory may not begin early.
+        return cf::start(call, kernel, grid, Threads, shared, !Constant, cut, x, filter, y, finish);
     };
     constexpr cf::Constant<1> one;
     constexpr cf::Constant<2> two;

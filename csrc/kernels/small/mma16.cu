@@ -615,22 +615,8 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
         const auto start = [&](auto r, auto stride, auto tiles, auto single) -> int32_t {
             auto *kernel = small_mma16_kernel<Element, decltype(r)::value, decltype(stride)::value,
                                               decltype(tiles)::value, decltype(single)::value != 0>;
-            if (const cudaError_t error = cudaFuncSetAttribute(
-                    kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)))
-                return error;
-            // May begin before the kernel ahead of it has ended.
-            cudaLaunchAttribute early;
-            early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-            early.val.programmaticStreamSerializationAllowed = 1;
-            cudaLaunchConfig_t config = {};
-            config.gridDim = grid;
-            config.blockDim = Threads;
-            config.dynamicSmemBytes = shared;
-            config.stream = cf::stream(call);
-            config.attrs = &early;
-            config.numAttrs = 1;
-            return cudaLaunchKernelEx(&config, kernel, cut, x,
-                                      static_cast<const uint4 *>(call->packed), y, finish);
+            return cf::start(call, kernel, grid, Threads, shared, true, cut, x,
+                             static_cast<const uint4 *>(call->packed), y, finish);
         };
         constexpr cf::Constant<0> no;
         constexpr cf::Constant<1> one, yes;

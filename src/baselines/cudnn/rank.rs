@@ -41,7 +41,7 @@ pub(super) fn microseconds(problem: &Problem) -> f64 {
     let vectors = is_vectors(problem) && problem.math == Math::Fp32;
     let reading = if vectors { 5.0 * pass } else { pass };
     let least = match problem.math {
-        // Where nothing is transposed, tensor cores take a sum in steps, some blocks to one of it.
+        // Fitted to batch1 in bf16.
         Math::Tf32 | Math::F16 | Math::Bf16 if nhwc => {
             LEAST_US.0 + 0.0018 * problem.reduction() as f64
         }
