@@ -177,11 +177,13 @@ inline double clocks(const cf_call *call, const Cut &cut) {
         4;
     const double elements = double(cut.rows) * p.w * p.c;
     const double outputs = double(std::min(cut.row_tiles * int(rows), p.p)) * p.q * p.k;
-    // Ends of segments and half sectors cost more than their bytes.
+    const double brought = elements * (p.storage == CF_STORE_F32 ? 4 : 2);
+    const double left = outputs * (cut.wide ? 4 : 2);
+    // Ends of segments and half sectors cost more than their bytes, and so do units that are
+    // written for long: what all blocks write meanwhile lies far apart.
     const double written = cut.sectors ? 1 : cut.segments > 1 ? 1.25 : cut.staged ? 1.1 : 2.5;
-    const double memory =
-        (elements * (p.storage == CF_STORE_F32 ? 4 : 2) + outputs * (cut.wide ? 4 : 2) * written) /
-        18.5;
+    const double apart = cut.at_once ? 1 : 1 + 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
+    const double memory = (brought + left * written) * apart / 18.5;
     const double loading = cut.piece == Direct || cut.piece == Planes
                                ? 1000
                                : double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
