@@ -2,10 +2,10 @@
 // sum is put in order, which strips of images a block streams through shared memory, and how many
 // of them are there at once.
 //
-// A unit is an image or a strip of its rows; a line is a row tile of a unit; a column is an output
-// pixel of a line, or some neighbouring ones, with all rows of the tile below it. A task is 8, 16
-// or 64 columns, wherever they lie in the block's row of units, in one group of output channels. An
-// item is what one line gives in one group.
+// A unit is an image or a strip of its rows; a line is a row tile of a unit, in the tall form all of
+// it; a column is an output pixel of a line, or some neighbouring ones, with all rows of the tile
+// below it. A task is 8, 16 or 64 columns, wherever they lie in the block's row of units, in one
+// group of output channels. An item is what one line gives in one group.
 #pragma once
 
 #include "device/divisor.cuh"
@@ -24,14 +24,15 @@ constexpr int Ahead = 4;        // steps of inputs in registers at once where no
 
 // What is computed in one task.
 struct Form {
-    bool group;      // by four warps with wgmma; else by one with mma.sync
-    bool pixel_rows; // the tensor core's tile has 16 pixels x 8 channels, else 8 pixels x 16
-    int tiles;       // of output channels
-    int rows;        // of outputs
-    int reach;       // filter rows that share an input; 1: every step loads its own
-    int stride;      // of rows, where reach > 1
-    int warpgroups;  // that compute; one more loads and stores
-    int turn = 0;    // rows of inputs at a time, where a row of the filter is one step
+    bool group;        // by four warps with wgmma; else by one with mma.sync
+    bool pixel_rows;   // the tensor core's tile has 16 pixels x 8 channels, else 8 pixels x 16
+    int tiles;         // of output channels
+    int rows;          // of outputs
+    int reach;         // filter rows that share an input; 1: every step loads its own
+    int stride;        // of rows, where reach > 1
+    int warpgroups;    // that compute; one more loads and stores
+    int turn = 0;      // rows of inputs at a time, where a row of the filter is one step
+    bool tall = false; // there: a task is all rows of a unit, worked out `rows` at a time
     __host__ __device__ constexpr int pixels() const { return pixel_rows ? 2 : 1; }  // of a lane
     __host__ __device__ constexpr int weights() const { return pixel_rows ? 2 : 4; } // of a lane
     __host__ __device__ constexpr int columns() const { return group ? 64 : 8 * pixels(); }
@@ -50,10 +51,12 @@ struct Form {
 };
 
 constexpr Form Forms[] = {
-    {false, true, 1, 8, 1, 1, 3},   {false, false, 1, 8, 1, 1, 3}, {false, true, 1, 10, 7, 1, 3},
-    {true, true, 3, 2, 1, 1, 3},    {true, true, 4, 2, 1, 1, 3},   {true, true, 8, 2, 1, 1, 3},
-    {true, true, 3, 6, 5, 1, 2, 3}, {true, true, 3, 6, 5, 1, 2},   {true, true, 3, 3, 5, 1, 3},
-    {true, true, 4, 2, 7, 1, 3},    {true, true, 8, 2, 7, 2, 2},
+    {false, true, 1, 8, 1, 1, 3},   {false, false, 1, 8, 1, 1, 3},
+    {false, true, 1, 10, 7, 1, 3},  {true, true, 3, 2, 1, 1, 3},
+    {true, true, 4, 2, 1, 1, 3},    {true, true, 8, 2, 1, 1, 3},
+    {true, true, 3, 6, 5, 1, 2, 3}, {true, true, 3, 6, 5, 1, 2},
+    {true, true, 3, 3, 5, 1, 3},    {true, true, 4, 2, 7, 1, 3},
+    {true, true, 8, 2, 7, 2, 2},    {false, true, 1, 2, 7, 1, 3, 0, true},
 };
 constexpr int FormCount = sizeof(Forms) / sizeof(Forms[0]);
 
@@ -195,6 +198,7 @@ struct Cut {
     int h, k, p, q, stride_h, pad_top;
     int channels, groups;
     int across;  // columns of a line
+    int height;  // rows of outputs of a row tile
     int tiles;   // row tiles of a unit
     int strips;  // units of an image
     int units;   // of the batch
@@ -220,6 +224,7 @@ struct Cut {
     // sums themselves.
     int stages;
     uint32_t stage, stage_plane;
+    int piece_stored; // bytes that one lane copies from there at once
     uint32_t weights; // bytes of the filter in shared memory, or 0
     int paired;       // two values of a lane lie next to each other in y
     Divisor by_across, by_tiles, by_groups, by_strips, by_slots, by_stages;
@@ -240,11 +245,11 @@ inline bool ragged(const cf_problem &p) {
 // of mma.sync takes 6 on one of its four schedulers and hardly overlaps with other instructions,
 // which take 1; some 20 % are waits. wgmma takes half its columns, or 13, on all four. What goes
 // with it did not overlap as hoped: the factors are fitted to 20 measured times and within 27 %.
-inline double task_clocks(const Choice &choice) {
+inline double task_clocks(const Choice &choice, int height) {
     const Form &f = Forms[choice.form];
     const Order &o = choice.order;
     const int parts = choice.three ? 2 : 1;
-    const double steps = double(o.steps) * f.rows * (choice.three ? 3 : 1);
+    const double steps = double(o.steps) * height * (choice.three ? 3 : 1);
     // Loaded values, which are split; additions to sums; per task and column of the filter.
     double values, promotions;
     if (f.reach == 1) {
@@ -254,7 +259,11 @@ inline double task_clocks(const Choice &choice) {
         values = double(f.window()) * (2 * o.full + o.odd);
         promotions = o.full * ceil_div(f.reach, Ahead) + o.odd;
     }
-    const double sums = f.rows * f.tiles;
+    const double sums = height * f.tiles;
+    if (f.tall) {
+        const double loads = 2.0 * (height + f.reach - 1) * f.pixels() * (choice.three ? 5 : 2);
+        return (steps * f.tiles * 6 + loads + sums * 16 + 600) * 1.3 / 4;
+    }
     const double passes =
         values * f.pixels() * (choice.three ? 5 : 2) + (choice.three ? promotions * sums * 4 : 0);
     if (f.group)
@@ -277,13 +286,14 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
     cut.stride_h = p.stride_h, cut.pad_top = p.pad_top;
     cut.channels = choice.channels, cut.groups = choice.groups;
     cut.across = p.q / choice.order.neighbours;
-    cut.tiles = tiles;
+    cut.tiles = f.tall ? 1 : tiles;
+    cut.height = f.tall ? tiles * f.rows : f.rows;
     cut.strips = int(ceil_div(all, tiles));
     // Columns and items are counted in 31 bits.
     if (double(p.n) * cut.strips * tiles * p.q * cut.groups > (1 << 30))
         return false;
     cut.units = int(p.n * cut.strips);
-    cut.columns = tiles * cut.across;
+    cut.columns = cut.tiles * cut.across;
     cut.rows = (tiles * f.rows - 1) * p.stride_h + p.r;
     cut.planes = nhwc ? 1 : p.c;
     cut.wide = nhwc ? p.w * p.c : p.w;
@@ -328,12 +338,17 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
         budget -= choice.floats * 4;
     }
     if (staged) {
-        if (nhwc)
+        if (nhwc || f.tall)
             return false;
-        // A plane begins as far behind a multiple of 16 bytes as its place in y does. Channels that
-        // a warp writes at once lie in other banks.
-        const int64_t words = ceil_div(int64_t(f.rows) * p.q + 3, 4) * 4;
-        cut.stage_plane = uint32_t(words + ((4 * choice.order.neighbours - words) & 31)) * 4;
+        // A line is eight pieces; a plane begins as far behind one as its place in y does. Channels
+        // that a warp writes at once lie in other banks.
+        const bool aligned = int64_t(p.p) * p.q % 4 == 0 && f.rows * p.q % 4 == 0 && p.align >= 16;
+        cut.piece_stored = aligned ? 16 : 4;
+        const int64_t words = ceil_div(int64_t(f.rows) * p.q + 7 * cut.piece_stored / 4, 4) * 4;
+        // Planes of y begin elsewhere in a line each.
+        const int64_t offset = aligned ? int64_t(p.p) * p.q : 0;
+        cut.stage_plane =
+            uint32_t(words + ((4 * choice.order.neighbours - offset - words) & 31)) * 4;
         cut.stage = choice.channels * cut.stage_plane;
         // A task writes items of all lines that it touches, while tasks before it may not have
         // written theirs: with fewer stages each could wait for the other. One more, because a
@@ -369,7 +384,8 @@ inline double clocks(const cf_call *call, const Choice &choice, const Cut &cut) 
     const double tasks = std::ceil(units * cut.columns / f.columns()) * choice.groups;
     // Weights from the second-level cache come at some 24 bytes a clock, and late.
     const double weights = cut.weights ? 0 : tasks * choice.floats / choice.groups * 4 / 24;
-    double products = std::ceil(tasks / f.workers()) * f.workers() * task_clocks(choice) + weights;
+    double products =
+        std::ceil(tasks / f.workers()) * f.workers() * task_clocks(choice, cut.height) + weights;
     double storing = 0;
     if (cut.stages) {
         products *= 1.05; // warps wait for each other
@@ -377,7 +393,7 @@ inline double clocks(const cf_call *call, const Choice &choice, const Cut &cut) 
         storing = units * cut.tiles * cut.groups * (450 + 750 * std::ceil(cut.channels / planes));
     }
     const double bytes = 4.0 * cut.rows * cut.wide * cut.planes;
-    const double outputs = 4.0 * p.k * std::min(cut.tiles * f.rows, p.p) * p.q;
+    const double outputs = 4.0 * p.k * std::min(cut.tiles * cut.height, p.p) * p.q;
     // Bytes per clock; sectors that two warps write cost as much as two and a half.
     const double memory = units * (bytes + outputs * (ragged(p) && !cut.stages ? 2.5 : 1)) / 17;
     // A loading warp takes some 200 clocks for as many small copies as it has lanes.
@@ -402,7 +418,11 @@ inline Choice choice_of(const cf_call *call) {
             if (neighbours > 1 && (!f.pixel_rows || p.q % neighbours || p.stride_w != 1))
                 continue;
             const Choice choice = choose(p, form, neighbours);
-            if (f.turn > 0 && (choice.order.full != 1 || choice.order.odd))
+            if ((f.turn > 0 || f.tall) && (choice.order.full != 1 || choice.order.odd))
+                continue;
+            // Others are faster where they gather rows, and in math tf32, where memory decides.
+            if (f.tall &&
+                ((ragged(p) && p.layout == CF_NCHW) || choice.groups > 1 || !choice.three))
                 continue;
             cf_call one = *call;
             one.problem.n = 1;

@@ -187,6 +187,49 @@ struct WarpTask {
         }
     }
 
+    // Where a row of the filter is one step: F.rows rows of outputs at a time, down to `rows`, each
+    // time followed by store(). Weights stay, and a row of inputs is loaded and split once.
+    template <class Store>
+    __device__ __forceinline__ void descend(const uint32_t (&at)[Pixels], int rows, Store store) {
+        constexpr int Ring = F.reach - 1 + F.rows;
+        static_assert(Ring % F.rows == 0 && F.stride == 1);
+        Weights w[F.reach];
+#pragma unroll
+        for (int u = 0; u < F.reach; ++u)
+            w[u] = weights_of(u);
+        Window<WarpTask, 2, Ring> window(*this, 0, at);
+#pragma unroll
+        for (int row = 0; row < F.reach - 1; ++row)
+            window.load(*this, row);
+#pragma unroll 1
+        for (;; rows -= Ring) {
+#pragma unroll
+            for (int top = 0; top < Ring; top += F.rows) {
+#pragma unroll
+                for (int row = 0; row < F.rows; ++row)
+                    window.load(*this, top + F.reach - 1 + row);
+#pragma unroll
+                for (int row = 0; row < F.rows; ++row) {
+                    const auto half = [&](int u, int h) -> const Half & {
+                        return window.half(top + row, u, h);
+                    };
+                    if constexpr (Three) {
+                        add<true, F.reach>(sum[row], w, half);
+                    } else {
+                        sum[row][0] = Sum();
+#pragma unroll
+                        for (int u = 0; u < F.reach; ++u)
+                            multiply(sum[row][0], w[u].part[0][0], half(u, 0).part[0],
+                                     half(u, 1).part[0]);
+                    }
+                }
+                store();
+                if (rows <= top + F.rows)
+                    return;
+            }
+        }
+    }
+
     // Each step has its own inputs.
     template <int Steps>
     __device__ __forceinline__ void walk(int step, const uint32_t (&at)[Pixels],

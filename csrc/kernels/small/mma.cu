@@ -11,7 +11,9 @@
 // - From 12 output channels on (4 channels x 2 pixels below) four warps work together by wgmma:
 //   pixels are the rows of the tile, from registers, weights lie in shared memory, and products run
 //   beside the other warpgroups' loads, splits and sums.
-// - For fewer a warp works by itself with mma.sync, weights of the step in registers.
+// - For fewer a warp works by itself with mma.sync, weights of the step in registers. Where that
+//   one step is a whole row of the filter, a task goes down its unit: weights stay in registers,
+//   and each row of inputs is loaded and split once.
 // - fp32 = hi + lo, hi rounded to 11 bits of mantissa by integers, lo what is left. A product is
 //   lo hi + hi lo + hi hi. The tensor core cuts its sums toward zero, so the products of at most
 //   four steps, small ones first, are summed there and then added to an fp32 sum. An infinite input
@@ -37,6 +39,7 @@
 #include "device/element.cuh"
 #include "device/few_channels.cuh"
 #include "device/rank.cuh"
+#include "device/small_mma_store.cuh"
 #include "device/small_mma_task.cuh"
 #include "device/sums.cuh"
 
@@ -62,12 +65,24 @@ __device__ __forceinline__ void arrive(cf::Barrier &barrier, uint32_t count) {
         : "memory");
 }
 
-// Waits until of this thread's groups of bulk stores, one of which ends here, all but `Last` have
-// read what they store.
-template <int Last>
-__device__ __forceinline__ void end_stores_and_wait() {
-    asm volatile("cp.async.bulk.commit_group;\n"
-                 "cp.async.bulk.wait_group.read %0;" ::"n"(Last)
+// Stores into shared memory where `live`: a branch would cost more.
+__device__ __forceinline__ void stage_one(uint32_t to, bool live, float v) {
+    asm volatile("{\n.reg .pred live;\nsetp.ne.b32 live, %1, 0;\n"
+                 "@live st.shared.f32 [%0], %2;\n}" ::"r"(to),
+                 "r"(int(live)), "f"(v)
+                 : "memory");
+}
+__device__ __forceinline__ void stage_two(uint32_t to, bool live, float v, float next) {
+    asm volatile("{\n.reg .pred live;\nsetp.ne.b32 live, %1, 0;\n"
+                 "@live st.shared.v2.f32 [%0], {%2, %3};\n}" ::"r"(to),
+                 "r"(int(live)), "f"(v), "f"(next)
+                 : "memory");
+}
+// Into global memory: the compiler makes two stores of some float2.
+__device__ __forceinline__ void store_two(float *to, bool live, float v, float next) {
+    asm volatile("{\n.reg .pred live;\nsetp.ne.b32 live, %1, 0;\n"
+                 "@live st.global.v2.f32 [%0], {%2, %3};\n}" ::"l"(to),
+                 "r"(int(live)), "f"(v), "f"(next)
                  : "memory");
 }
 
@@ -98,19 +113,20 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
     const uint32_t weights = stages + cut.stages * cut.stage;
     int *const places = reinterpret_cast<int *>(shared + weights + cut.weights);
     constexpr int Computing = F.warpgroups * 4; // warps; four more load and store
-    // A reduction tells the compiler that all lanes have the same.
+    // Reductions tell the compiler that all lanes have the same.
     const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32));
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int lane = threadIdx.x % 32;
 
     // This block's units are blockIdx.x, blockIdx.x + gridDim.x, ...
-    const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+    const int units = int(__reduce_max_sync(
+        ~0u, (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x)));
     const auto unit = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
     const auto slot_of = [&](int m) { return m - cut.by_slots.quotient(m) * cut.slots; };
     const int helper = warp - Computing;
 
     const auto load = [&](int m) {
         const int u = unit(m), n = cut.by_strips.quotient(u);
-        const int top = (u - n * cut.strips) * cut.tiles * F.rows * cut.stride_h - cut.pad_top;
+        const int top = (u - n * cut.strips) * cut.tiles * cut.height * cut.stride_h - cut.pad_top;
         const int64_t area = int64_t(cut.h) * cut.wide;
         const float *from = x + int64_t(n) * cut.planes * area;
         const uint32_t to = base + slot_of(m) * cut.slot;
@@ -196,9 +212,9 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
     };
     const auto place_of = [&](int line) {
         const int m = cut.by_tiles.quotient(line), u = unit(m), n = cut.by_strips.quotient(u);
-        return Place{n, ((u - n * cut.strips) * cut.tiles + line - m * cut.tiles) * F.rows};
+        return Place{n, ((u - n * cut.strips) * cut.tiles + line - m * cut.tiles) * cut.height};
     };
-    const int64_t area = int64_t(cut.p) * cut.q;
+    const int area = cut.p * cut.q;
 
     if (helper >= 0) {
         give_registers<F.helpers_registers()>();
@@ -212,51 +228,12 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
             asm volatile("cp.async.wait_all;" ::: "memory");
             return;
         }
-        if (cut.stages == 0)
-            return;
-        // Items are stored in order, each by all storing warps, so that stages are handed back in
-        // order. Eight lanes store a plane: its whole sectors as one bulk copy, the elements before
-        // and behind them one by one.
-        const int storer = helper - cut.loaders, storers = 4 - cut.loaders;
-        int stage = 0, turn = 0;
-        for (int line = 0; line < units * cut.tiles; ++line) {
-            const Place place = place_of(line);
-            const int bytes = max(min(cut.p - place.row, F.rows), 0) * cut.q * 4;
-            for (int group = 0; group < cut.groups; ++group) {
-                const int channels = min(cut.channels, cut.k - group * cut.channels);
-                const float *const planes =
-                    y + (int64_t(place.n) * cut.k + group * cut.channels) * area +
-                    place.row * cut.q;
-                gathered[stage].wait(turn & 1);
-                for (int k = storer * 4 + lane / 8; k < channels; k += storers * 4) {
-                    const uint64_t begin = __cvta_generic_to_global(planes + k * area);
-                    const uint64_t end = begin + bytes;
-                    const uint64_t first = (begin + 31) & ~uint64_t(31), last = end & ~uint64_t(31);
-                    const uint64_t before = begin + lane % 8 * 4;
-                    const uint64_t behind = max(first, last) + lane % 8 * 4;
-                    const uint32_t from = stages + stage * cut.stage + k * cut.stage_plane +
-                                          uint32_t(begin & 15) - uint32_t(begin);
-                    const auto copy = [&](uint64_t at) {
-                        *reinterpret_cast<float *>(__cvta_global_to_generic(at)) =
-                            *reinterpret_cast<const float *>(shared + (from + uint32_t(at)));
-                    };
-                    if (lane % 8 == 0 && first < last)
-                        cf::store_bulk(first, base + from + uint32_t(first),
-                                       uint32_t(last - first));
-                    if (before < min(first, end))
-                        copy(before);
-                    if (behind < end)
-                        copy(behind);
-                }
-                // An item's stage is handed back when the next one's copies have begun.
-                end_stores_and_wait<1>();
-                if (stage + turn > 0)
-                    freed[stage > 0 ? stage - 1 : cut.stages - 1].arrive();
-                if (++stage == cut.stages)
-                    stage = 0, ++turn;
-            }
-        }
-        end_stores_and_wait<0>();
+        if (cut.stages > 0 && cut.piece_stored == 16)
+            store_items<float4>(cut, F.rows, shared, stages, gathered, freed, y,
+                                helper - cut.loaders, lane);
+        else if (cut.stages > 0)
+            store_items<float>(cut, F.rows, shared, stages, gathered, freed, y,
+                               helper - cut.loaders, lane);
         return;
     }
     take_registers<F.registers()>();
@@ -300,7 +277,9 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
         if (task >= tasks)
             break;
         T work;
+        uint32_t at[T::Pixels];
         {
+            const int g = lane / 4, t = lane % 4;
             const Columns own = columns_of(task);
             while (passed < cut.by_tiles.quotient(own.first))
                 pass_next();
@@ -321,19 +300,24 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
                     skipped + lane * T::Regs;
             work.pitch = cut.pitch;
             // The last columns of a block repeat the very last one.
-            uint32_t at[T::Pixels];
 #pragma unroll
             for (int v = 0; v < T::Pixels; ++v) {
                 const int column = min(own.begin + g + 8 * v, total - 1);
                 const int line = cut.by_across.quotient(column);
                 const int m = cut.by_tiles.quotient(line), tile = line - m * cut.tiles;
-                at[v] = slot_of(m) * cut.slot + tile * (F.rows * cut.stride_h) * cut.pitch +
+                at[v] = slot_of(m) * cut.slot + tile * (cut.height * cut.stride_h) * cut.pitch +
                         cut.begin + (column - line * cut.across) * cut.step;
             }
-            run(work, order, at, cut.stride_h * cut.pitch);
+            if constexpr (!F.tall)
+                run(work, order, at, cut.stride_h * cut.pitch);
         }
-        // Registers are few up to here: columns are worked out anew.
+        // Registers are few up to here: columns are worked out anew, and where there are three
+        // warpgroups, what follows from the lane.
+        int self = lane;
+        if constexpr (F.warpgroups == 3)
+            asm volatile("" : "+r"(self));
         asm volatile("" : "+r"(task));
+        const int g = self / 4, t = self % 4;
         const Columns own = columns_of(task);
         const int group = own.group, begin = own.begin, end = own.end;
         const int first = own.first, last = own.last;
@@ -343,15 +327,19 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
         // With neighbours o is a pixel, and the lane's first one is 2 t modulo their number.
         const bool alone = order.neighbours == 1;
         const int shift = __ffs(order.neighbours) - 1;
-        const auto channel = [&](int i, int o) { // of the group
-            return F.pixel_rows ? (i * 8 + 2 * t + (alone ? o : 0)) >> shift : i * 16 + g + 8 * o;
+        // Of the group: what lanes differ in, and the rest.
+        const int mine = F.pixel_rows ? 2 * t >> shift : g;
+        const auto others = [&](int i, int o) {
+            return F.pixel_rows ? (i * 8 >> shift) + (alone ? o : 0) : i * 16 + 8 * o;
         };
-        const int64_t step_k = order.nhwc ? 1 : area;
+        const auto channel = [&](int i, int o) { return mine + others(i, o); };
+        // Within an image elements are counted in 31 bits.
+        const int step_k = order.nhwc ? 1 : area;
         const int step_q = order.nhwc ? cut.k : 1;
-        const int step_row = order.nhwc ? cut.q * cut.k : cut.q;
-        int64_t to[2]; // in y, of the first row in output channel group * channels
-        int rows[2];   // that are stored
-        int from[2];   // line
+        const int step_row = cut.q * step_q;
+        float *to[2]; // in y, of the first row in the lane's first channel
+        int rows[2];  // that are stored
+        int from[2];  // line
         uint32_t along[2];
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
@@ -361,20 +349,22 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
             from[e] = line;
             along[e] = (column - line * cut.across) * order.neighbours +
                        (F.pixel_rows ? 2 * t & (order.neighbours - 1) : 0);
-            const int64_t pixel = (int64_t(place.n) * cut.p + place.row) * cut.q + along[e];
-            to[e] = order.nhwc ? pixel * cut.k : pixel + int64_t(place.n) * (cut.k - 1) * area;
-            to[e] += group * cut.channels * step_k;
+            to[e] = y + int64_t(place.n) * (cut.k * area) +
+                    (place.row * step_row + int(along[e]) * step_q +
+                     (group * cut.channels + mine) * step_k);
             rows[e] = column < total ? cut.p - place.row : 0;
         }
         const int channels = cut.k - group * cut.channels;
-        const auto place = [&](int e, int i, int o) {
-            return to[e] + channel(i, o) * step_k + (alone ? 0 : o * step_q);
+        const auto ahead = [&](int i, int o) { // elements
+            return others(i, o) * step_k + (alone ? 0 : o * step_q);
         };
         const auto height = [&](int e, int i, int o) { // rows that are stored
             return channel(i, o) < channels ? rows[e] : 0;
         };
 
-        if (finish.affine || finish.residual || finish.limited) {
+        const auto finish_sums = [&] {
+            if (!finish.affine && !finish.residual && !finish.limited)
+                return;
 #pragma unroll
             for (int i = 0; i < F.tiles; ++i) {
 #pragma unroll
@@ -390,105 +380,107 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
                             if (finish.affine)
                                 v = fmaf(finish.scale, v, bias);
                             if (finish.residual && row < height(e, i, o))
-                                v += finish.residual[place(e, i, o) + row * step_row];
+                                v += finish.residual[to[e] - y + ahead(i, o) + row * step_row];
                             v = cf::between(v, finish.least, finish.most);
                         }
                     }
                 }
             }
-        }
+        };
+        // Calls with each sum's tile, channel (o) and column (e), or with the first of two sums
+        // that lie next to each other in y.
+        const auto each = [&](auto body) {
+            const auto walk = [&](auto paired) {
+#pragma unroll
+                for (int i = 0; i < F.tiles; ++i)
+#pragma unroll
+                    for (int o = 0; o < 2; ++o)
+#pragma unroll
+                        for (int e = 0; e < 2; ++e)
+                            if (!paired.value || index(e, o) % 2 == 0)
+                                body(paired, i, o, e);
+            };
+            if (cut.paired)
+                walk(std::true_type());
+            else
+                walk(std::false_type());
+        };
+        const auto store = [&] {
+            each([&](auto paired, int i, int o, int e) {
+                const int high = height(e, i, o);
+                float *there = to[e] + ahead(i, o);
+#pragma unroll
+                for (int row = 0; row < F.rows; ++row) {
+                    const float *v = work.sum[row][i].value + index(e, o);
+                    if constexpr (paired.value)
+                        store_two(there, row < high, v[0], v[1]);
+                    else if (row < high)
+                        *there = v[0];
+                    there += step_row;
+                }
+            });
+        };
 
+        if constexpr (F.tall) {
+            const int most = __reduce_max_sync(~0u, max(max(rows[0], rows[1]), 0));
+            work.descend(at, min(most, cut.height), [&] {
+                finish_sums();
+                store();
+#pragma unroll
+                for (int e = 0; e < 2; ++e)
+                    to[e] += F.rows * step_row, rows[e] -= F.rows;
+            });
+            continue;
+        }
+        finish_sums();
         if (cut.stages > 0) {
             // Stages are taken in the order of items, so the first item that is not whole yet waits
             // for nobody.
-            const auto turn_of = [&](int line) {
-                return cut.by_stages.quotient(line * cut.groups + group);
+            const int item = first * cut.groups + group;
+            const int turn = cut.by_stages.quotient(item), stage = item - turn * cut.stages;
+            const auto stage_of = [&](int line) { // counted on into the next turn
+                return stage + (line - first) * cut.groups;
             };
-            const auto stage_of = [&](int line) {
-                return line * cut.groups + group - turn_of(line) * cut.stages;
+            const auto wrap = [&](int stage) {
+                return stage < cut.stages ? stage : stage - cut.stages;
             };
-            for (int line = first; line <= last && begin < end; ++line)
-                if (const int turn = turn_of(line); turn > 0)
-                    freed[stage_of(line)].wait((turn - 1) & 1);
-            // A plane begins as far behind a multiple of 16 bytes as its place in y does.
-            const auto there = [&](int e, int i, int o) {
-                const auto origin = uint32_t(uint64_t(y + to[e] - along[e]));
-                const uint32_t k = channel(i, o);
-                return shared + stages + stage_of(from[e]) * cut.stage + k * cut.stage_plane +
-                       ((origin + k * uint32_t(area) * 4) & 15) + (along[e] + (alone ? 0 : o)) * 4;
-            };
-#pragma unroll
-            for (int i = 0; i < F.tiles; ++i) {
-#pragma unroll
-                for (int pair = 0; pair < 2; ++pair) {
-                    if (cut.paired) {
-                        const int e = F.pixel_rows ? pair : 0, o = F.pixel_rows ? 0 : pair;
-                        const bool live = height(e, i, o) > 0;
-                        unsigned char *at = there(e, i, o);
-#pragma unroll
-                        for (int row = 0; row < F.rows; ++row) {
-                            const auto &v = work.sum[row][i].value;
-                            if (live)
-                                *reinterpret_cast<float2 *>(at + row * cut.q * 4) =
-                                    make_float2(v[2 * pair], v[2 * pair + 1]);
-                        }
-                        continue;
-                    }
-#pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        const bool live = height(e, i, pair) > 0;
-                        unsigned char *at = there(e, i, pair);
-#pragma unroll
-                        for (int row = 0; row < F.rows; ++row)
-                            if (live)
-                                *reinterpret_cast<float *>(at + row * cut.q * 4) =
-                                    work.sum[row][i].value[index(e, pair)];
-                    }
-                }
+            for (int line = first; line <= last && begin < end; ++line) {
+                const int before = turn - (stage_of(line) < cut.stages);
+                if (before >= 0)
+                    freed[wrap(stage_of(line))].wait(before & 1);
             }
+            const uint32_t row_bytes = cut.q * 4;
+            uint32_t there[2],
+                origin[2]; // of the lane's first channel: in the stage, its plane in y
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                there[e] = base + stages + wrap(stage_of(from[e])) * cut.stage +
+                           mine * cut.stage_plane + along[e] * 4;
+                origin[e] = uint32_t(uint64_t(to[e])) - along[e] * 4;
+            }
+            each([&](auto paired, int i, int o, int e) {
+                // A plane begins as far behind a line as its place in y does.
+                const uint32_t at =
+                    there[e] + others(i, o) * cut.stage_plane +
+                    ((origin[e] + uint32_t(others(i, o) * area) * 4) & (cut.piece_stored * 8 - 1)) +
+                    (alone ? 0 : o * 4);
+                const bool live = height(e, i, o) > 0;
+#pragma unroll
+                for (int row = 0; row < F.rows; ++row) {
+                    const float *v = work.sum[row][i].value + index(e, o);
+                    if constexpr (paired.value)
+                        stage_two(at + row * row_bytes, live, v[0], v[1]);
+                    else
+                        stage_one(at + row * row_bytes, live, v[0]);
+                }
+            });
             cf::publish_to_bulk_copies();
             for (int line = first; line <= last && begin < end; ++line)
-                arrive(gathered[stage_of(line)],
+                arrive(gathered[wrap(stage_of(line))],
                        min(end, (line + 1) * cut.across) - max(begin, line * cut.across));
             continue;
         }
-        if (cut.paired) {
-#pragma unroll
-            for (int i = 0; i < F.tiles; ++i) {
-#pragma unroll
-                for (int pair = 0; pair < 2; ++pair) {
-                    const int e = F.pixel_rows ? pair : 0, o = F.pixel_rows ? 0 : pair;
-                    const int high = height(e, i, o);
-                    float *there = y + place(e, i, o);
-#pragma unroll
-                    for (int row = 0; row < F.rows; ++row) {
-                        const auto &v = work.sum[row][i].value;
-                        if (row < high)
-                            *reinterpret_cast<float2 *>(there) =
-                                make_float2(v[2 * pair], v[2 * pair + 1]);
-                        there += step_row;
-                    }
-                }
-            }
-            continue;
-        }
-#pragma unroll
-        for (int i = 0; i < F.tiles; ++i) {
-#pragma unroll
-            for (int o = 0; o < 2; ++o) {
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    const int high = height(e, i, o);
-                    float *there = y + place(e, i, o);
-#pragma unroll
-                    for (int row = 0; row < F.rows; ++row) {
-                        if (row < high)
-                            *there = work.sum[row][i].value[index(e, o)];
-                        there += step_row;
-                    }
-                }
-            }
-        }
+        store();
     }
     while (passed < units - cut.slots) // later ones nobody waits for
         pass_next();
