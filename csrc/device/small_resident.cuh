@@ -150,10 +150,13 @@ inline bool cut_into(const cf_call *call, int rows, Plan &plan) {
     const double turns = double(of_block) * cut.tasks / workers; // the last of which is whole
     const double computing =
         std::max(turns, std::ceil(turns) - 0.5) * (products + others) * warps_of(bytes) / 4;
-    // Where slots are taken in turn, a unit is waited for.
     const double in = double(cut.box_bytes), out = double(rows) * p.q * p.k * bytes;
-    const double memory = double(of_block) * ((in + out) / 17 + (cut.slots < of_block ? 400 : 0));
+    const bool in_turn = cut.slots < of_block; // units are waited for
+    const double memory = double(of_block) * ((in + out) / 17 + (in_turn ? 400 : 0));
     plan.clocks = 1000 + in / 17 + std::max(computing, memory);
+    // What many planes get at a time lies far apart.
+    if (in_turn)
+        plan.clocks *= 1 + std::max(p.k * bytes - 64, 0) / 730.0;
     return true;
 }
 
