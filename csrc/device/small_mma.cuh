@@ -2,10 +2,10 @@
 // sum is put in order, which strips of images a block streams through shared memory, and how many
 // of them are there at once.
 //
-// A unit is an image or a strip of its rows; a line is a row tile of a unit, in the tall form all of
-// it; a column is an output pixel of a line, or some neighbouring ones, with all rows of the tile
-// below it. A task is 8, 16 or 64 columns, wherever they lie in the block's row of units, in one
-// group of output channels. An item is what one line gives in one group.
+// A unit is an image or a strip of its rows; a line is a row tile of a unit, in the tall form all
+// of it; a column is an output pixel of a line, or some neighbouring ones, with all rows of the
+// tile below it. A task is 8, 16 or 64 columns, wherever they lie in the block's row of units, in
+// one group of output channels. An item is what one line gives in one group.
 #pragma once
 
 #include "device/divisor.cuh"
@@ -224,7 +224,6 @@ struct Cut {
     // sums themselves.
     int stages;
     uint32_t stage, stage_plane;
-    int piece_stored; // bytes that one lane copies from there at once
     uint32_t weights; // bytes of the filter in shared memory, or 0
     int paired;       // two values of a lane lie next to each other in y
     Divisor by_across, by_tiles, by_groups, by_strips, by_slots, by_stages;
@@ -340,15 +339,10 @@ inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool 
     if (staged) {
         if (nhwc || f.tall)
             return false;
-        // A line is eight pieces; a plane begins as far behind one as its place in y does. Channels
-        // that a warp writes at once lie in other banks.
-        const bool aligned = int64_t(p.p) * p.q % 4 == 0 && f.rows * p.q % 4 == 0 && p.align >= 16;
-        cut.piece_stored = aligned ? 16 : 4;
-        const int64_t words = ceil_div(int64_t(f.rows) * p.q + 7 * cut.piece_stored / 4, 4) * 4;
-        // Planes of y begin elsewhere in a line each.
-        const int64_t offset = aligned ? int64_t(p.p) * p.q : 0;
-        cut.stage_plane =
-            uint32_t(words + ((4 * choice.order.neighbours - offset - words) & 31)) * 4;
+        // A plane begins as far behind a sector of 32 bytes as its place in y does. Channels that a
+        // warp writes at once lie in other banks.
+        const int64_t words = ceil_div(int64_t(f.rows) * p.q + 7, 4) * 4;
+        cut.stage_plane = uint32_t(words + ((4 * choice.order.neighbours - words) & 31)) * 4;
         cut.stage = choice.channels * cut.stage_plane;
         // A task writes items of all lines that it touches, while tasks before it may not have
         // written theirs: with fewer stages each could wait for the other. One more, because a

@@ -17,13 +17,11 @@ __device__ __forceinline__ void end_stores_and_wait() {
 }
 
 // All items of a block, by one storing warp. They are stored in order, each by all storing warps,
-// so that stages are handed back in order. Eight lanes store a plane, with a Piece each: whole
-// lines of eight pieces as one bulk copy, what lies before and behind them piece by piece.
-template <class Piece>
+// so that stages are handed back in order. Eight lanes store a plane: its whole sectors as one bulk
+// copy, the elements before and behind them one by one.
 __device__ __forceinline__ void store_items(const Cut &cut, int rows, unsigned char *shared,
                                             uint32_t stages, Barrier *gathered, Barrier *freed,
                                             float *y, int storer, int lane) {
-    constexpr int Line = 8 * sizeof(Piece);
     const int storers = 4 - cut.loaders;
     const int area = cut.p * cut.q;
     int stage = 0, turn = 0;
@@ -40,20 +38,18 @@ __device__ __forceinline__ void store_items(const Cut &cut, int rows, unsigned c
                 for (int begin = storer * 4; begin < channels; begin += storers * 4) {
                     const int k = begin + lane / 8;
                     const bool live = k < channels;
-                    auto *const plane = reinterpret_cast<unsigned char *>(planes + k * area);
-                    const int low = int(uint64_t(plane)) & (Line - 1);
-                    // Bytes before whole lines, of these, and to the lane's pieces.
-                    const int head = min(-low & (Line - 1), bytes);
-                    const int body = (bytes - head) & ~(Line - 1);
-                    const int before = lane % 8 * int(sizeof(Piece)), behind = head + body + before;
+                    float *const plane = planes + k * area;
+                    const int low = int(uint64_t(plane)) & 31;
+                    // Bytes before whole sectors, of these, and to the lane's elements.
+                    const int head = min(-low & 31, bytes), body = (bytes - head) & ~31;
+                    const int before = lane % 8 * 4, behind = head + body + before;
                     unsigned char *const staged =
                         shared + (stages + stage * cut.stage + k * cut.stage_plane + low);
                     const auto copy = [&](int at) {
-                        *reinterpret_cast<Piece *>(plane + at) =
-                            *reinterpret_cast<const Piece *>(staged + at);
+                        plane[at / 4] = *reinterpret_cast<const float *>(staged + at);
                     };
                     if (live && lane % 8 == 0 && body > 0)
-                        store_bulk(__cvta_generic_to_global(plane + head),
+                        store_bulk(__cvta_generic_to_global(plane) + head,
                                    shared_address(staged + head), body);
                     if (live && before < head)
                         copy(before);

@@ -228,12 +228,9 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
             asm volatile("cp.async.wait_all;" ::: "memory");
             return;
         }
-        if (cut.stages > 0 && cut.piece_stored == 16)
-            store_items<float4>(cut, F.rows, shared, stages, gathered, freed, y,
-                                helper - cut.loaders, lane);
-        else if (cut.stages > 0)
-            store_items<float>(cut, F.rows, shared, stages, gathered, freed, y,
-                               helper - cut.loaders, lane);
+        if (cut.stages > 0)
+            store_items(cut, F.rows, shared, stages, gathered, freed, y, helper - cut.loaders,
+                        lane);
         return;
     }
     take_registers<F.registers()>();
@@ -459,11 +456,10 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
                 origin[e] = uint32_t(uint64_t(to[e])) - along[e] * 4;
             }
             each([&](auto paired, int i, int o, int e) {
-                // A plane begins as far behind a line as its place in y does.
-                const uint32_t at =
-                    there[e] + others(i, o) * cut.stage_plane +
-                    ((origin[e] + uint32_t(others(i, o) * area) * 4) & (cut.piece_stored * 8 - 1)) +
-                    (alone ? 0 : o * 4);
+                // A plane begins as far behind a sector as its place in y does.
+                const uint32_t at = there[e] + others(i, o) * cut.stage_plane +
+                                    ((origin[e] + uint32_t(others(i, o) * area) * 4) & 31) +
+                                    (alone ? 0 : o * 4);
                 const bool live = height(e, i, o) > 0;
 #pragma unroll
                 for (int row = 0; row < F.rows; ++row) {
