@@ -20,6 +20,22 @@ struct Finish {
     bool affine, limited;
 };
 
+inline Finish finish_of(const cf_call *call) {
+    const cf_epilogue &e = call->problem.epilogue;
+    Finish finish = {e.scale,
+                     e.bias ? call->bias : nullptr,
+                     e.residual ? call->residual : nullptr,
+                     -INFINITY,
+                     INFINITY,
+                     e.bias || e.scale != 1,
+                     e.activation != CF_ACT_NONE};
+    if (finish.limited)
+        finish.least = 0;
+    if (e.activation == CF_ACT_RELU6)
+        finish.most = 6;
+    return finish;
+}
+
 #if __CUDA_ARCH__ >= 900
 // What lies there, or zero where `live` is false.
 __device__ __forceinline__ float value_if(bool live, const float *from) {

@@ -573,22 +573,6 @@ int32_t pack(const cf_call *call, void *packed) {
     });
 }
 
-Finish finish_of(const cf_call *call) {
-    const cf_epilogue &e = call->problem.epilogue;
-    Finish finish = {e.scale,
-                     e.bias ? call->bias : nullptr,
-                     e.residual ? call->residual : nullptr,
-                     -INFINITY,
-                     INFINITY,
-                     e.bias || e.scale != 1,
-                     e.activation != CF_ACT_NONE};
-    if (finish.limited)
-        finish.least = 0;
-    if (e.activation == CF_ACT_RELU6)
-        finish.most = 6;
-    return finish;
-}
-
 int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     const cf_problem &p = call->problem;
     Cut cut = plan_of(call); // of the whole batch, as the filter was packed
