@@ -14,15 +14,6 @@ struct Filter {
     int floats;          // of a part
 };
 
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias, *residual;
-    float least, most;
-    bool affine, limited;
-};
-
 __global__ void pack_kernel(const float *__restrict__ w, float *__restrict__ packed, int k, int c,
                             int r, int s, int floats) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < floats; i += gridDim.x * blockDim.x) {

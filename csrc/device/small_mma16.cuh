@@ -11,6 +11,7 @@
 #pragma once
 
 #include "device/divisor.cuh"
+#include "device/few_channels.cuh"
 #include "device/launch.cuh"
 
 #include <algorithm>
@@ -101,11 +102,6 @@ struct Cut {
 
 inline bool compiled(const cf_problem &p) {
     return (p.r == 3 || p.r == 5 || p.r == 7) && (p.stride_h == 1 || (p.stride_h == 2 && p.c > 1));
-}
-
-// Pooling, and activations that are not a comparison or two, are left to the shared pass.
-inline bool sums_follow(const cf_problem &p) {
-    return p.epilogue.pool_h || p.epilogue.activation > CF_ACT_RELU6;
 }
 
 // What does not depend on how the batch is cut. `unrolled` asks for the kernel that keeps its

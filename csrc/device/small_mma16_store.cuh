@@ -10,16 +10,6 @@
 
 namespace cf::small16 {
 
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias;
-    const void *residual; // stored as y is
-    float least, most;
-    bool affine, limited;
-};
-
 #if __CUDA_ARCH__ >= 900
 // What lies there, or zero where `live` is false.
 __device__ __forceinline__ float value_if(bool live, const float *from) {

@@ -56,7 +56,7 @@ cf::Turns turns;
 template <int R, int Rows, int Wide, int Stride, bool Constant>
 __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1)
     small_fma_kernel(const Cut cut, const float *__restrict__ x, const Filter filter,
-                     float *__restrict__ y, const Finish finish) {
+                     float *__restrict__ y, const cf::Finish finish) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) float shared[];
     __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages];
@@ -390,7 +390,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Wide, Stride, Constant> * 32, 1
         if (finish.residual) {
 #pragma unroll
             for (int k = 0; k < Maps; ++k) {
-                const float *from = finish.residual + place + k * area;
+                const float *from = static_cast<const float *>(finish.residual) + place + k * area;
 #pragma unroll
                 for (int j = 0; j < Rows; ++j) {
 #pragma unroll
@@ -525,13 +525,8 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     return 1;
 }
 
-// Pooling, and activations that are not a comparison or two, are left to the shared pass.
-bool sums_follow(const cf_problem &p) {
-    return p.epilogue.pool_h || p.epilogue.activation > CF_ACT_RELU6;
-}
-
 cf_bytes workspace(const cf_call *call) {
-    return cf::sums_workspace(call, sums_follow(call->problem));
+    return cf::sums_workspace(call, cf::sums_follow(call->problem));
 }
 
 uint64_t packed_bytes(const cf_call *call) { return uint64_t(floats(call->problem)) * 4; }
@@ -568,22 +563,8 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
                           (Constant ? 0 : filter.floats * 4);
     const dim3 grid(std::min(cut.units, call->device.sm_count / cut.parts), cut.parts);
     const float *x = static_cast<const float *>(call->x) + first * p.c * p.h * p.w;
-    const int64_t skipped = first * p.k * p.p * p.q;
-    float *y = sums ? sums : static_cast<float *>(call->y) + skipped;
-    Finish finish = {1, nullptr, nullptr, -INFINITY, INFINITY, false, false};
-    if (!sums) {
-        const cf_epilogue &e = p.epilogue;
-        const auto *residual = static_cast<const float *>(call->residual);
-        finish.scale = e.scale;
-        finish.bias = e.bias ? call->bias : nullptr;
-        finish.residual = e.residual ? residual + skipped : nullptr;
-        finish.affine = e.bias || e.scale != 1;
-        finish.limited = e.activation != CF_ACT_NONE;
-        if (finish.limited)
-            finish.least = 0;
-        if (e.activation == CF_ACT_RELU6)
-            finish.most = 6;
-    }
+    float *y = sums ? sums : static_cast<float *>(call->y);
+    const cf::Finish finish = sums ? cf::Finish() : cf::finish_of(call);
     const auto launch = [&](auto r, auto rows, auto wide, auto stride) -> int32_t {
         constexpr int R = decltype(r)::value, Rows = decltype(rows)::value,
                       Wide = decltype(wide)::value, Stride = decltype(stride)::value;
@@ -644,7 +625,7 @@ int32_t launch(const cf_call *call) {
         const auto body = [&](int64_t first, int64_t count, float *sums) {
             return run<decltype(constant)::value>(call, first, count, sums);
         };
-        return cf::with_sums(call, "small", body, sums_follow(call->problem));
+        return cf::with_sums(call, "small", body, cf::sums_follow(call->problem));
     };
     if (!Configs[call->config].constant)
         return all(std::false_type{});
@@ -661,7 +642,7 @@ double rank(const cf_call *call) {
     // the multiply-add units then, which holds for every cut of them.
     const double busy = plan.cut.wide == 2 && p.stride_h == 2 ? 1.35 : 1;
     return cf::ShortLaunchUs + (constant ? cf::TurnUs : 0) + busy * plan.clocks / 1900 +
-           (sums_follow(p) ? cf::finish_us(p) : 0);
+           (cf::sums_follow(p) ? cf::finish_us(p) : 0);
 }
 
 constexpr const char *configs[] = {"weights=constant", "weights=shared", nullptr};

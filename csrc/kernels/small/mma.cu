@@ -47,15 +47,6 @@ namespace {
 
 using namespace cf::small_mma;
 
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias, *residual;
-    float least, most;
-    bool affine, limited;
-};
-
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // Arrives `count` times.
 __device__ __forceinline__ void arrive(cf::Barrier &barrier, uint32_t count) {
@@ -100,7 +91,7 @@ __device__ __forceinline__ void take_registers() {
 template <int Index, bool Three>
 __global__ void __launch_bounds__(Forms[Index].threads(), 1)
     small_mma_kernel(const Cut cut, const float *__restrict__ x, const float *__restrict__ packed,
-                     float *__restrict__ y, const Finish finish) {
+                     float *__restrict__ y, const cf::Finish finish) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr Form F = Forms[Index];
     using T = std::conditional_t<F.group, GroupTask<Index, Three>, WarpTask<Index, Three>>;
@@ -377,7 +368,8 @@ __global__ void __launch_bounds__(Forms[Index].threads(), 1)
                             if (finish.affine)
                                 v = fmaf(finish.scale, v, bias);
                             if (finish.residual && row < height(e, i, o))
-                                v += finish.residual[to[e] - y + ahead(i, o) + row * step_row];
+                                v += static_cast<const float *>(
+                                    finish.residual)[to[e] - y + ahead(i, o) + row * step_row];
                             v = cf::between(v, finish.least, finish.most);
                         }
                     }
@@ -527,13 +519,8 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     return 1;
 }
 
-// Pooling, and activations that are not a comparison or two, are left to the shared pass.
-bool sums_follow(const cf_problem &p) {
-    return p.epilogue.pool_h || p.epilogue.activation > CF_ACT_RELU6;
-}
-
 cf_bytes workspace(const cf_call *call) {
-    return cf::sums_workspace(call, sums_follow(call->problem));
+    return cf::sums_workspace(call, cf::sums_follow(call->problem));
 }
 
 uint64_t packed_bytes(const cf_call *call) { return uint64_t(choice_of(call).floats) * 4; }
@@ -547,7 +534,8 @@ int32_t pack(const cf_call *call, void *packed) {
 }
 
 template <int Index, bool Three>
-int32_t start(const cf_call *call, const Cut &cut, const float *x, float *y, const Finish &finish) {
+int32_t start(const cf_call *call, const Cut &cut, const float *x, float *y,
+              const cf::Finish &finish) {
     auto *kernel = small_mma_kernel<Index, Three>;
     // All there is, so that launches of other sizes at the same time do not undo it.
     if (const cudaError_t error =
@@ -565,7 +553,7 @@ int32_t start(const cf_call *call, const Cut &cut, const float *x, float *y, con
 
 template <int Index = 0>
 int32_t start_form(int form, const cf_call *call, const Cut &cut, const float *x, float *y,
-                   const Finish &finish) {
+                   const cf::Finish &finish) {
     if constexpr (Index < FormCount) {
         if (form != Index)
             return start_form<Index + 1>(form, call, cut, x, y, finish);
@@ -588,22 +576,8 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     cut.by_slots = cf::Divisor(cut.slots);
     cut.by_stages = cf::Divisor(std::max(cut.stages, 1));
     const float *x = static_cast<const float *>(call->x) + first * p.c * p.h * p.w;
-    const int64_t skipped = first * p.k * p.p * p.q;
-    float *y = sums ? sums : static_cast<float *>(call->y) + skipped;
-    Finish finish = {1, nullptr, nullptr, -INFINITY, INFINITY, false, false};
-    if (!sums) {
-        const cf_epilogue &e = p.epilogue;
-        const auto *residual = static_cast<const float *>(call->residual);
-        finish.scale = e.scale;
-        finish.bias = e.bias ? call->bias : nullptr;
-        finish.residual = e.residual ? residual + skipped : nullptr;
-        finish.affine = e.bias || e.scale != 1;
-        finish.limited = e.activation != CF_ACT_NONE;
-        if (finish.limited)
-            finish.least = 0;
-        if (e.activation == CF_ACT_RELU6)
-            finish.most = 6;
-    }
+    float *y = sums ? sums : static_cast<float *>(call->y);
+    const cf::Finish finish = sums ? cf::Finish() : cf::finish_of(call);
     return start_form(plan.choice.form, &part, cut, x, y, finish);
 }
 
@@ -611,14 +585,14 @@ int32_t launch(const cf_call *call) {
     const auto body = [&](int64_t first, int64_t count, float *sums) {
         return run(call, first, count, sums);
     };
-    return cf::with_sums(call, "small", body, sums_follow(call->problem));
+    return cf::with_sums(call, "small", body, cf::sums_follow(call->problem));
 }
 
 // Assumes 1.75 GHz.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
     return cf::ShortLaunchUs + plan_of(call).clocks / 1750 +
-           (sums_follow(p) ? cf::finish_us(p) : 0);
+           (cf::sums_follow(p) ? cf::finish_us(p) : 0);
 }
 
 } // namespace

@@ -61,7 +61,7 @@ __device__ __forceinline__ uint2 half_of(uint4 two, int second) {
 template <class Element, int R, int Stride, int Tiles, bool Single>
 __global__ void __launch_bounds__(Threads, 1)
     small_mma16_kernel(const __grid_constant__ Cut cut, const void *x, const uint4 *filter, char *y,
-                       const __grid_constant__ Finish finish) {
+                       const __grid_constant__ cf::Finish finish) {
 #if __CUDA_ARCH__ >= 900
     constexpr int Rows = rows_of(Tiles), Joint = Single ? 2 : 1;
     extern __shared__ __align__(128) char shared[];
@@ -551,7 +551,7 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
 }
 
 cf_bytes workspace(const cf_call *call) {
-    return cf::sums_workspace(call, sums_follow(call->problem));
+    return cf::sums_workspace(call, cf::sums_follow(call->problem));
 }
 
 uint64_t packed_bytes(const cf_call *call) { return cf::small16::packed_bytes(plan_of(call)); }
@@ -571,22 +571,6 @@ int32_t pack(const cf_call *call, void *packed) {
         };
         return p.storage == CF_STORE_F32 ? run(float()) : run(Element());
     });
-}
-
-Finish finish_of(const cf_call *call) {
-    const cf_epilogue &e = call->problem.epilogue;
-    Finish finish = {e.scale,
-                     e.bias ? call->bias : nullptr,
-                     e.residual ? call->residual : nullptr,
-                     -INFINITY,
-                     INFINITY,
-                     e.bias || e.scale != 1,
-                     e.activation != CF_ACT_NONE};
-    if (finish.limited)
-        finish.least = 0;
-    if (e.activation == CF_ACT_RELU6)
-        finish.most = 6;
-    return finish;
 }
 
 int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
@@ -609,7 +593,7 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
     const char *x = static_cast<const char *>(call->x) +
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
     char *y = sums ? reinterpret_cast<char *>(sums) : static_cast<char *>(call->y);
-    const Finish finish = sums ? Finish{1, nullptr, nullptr, 0, 0, false, false} : finish_of(call);
+    const cf::Finish finish = sums ? cf::Finish() : cf::finish_of(call);
     return for_element(p, [&](auto element) -> int32_t {
         using Element = decltype(element);
         const auto start = [&](auto r, auto stride, auto tiles, auto single) -> int32_t {
@@ -648,7 +632,7 @@ int32_t launch(const cf_call *call) {
     return cf::with_sums(
         call, "small",
         [&](int64_t first, int64_t count, float *sums) { return run(call, first, count, sums); },
-        sums_follow(call->problem));
+        cf::sums_follow(call->problem));
 }
 
 // Assumes 1.75 GHz, which tensor cores bring the clock to.
@@ -656,7 +640,7 @@ double rank(const cf_call *call) {
     const Cut cut = plan_of(call);
     const double unfilled = cut.at_once ? 2 : 0; // it has no ring of slots to fill first
     return cf::ShortLaunchUs + cut.clocks / 1750 - unfilled +
-           (sums_follow(call->problem) ? cf::finish_us(call->problem) : 0);
+           (cf::sums_follow(call->problem) ? cf::finish_us(call->problem) : 0);
 }
 
 } // namespace

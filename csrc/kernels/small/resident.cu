@@ -38,16 +38,6 @@ namespace {
 
 using namespace cf::resident;
 
-// The part of the epilogue that costs an instruction or two: the largest of least and
-// scale * sum + bias + residual, and the smaller of that and most.
-struct Finish {
-    float scale;
-    const float *bias;
-    const void *residual; // stored as y is
-    float least, most;
-    bool affine, limited;
-};
-
 // Neighbours in y.
 template <class Element, int N>
 struct alignas(sizeof(Element) * N) Run {
@@ -72,7 +62,7 @@ template <class Element, int Parts, int Steps, bool Nhwc>
 __global__ void __launch_bounds__(warps_of(sizeof(Element)) * 32, 1)
     small_resident_kernel(const __grid_constant__ Cut cut, const __grid_constant__ CUtensorMap x,
                           const uint4 *__restrict__ packed, Element *__restrict__ y,
-                          const __grid_constant__ Finish finish) {
+                          const __grid_constant__ cf::Finish finish) {
 #if __CUDA_ARCH__ >= 900
     constexpr int Warps = warps_of(sizeof(Element)), Pixels = 2 * Sets; // of a lane
     extern __shared__ __align__(128) unsigned char shared[];
@@ -349,7 +339,7 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
                       "fewer than %d products; this has %.1f on average, padding not counted (math "
                       "tf32 has no such limit)",
                       cf::small_mma::MinProducts, products);
-    if (p.epilogue.pool_h || p.epilogue.activation > CF_ACT_RELU6)
+    if (cf::sums_follow(p))
         return cf::no(why, bytes, "fuses no pooling, and of activations ReLU and ReLU6");
     if (p.align < 16 || p.w * pixel_bytes(p) % 16 != 0)
         return cf::no(why, bytes, "copies boxes of x, whose rows are multiples of 16 bytes");
@@ -409,18 +399,7 @@ int32_t launch(const cf_call *call) {
     CUtensorMap map;
     if (const int32_t error = cf::encode(plan.box, call->x, map))
         return error;
-    const cf_epilogue &e = p.epilogue;
-    Finish finish = {e.scale,
-                     e.bias ? call->bias : nullptr,
-                     e.residual ? call->residual : nullptr,
-                     -INFINITY,
-                     INFINITY,
-                     e.bias || e.scale != 1,
-                     e.activation != CF_ACT_NONE};
-    if (finish.limited)
-        finish.least = 0;
-    if (e.activation == CF_ACT_RELU6)
-        finish.most = 6;
+    const cf::Finish finish = cf::finish_of(call);
     const auto start = [&](auto element, auto parts, auto steps, auto nhwc) -> int32_t {
         using Element = decltype(element);
         auto *kernel = small_resident_kernel<Element, decltype(parts)::value,

@@ -1,0 +1,565 @@
+// small_wgmma: few channels of NCHW images by wgmma, 16-bit operands and f32 sums.
+//
+// Beside mma.sync every other instruction costs nearly a clock (docs/kernels/small_mma16.md); wgmma
+// runs on its own. A product is 64 positions by the output channels by 16 elements of a row of the
+// filter. Positions come from registers: four warps read their windows word by word from images in
+// shared memory, where rows of any pitch do. Weights stay in shared memory.
+//
+// - A task is 64 positions, some rows of y high: what was read from a row of x serves each row of
+//   the filter that meets it. Every row of y has accumulators of its own, so that all products are
+//   of one shape; ptxas lets products of several shapes on the same registers wait for each other.
+// - Rows of even width: a position is two neighbouring pixels, columns are channels times those
+// two,
+//   with weights shifted by a pixel. A word of a plane is two taps of one channel then, and images
+//   lie in shared memory as in x: nothing is interleaved.
+// - Other rows: a position is one pixel, and three warps bring channels beside each other. An
+//   operand is eight channels at a tap. A lane's two pixels are neighbours, so that the second
+//   one's operand is the first one's at the next tap, and is read once.
+// - Rows h, h + R, ... of x together meet every row of y once. Their products follow each other, so
+//   that no accumulator is needed again soon.
+// - Blocks are persistent, one per multiprocessor. One warp brings images by bulk copies; twelve in
+//   three groups compute and gather outputs in shared memory in the order of y; one lets them leave
+//   by bulk copies. These are small_mma16's.
+//
+// An infinity or a NaN in x may reach outputs whose window ends just before it or begins just
+// behind it: what fills up a step meets weights of zero.
+//
+// Floor: the bytes of x and y over the bandwidth; half a clock per column of a product, 13 at
+// least; or shared memory's 128 bytes per clock: 2 KB for 64 operands, 32 bytes for a column of
+// weights. Expected, N = 10000, products / shared memory / memory: 4 -> 16 k7 97 / 108 / 116 us; 12
+// -> 24 k5 169 / 200 / 155.
+#include "device/element.cuh"
+#include "device/few_channels.cuh"
+#include "device/pack.cuh"
+#include "device/rank.cuh"
+#include "device/small_mma16_load.cuh"
+#include "device/small_mma16_store.cuh"
+#include "device/small_wgmma.cuh"
+#include "device/small_wgmma_product.cuh"
+#include "device/sums.cuh"
+
+namespace {
+
+using namespace cf::small_wgmma;
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL // as where it is called
+// The channels of an image from planes, which lie one behind the other, to beside each other, two
+// pixels at once. The first plane begins between two words where Between; of an Odd area every
+// other one does not begin as it does.
+template <int Quads, bool Between, bool Odd>
+__device__ __forceinline__ void interleave_quads(const Cut &cut, uint32_t raw, uint32_t slot,
+                                                 int thread, int threads) {
+    constexpr int Channels = pixel_of(Quads); // zeros included
+    const int area = cut.h * cut.w;
+    uint32_t from = raw + thread * 4, to = slot + thread * Channels * 4;
+#pragma unroll 1
+    for (int i = thread; i < area / 2; i += threads) {
+        uint32_t two[Channels];
+#pragma unroll
+        for (int c = 0; c < Channels; ++c) {
+            // Some of the last quad may not exist; those before begin as they would.
+            const bool exists = c <= Quads * 4 - 4 || c < cut.c;
+            const uint32_t at = from + (exists ? c : c - 4) * area * 2;
+            if (c >= Quads * 4)
+                two[c] = 0;
+            else if (Between != (Odd && c % 2))
+                two[c] = __byte_perm(cf::load_shared(at - 2), cf::load_shared(at + 2), 0x5432);
+            else
+                two[c] = cf::load_shared(at);
+            if (!exists)
+                two[c] = 0;
+        }
+        uint32_t word[Channels]; // of the first pixel, then of the second
+#pragma unroll
+        for (int c = 0; c < Channels; c += 2) {
+            word[c / 2] = __byte_perm(two[c], two[c + 1], 0x5410);
+            word[(c + Channels) / 2] = __byte_perm(two[c], two[c + 1], 0x7632);
+        }
+#pragma unroll
+        for (int c = 0; c < Channels; c += 4)
+            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + c * 4), "r"(word[c]),
+                         "r"(word[c + 1]), "r"(word[c + 2]), "r"(word[c + 3])
+                         : "memory");
+        from += threads * 4, to += threads * Channels * 4;
+    }
+    if (Odd && thread < cut.c) // the last pixel
+        cf::small16::store_shared_16(
+            slot + ((area - 1) * Channels + thread) * 2,
+            cf::small16::load_shared_16(raw + ((thread + 1) * area - 1) * 2));
+}
+
+template <int Quads>
+__device__ __forceinline__ void interleave_quads(const Cut &cut, uint32_t raw, uint32_t slot,
+                                                 int thread, int threads) {
+    const bool between = raw % 4, odd = cut.h * cut.w % 2;
+    if (between && odd)
+        interleave_quads<Quads, true, true>(cut, raw, slot, thread, threads);
+    else if (between)
+        interleave_quads<Quads, true, false>(cut, raw, slot, thread, threads);
+    else if (odd)
+        interleave_quads<Quads, false, true>(cut, raw, slot, thread, threads);
+    else
+        interleave_quads<Quads, false, false>(cut, raw, slot, thread, threads);
+}
+#endif
+
+// Quads: four channels each of a pixel in shared memory; 0 where a position is two pixels.
+template <class Element, int R, int N, int Quads>
+__global__ void __launch_bounds__(Warps * 32, 1)
+    small_wgmma_kernel(const __grid_constant__ Cut cut, const uint16_t *x, const uint4 *filter,
+                       char *y, const __grid_constant__ cf::Finish finish) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    constexpr bool Pairs = Quads == 0;
+    constexpr int Rows = rows_of(R, N), Window = Rows + R - 1;
+    extern __shared__ __align__(128) char shared[];
+    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages], drained[MaxStages],
+        fetched[Raws];
+    char *const stages = shared + cut.weights, *const ring = stages + cut.stages * cut.stage;
+    const uint32_t weights = cf::shared_address(shared), slots = cf::shared_address(ring);
+    const uint32_t raws = slots + cut.slots * cut.slot;
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+
+    // This block's images are blockIdx.x, blockIdx.x + gridDim.x, ...
+    const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+    const auto number = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
+    const int64_t image_of_x = int64_t(cut.c) * cut.h * cut.w;
+    const int64_t image_of_y = int64_t(cut.k) * cut.p * cut.q;
+    cf::small16::Turn slot = {cut.slots}, stage = {cut.stages};
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < cut.slots; ++i) {
+            full[i].init(cut.loading * 32);
+            empty[i].init(Computing * 32);
+        }
+        for (int i = 0; i < cut.stages; ++i) {
+            gathered[i].init(Computing * 32);
+            drained[i].init(32);
+        }
+        for (int i = 0; i < Raws; ++i)
+            fetched[i].init(32);
+        cf::publish_barriers();
+    }
+    // What lies below and behind images meets weights of zero.
+    for (uint32_t i = threadIdx.x * 16; i < cut.slots * cut.slot; i += Warps * 32 * 16)
+        *reinterpret_cast<uint4 *>(ring + i) = make_uint4(0, 0, 0, 0);
+    cf::let_next_kernel_begin();
+    cf::wait_for_kernels_before();
+    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Warps * 32 * 16)
+        cf::copy16_async(weights + i, reinterpret_cast<const char *>(filter) + i, true);
+    cf::end_of_group();
+    cf::wait_for_groups<0>();
+    cf::publish_to_bulk_copies(); // wgmma reads the same way
+    __syncthreads();
+
+    if (warp == Warps - 1) {
+        for (int m = 0; m < units; ++m, stage.next()) {
+            gathered[stage.at].wait(stage.parity);
+            cf::small16::store_unit(cut, y, {number(m), 0}, Rows, stages + stage.at * cut.stage,
+                                    lane);
+            drained[stage.at].arrive();
+        }
+        return;
+    }
+    if (warp >= Computing) {
+        if (warp >= Computing + cut.loading)
+            return;
+        const int thread = int(threadIdx.x) - Computing * 32, threads = cut.loading * 32;
+        const auto bring = [&](int m, uint32_t to, cf::Barrier &there) {
+            cf::small16::bring(x + number(m) * image_of_x, uint32_t(image_of_x * 2), cut.fill, to,
+                               there, lane);
+        };
+        if (!Pairs && warp == Computing)
+            for (int m = 0; m < min(units, Raws); ++m)
+                bring(m, raws + m * cut.raw, fetched[m]);
+        for (int m = 0; m < units; ++m, slot.next()) {
+            if (m >= cut.slots)
+                empty[slot.at].wait(slot.parity ^ 1);
+            const uint32_t to = slots + slot.at * cut.slot;
+            if constexpr (Pairs) {
+                bring(m, to, full[slot.at]);
+            } else {
+                fetched[m % Raws].wait(m / Raws & 1);
+                const auto skew =
+                    uint32_t(reinterpret_cast<uint64_t>(x + number(m) * image_of_x) & 15);
+                interleave_quads<Quads>(cut, raws + m % Raws * cut.raw + skew, to, thread, threads);
+                full[slot.at].arrive();
+                cf::small16::wait_for_loading_warps(threads); // all have read
+                if (m + Raws < units && warp == Computing)
+                    bring(m + Raws, raws + m % Raws * cut.raw, fetched[m % Raws]);
+            }
+        }
+        return;
+    }
+
+    const int pair = lane % 4;
+    // Makes a copy that the compiler does not see through: ptxas lets products wait for each other
+    // where a register is an operand of two.
+    const uint32_t zero = cut.units >> 31;
+    const uint32_t plane = cut.h * cut.pitch;
+    const uint64_t columns = descriptor(weights, R * N * 16);
+    const int all = cut.row_tiles * cut.positions;
+    // Every group enters and leaves every image, in order, so that no arrival counts for another.
+    int task = warp / 4;
+    for (int m = 0; m < units; ++m, slot.next(), stage.next(), task -= cut.tasks) {
+        full[slot.at].wait(slot.parity);
+        if (m >= cut.stages)
+            drained[stage.at].wait(stage.parity ^ 1);
+        const uint32_t skew =
+            Pairs ? uint32_t(reinterpret_cast<uint64_t>(x + number(m) * image_of_x) & 15) : 0;
+        for (; task < cut.tasks; task += Groups) {
+            // The lane's two positions: row tile and first pixel. The last ones repeat.
+            int tile[2], column[2];
+            int rows[2]; // that exist
+            uint32_t at[2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int lanes = Pairs ? lane / 4 + 8 * i : lane / 4 * 2 + i;
+                const int position = task * Positions + warp % 4 * 16 + lanes;
+                const int known = min(position, all - 1);
+                tile[i] = cut.by_positions.quotient(known);
+                column[i] = (known - tile[i] * cut.positions) * (Pairs ? 2 : 1);
+                rows[i] = position == known ? cut.p - tile[i] * Rows : 0;
+                at[i] = slots + slot.at * cut.slot + skew + tile[i] * Rows * cut.pitch +
+                        column[i] * (Pairs ? 2 : pixel_of(Quads) * 2) + pair * 4;
+            }
+
+            float sum[Rows][N / 2];
+            // Rows h, h + R, ... of x, those of phase h, together meet each row of y once.
+            constexpr int Most = (Window + R - 1) / R;
+            uint32_t window[2][Most][4]; // of the products on the way, and of the next
+            const auto multiply_phase = [&](int h, const uint32_t(&rows_of_x)[Most][4], uint64_t b,
+                                            bool add) {
+                begin_products();
+#pragma unroll
+                for (int j = 0; j < Rows; ++j) {
+                    const int m = j > h ? (j - h + R - 1) / R : 0, r = h + m * R - j;
+                    multiply<Element, N>(sum[j], rows_of_x[m], b + (R - 1 - r) * N, add);
+                }
+                end_products();
+                wait_for_products<1>();
+            };
+            if constexpr (Pairs) {
+                const auto load = [&](int h, uint32_t(&to)[Most][4]) {
+#pragma unroll
+                    for (int m = 0; m < Most; ++m)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) {
+                            const int row = h + m * R;
+                            if (row >= Window)
+                                continue;
+                            to[m][i] = cf::load_shared(at[i] + row * cut.pitch);
+                            to[m][2 + i] = cf::load_shared(at[i] + row * cut.pitch + plane);
+                        }
+                };
+                // Two channels. R is odd: steps begin with each of the two windows in turn.
+                const auto step_from = [&](auto first, int step) {
+                    constexpr int First = decltype(first)::value;
+#pragma unroll
+                    for (int h = 0; h < R; ++h) {
+                        multiply_phase(h, window[(First + h) % 2], columns + step * (2 * R * N),
+                                       step > 0 || h > 0);
+                        if (h + 1 < R) {
+                            load(h + 1, window[(First + h + 1) % 2]);
+                        } else if (step + 1 < cut.steps) {
+                            at[0] += 2 * plane, at[1] += 2 * plane;
+                            load(0, window[1 - First]);
+                        }
+                    }
+                };
+                load(0, window[0]);
+#pragma unroll 1
+                for (int step = 0; step < cut.steps; step += 2) {
+                    step_from(cf::Constant<0>{}, step);
+                    if (step + 1 < cut.steps)
+                        step_from(cf::Constant<1>{}, step + 1);
+                }
+            } else {
+                // Halves of steps, 8 elements: 8 channels tap by tap, then, where 4 are left, these
+                // at two taps at once. The second pixel's operand is the first one's at the next
+                // tap, and is loaded once.
+                constexpr int Whole = Quads / 2, Halves = halves_of(Quads, R);
+                constexpr int Steps = (Halves + 1) / 2, Pixel = pixel_of(Quads) * 2;
+                constexpr int Split = (R + 1) / 2; // taps of the rest's first lane
+                const uint32_t rest =
+                    at[0] - pair * 4 + Whole * 16 + pair / 2 * 4 + pair % 2 * (Split * Pixel);
+                const auto load = [&](int g, uint32_t(&to)[Most][4],
+                                      const uint32_t(&last)[Most][4]) {
+#pragma unroll
+                    for (int m = 0; m < Most; ++m)
+#pragma unroll
+                        for (int i = 0; i < 2; ++i) {
+                            const int row = g / Steps + m * R, half = g % Steps * 2 + i;
+                            if (row >= Window)
+                                continue;
+                            const bool whole = half < Whole * R;
+                            const int tap = whole ? half % R : half - Whole * R;
+                            const uint32_t from = (whole ? at[0] + half / R * 16 : rest) +
+                                                  row * cut.pitch + tap * Pixel;
+                            const uint32_t before = i ? to[m][1] : last[m][3];
+                            to[m][2 * i] = tap > 0 ? before | zero : cf::load_shared(from);
+                            to[m][2 * i + 1] = cf::load_shared(from + Pixel);
+                        }
+                };
+                load(0, window[0], window[1]);
+#pragma unroll
+                for (int g = 0; g < R * Steps; ++g) {
+                    multiply_phase(g / Steps, window[g % 2], columns + g % Steps * (2 * R * N),
+                                   g > 0);
+                    if (g + 1 < R * Steps)
+                        load(g + 1, window[(g + 1) % 2], window[g % 2]);
+                }
+            }
+            wait_for_products<0>();
+            // Nothing that reads sums may move up.
+#pragma unroll
+            for (int j = 0; j < Rows; ++j)
+#pragma unroll
+                for (int v = 0; v < N / 2; ++v)
+                    asm volatile("" : "+f"(sum[j][v])::"memory");
+
+            // Value 4 u + 2 i + e is at position i and in column 8 u + 2 (lane % 4) + e.
+            const int channel0 = pair * (Pairs ? N / 8 : 2);
+            const auto channel = [&](int u, int e) { return channel0 + (Pairs ? u : 8 * u + e); };
+            const int area = cut.p * cut.q;
+            if (finish.affine) {
+#pragma unroll
+                for (int u = 0; u < N / 8; ++u)
+#pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        const int k = channel(u, e);
+                        const float bias = finish.bias && k < cut.k ? finish.bias[k] : 0.0f;
+#pragma unroll
+                        for (int j = 0; j < Rows; ++j)
+#pragma unroll
+                            for (int i = 0; i < 2; ++i) {
+                                float &v = sum[j][4 * u + 2 * i + e];
+                                v = fmaf(finish.scale, v, bias);
+                            }
+                    }
+            }
+            // Calls body(value, offset of an output in its image, whether it exists).
+            const auto each = [&](auto body) {
+#pragma unroll
+                for (int u = 0; u < N / 8; ++u)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i)
+#pragma unroll
+                        for (int e = 0; e < 2; ++e) {
+                            const int k = channel(u, e), q = column[i] + (Pairs ? e : 0);
+                            const int live = k < cut.k && q < cut.q ? rows[i] : 0;
+                            const int first = k * area + tile[i] * Rows * cut.q + q;
+#pragma unroll
+                            for (int j = 0; j < Rows; ++j)
+                                body(sum[j][4 * u + 2 * i + e], first + j * cut.q, j < live);
+                        }
+            };
+            if (finish.residual)
+                each([&](float &v, int offset, bool live) {
+                    v += cf::small16::value_if(live, static_cast<const Element *>(finish.residual) +
+                                                         number(m) * image_of_y + offset);
+                });
+            if (finish.limited)
+#pragma unroll
+                for (int j = 0; j < Rows; ++j)
+#pragma unroll
+                    for (int v = 0; v < N / 2; ++v)
+                        sum[j][v] = cf::between(sum[j][v], finish.least, finish.most);
+
+            // As far behind a multiple of 16 bytes as the image in y.
+            const auto image = reinterpret_cast<uint64_t>(y + number(m) * image_of_y * 2);
+            const uint32_t to =
+                cf::shared_address(stages) + stage.at * cut.stage + uint32_t(image & 15);
+            if (cut.together == 2) {
+                // Neighbours in a row: both columns of a position, or both positions in a column.
+#pragma unroll
+                for (int u = 0; u < N / 8; ++u)
+#pragma unroll
+                    for (int f = 0; f < 2; ++f) {
+                        const int i = Pairs ? f : 0, k = channel(u, Pairs ? 0 : f);
+                        const int live = k < cut.k ? rows[i] : 0;
+                        const uint32_t first =
+                            to + (k * area + tile[i] * Rows * cut.q + column[i]) * 2;
+#pragma unroll
+                        for (int j = 0; j < Rows; ++j) {
+                            const float *v = &sum[j][4 * u + (Pairs ? 2 * f : f)];
+                            const uint32_t word[1] = {
+                                cf::small16::pack<Element>(v[0], v[Pairs ? 1 : 2])};
+                            cf::small16::store_if(j < live, first + j * cut.q * 2, word);
+                        }
+                    }
+            } else if (!Pairs && area % 2) {
+                // Of two neighbouring channels one has its two pixels in a word.
+                const uint32_t first =
+                    to + (channel0 * area + tile[0] * Rows * cut.q + column[0]) * 2;
+                const bool both = column[1] < cut.q;
+#pragma unroll
+                for (int u = 0; u < N / 8; ++u)
+#pragma unroll
+                    for (int j = 0; j < Rows; ++j) {
+                        const float *v = &sum[j][4 * u];
+                        const uint32_t of[2] = {cf::small16::pack<Element>(v[0], v[2]),
+                                                cf::small16::pack<Element>(v[1], v[3])};
+                        const bool second = (first / 2 + j) % 2;
+                        const uint32_t word[1] = {second ? of[1] : of[0]};
+                        const uint32_t apart = second ? of[0] : of[1];
+                        const uint32_t at_word = first + (j * cut.q + (8 * u + second) * area) * 2;
+                        const uint32_t at_apart =
+                            first + (j * cut.q + (8 * u + !second) * area) * 2;
+                        const bool live = j < rows[0] && channel(u, second) < cut.k;
+                        const bool beside = j < rows[0] && channel(u, !second) < cut.k;
+                        cf::small16::store_if(live && both, at_word, word);
+                        cf::small16::store_if(live && !both, at_word, uint16_t(word[0]));
+                        cf::small16::store_if(beside, at_apart, uint16_t(apart));
+                        cf::small16::store_if(beside && both, at_apart + 2, uint16_t(apart >> 16));
+                    }
+            } else {
+                each([&](float v, int offset, bool live) {
+                    const Element narrow = cf::narrow<Element>(v);
+                    cf::small16::store_if(live, to + offset * 2,
+                                          reinterpret_cast<const uint16_t &>(narrow));
+                });
+            }
+            cf::publish_to_bulk_copies();
+        }
+        empty[slot.at].arrive();
+        gathered[stage.at].arrive();
+    }
+#endif
+}
+
+// The filter as wgmma reads it: [step][half][row from the last on][column][8 elements].
+template <class Element>
+__global__ void pack_kernel(const Cut cut, const Element *__restrict__ w, cf::Strides strides,
+                            Element *__restrict__ packed, int s_count, int elements) {
+    const int columns = cut.tiles * 8;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += gridDim.x * blockDim.x) {
+        const int e = i % 8, column = i / 8 % columns, row = i / 8 / columns;
+        const int r = cut.r - 1 - row % cut.r, half = row / cut.r; // of all steps
+        int k = column, c, s;
+        if (cut.joint == 2) {
+            k = column / 8 + column % 8 / 2 * cut.tiles;
+            c = half, s = e - column % 2;
+        } else {
+            const int whole = (cut.c + 3) / 4 / 2;
+            if (half < whole * cut.r) {
+                s = half % cut.r, c = half / cut.r * 8 + e;
+            } else { // lanes 0 and 1, and 2 and 3, have the same word at two taps
+                const int split = (cut.r + 1) / 2, tap = half - whole * cut.r;
+                s = tap < split ? tap + e / 2 % 2 * split : s_count;
+                c = whole * 8 + e / 4 * 2 + e % 2;
+            }
+        }
+        const bool live = k < cut.k && c < cut.c && s >= 0 && s < s_count;
+        packed[i] = live ? w[strides.at(k, c, r, s)] : cf::narrow<Element>(0.0f);
+    }
+}
+
+// Calls body with a value of the operands' type.
+template <class Body>
+int32_t for_element(const cf_problem &p, Body body) {
+    return p.math == CF_MATH_BF16 ? body(__nv_bfloat16()) : body(__half());
+}
+
+int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
+    const cf_problem &p = call->problem;
+    if (p.math != CF_MATH_F16 && p.math != CF_MATH_BF16)
+        return cf::no(why, bytes, "multiplies 16-bit operands into f32 sums (math f16 or bf16)");
+    if (p.storage != (p.math == CF_MATH_BF16 ? CF_STORE_BF16 : CF_STORE_F16))
+        return cf::no(why, bytes, "takes operands as they are stored");
+    if (p.layout != CF_NCHW)
+        return cf::no(why, bytes, "is for NCHW");
+    if (!cf::has_few_channels(p, why, bytes))
+        return 0;
+    if (p.stride_h != 1 || p.stride_w != 1)
+        return cf::no(why, bytes, "takes a stride of 1");
+    if (p.pad_top || p.pad_left || p.pad_bottom || p.pad_right)
+        return cf::no(why, bytes, "takes no padding: images lie in shared memory as in x");
+    if (cf::sums_follow(p))
+        return cf::no(why, bytes, "fuses bias, residual, ReLU and ReLU6, but nothing else");
+    if (!takes_pairs(p) && !takes_pixels(p))
+        return cf::no(
+            why, bytes,
+            "takes rows of even width and 4-byte addresses with filters of 3, 5 or 7 rows "
+            "and up to 7 columns and 24 output channels, or filters of 3x3 and 5x5 with "
+            "5 to 16 input and up to 32 output channels");
+    if (plan_of(call).rows == 0)
+        return cf::no(why, bytes,
+                      "keeps two images of %dx%dx%d and what comes of them in shared memory, which "
+                      "has %d bytes, and brings less than 1 MB at once",
+                      p.c, p.h, p.w, call->device.shared_per_block);
+    return 1;
+}
+
+uint64_t packed_bytes(const cf_call *call) { return filter_bytes(plan_of(call)); }
+
+int32_t pack(const cf_call *call, void *packed) {
+    const cf_problem &p = call->problem;
+    const Cut cut = plan_of(call);
+    const int elements = int(filter_bytes(cut) / 2);
+    return for_element(p, [&](auto element) -> int32_t {
+        using Element = decltype(element);
+        pack_kernel<Element><<<cf::blocks(elements, 256), 256, 0, cf::stream(call)>>>(
+            cut, static_cast<const Element *>(call->w), cf::filter_strides(p),
+            static_cast<Element *>(packed), p.s, elements);
+        return cudaGetLastError();
+    });
+}
+
+int32_t launch(const cf_call *call) {
+    const cf_problem &p = call->problem;
+    Cut cut = plan_of(call);
+    if (cut.rows == 0)
+        return cudaErrorInvalidValue;
+    cut.by_positions = cf::Divisor(cut.positions);
+    const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
+                          size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
+    const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
+    return for_element(p, [&](auto element) -> int32_t {
+        using Element = decltype(element);
+        const auto start = [&](auto r, auto columns, auto quads) -> int32_t {
+            auto *kernel = small_wgmma_kernel<Element, decltype(r)::value, decltype(columns)::value,
+                                              decltype(quads)::value>;
+            return cf::start(call, kernel, grid, Warps * 32, shared, true, cut,
+                             static_cast<const uint16_t *>(call->x),
+                             static_cast<const uint4 *>(call->packed), static_cast<char *>(call->y),
+                             cf::finish_of(call));
+        };
+        const auto with_rows = [&](auto r) -> int32_t {
+            if (cut.joint == 2)
+                return cf::for_value<16, 24, 32, 48>(
+                    cut.tiles == 6 ? 3 : cut.tiles - 2,
+                    [&](auto columns) { return start(r, columns, cf::Constant<0>{}); });
+            if constexpr (constexpr int R = decltype(r)::value; R < 7)
+                return cf::for_value<16, 24, 32>(cut.tiles - 2, [&](auto columns) {
+                    return cf::for_value<2, 3, 4>(int(cf::ceil_div(p.c, 4)) - 2, [&](auto quads) {
+                        return start(r, columns, quads);
+                    });
+                });
+            return cudaErrorInvalidValue; // no plan asks for it
+        };
+        return cf::for_value<3, 5, 7>((p.r - 3) / 2, with_rows);
+    });
+}
+
+// Assumes 1.75 GHz, which tensor cores bring the clock to.
+double rank(const cf_call *call) { return cf::ShortLaunchUs + plan_of(call).clocks / 1750; }
+
+} // namespace
+
+extern "C" const cf_row small_wgmma = {
+    "small_wgmma",
+    "small",
+    "few channels by wgmma in f16 or bf16: windows from images in shared memory to registers",
+    "this project",
+    90,
+    90,      // wgmma
+    nullptr, // configs
+    supports,
+    nullptr, // workspace
+    packed_bytes,
+    pack,
+    nullptr, // bind
+    rank,
+    launch,
+};
