@@ -35,10 +35,11 @@ __host__ __device__ constexpr int halves_of(int quads, int s) {
     return quads / 2 * s + quads % 2 * ((s + 1) / 2);
 }
 
-// Two pixels to a position: every row of x begins with a word, and four of them are a window.
+// Two pixels to a position: every row of x begins with a word, and four of them are a window. A
+// step is two channels, and would be half empty with one.
 inline bool takes_pairs(const cf_problem &p) {
-    return p.w % 2 == 0 && p.align >= 4 && (p.r == 3 || p.r == 5 || p.r == 7) && p.s <= 7 &&
-           p.k <= 24;
+    return p.c > 1 && p.w % 2 == 0 && p.align >= 4 && (p.r == 3 || p.r == 5 || p.r == 7) &&
+           p.s <= 7 && p.k <= 24;
 }
 
 // One pixel, with channels beside each other.
