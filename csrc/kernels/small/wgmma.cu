@@ -478,11 +478,10 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     if (cf::sums_follow(p))
         return cf::no(why, bytes, "fuses bias, residual, ReLU and ReLU6, but nothing else");
     if (!takes_pairs(p) && !takes_pixels(p))
-        return cf::no(
-            why, bytes,
-            "takes rows of even width and 4-byte addresses with filters of 3, 5 or 7 rows "
-            "and up to 7 columns and 24 output channels, or filters of 3x3 and 5x5 with "
-            "5 to 16 input and up to 32 output channels");
+        return cf::no(why, bytes,
+                      "takes several channels in rows of even width at 4-byte addresses with "
+                      "filters of 3, 5 or 7 rows and up to 7 columns and 24 output channels, or "
+                      "filters of 3x3 and 5x5 with 5 to 16 input and up to 32 output channels");
     if (plan_of(call).rows == 0)
         return cf::no(why, bytes,
                       "keeps two images of %dx%dx%d and what comes of them in shared memory, which "
