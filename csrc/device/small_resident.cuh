@@ -17,7 +17,8 @@
 
 namespace cf::resident {
 
-constexpr int MaxSlots = 32; // units in shared memory
+constexpr int MinChannels = 8; // of y in math fp32
+constexpr int MaxSlots = 32;   // units in shared memory
 constexpr int MaxSteps = 4;
 constexpr int Tiles = 4; // of 8 output channels, in a group
 constexpr int Group = Tiles * 8;

@@ -339,6 +339,12 @@ int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
                       "fewer than %d products; this has %.1f on average, padding not counted (math "
                       "tf32 has no such limit)",
                       cf::small_mma::MinProducts, products);
+    if (p.math == CF_MATH_FP32 && p.k < MinChannels)
+        return cf::no(
+            why, bytes,
+            "in math fp32 is for %d output channels and more; with %d a few large weights "
+            "would decide the error",
+            MinChannels, p.k);
     if (cf::sums_follow(p))
         return cf::no(why, bytes, "fuses no pooling, and of activations ReLU and ReLU6");
     if (p.align < 16 || p.w * pixel_bytes(p) % 16 != 0)
