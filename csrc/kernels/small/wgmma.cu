@@ -9,9 +9,8 @@
 //   the filter that meets it. Every row of y has accumulators of its own, so that all products are
 //   of one shape; ptxas lets products of several shapes on the same registers wait for each other.
 // - Rows of even width: a position is two neighbouring pixels, columns are channels times those
-// two,
-//   with weights shifted by a pixel. A word of a plane is two taps of one channel then, and images
-//   lie in shared memory as in x: nothing is interleaved.
+//   two, with weights shifted by a pixel. A word of a plane is two taps of one channel then, and
+//   images lie in shared memory as in x: nothing is interleaved.
 // - Other rows: a position is one pixel, and three warps bring channels beside each other. An
 //   operand is eight channels at a tap. A lane's two pixels are neighbours, so that the second
 //   one's operand is the first one's at the next tap, and is read once.
