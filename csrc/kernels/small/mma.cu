@@ -588,10 +588,14 @@ int32_t launch(const cf_call *call) {
     return cf::with_sums(call, "small", body, cf::sums_follow(call->problem));
 }
 
-// Assumes 1.75 GHz.
+// Assumes 1.75 GHz. `clocks` compares cuts with each other; what a cut takes is fitted to the
+// layers of docs/kernels/small.md.
 double rank(const cf_call *call) {
     const cf_problem &p = call->problem;
-    return cf::ShortLaunchUs + plan_of(call).clocks / 1750 +
+    const Plan plan = plan_of(call);
+    const bool nchw = p.layout == CF_NCHW;
+    const double fitted = (nchw && p.math == CF_MATH_FP32 ? 0.85 : 1) * (plan.cut.stages ? 0.7 : 1);
+    return cf::ShortLaunchUs + fitted * plan.clocks / 1750 +
            (cf::sums_follow(p) ? cf::finish_us(p) : 0);
 }
 
