@@ -52,10 +52,12 @@ using namespace cf::small16;
 
 constexpr int Threads = Warps * 32;
 
+#if __CUDA_ARCH__ >= 900
 // A lane's part of the first or the second of two fragments of weights.
 __device__ __forceinline__ uint2 half_of(uint4 two, int second) {
     return second ? make_uint2(two.z, two.w) : make_uint2(two.x, two.y);
 }
+#endif
 
 // R = 0: any filter and stride, weights from global memory.
 template <class Element, int R, int Stride, int Tiles, bool Single>
