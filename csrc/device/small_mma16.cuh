@@ -14,6 +14,9 @@
 #include "device/few_channels.cuh"
 #include "device/launch.cuh"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <algorithm>
 
 namespace cf::small16 {
@@ -102,6 +105,12 @@ struct Cut {
 
 inline bool compiled(const cf_problem &p) {
     return (p.r == 3 || p.r == 5 || p.r == 7) && (p.stride_h == 1 || (p.stride_h == 2 && p.c > 1));
+}
+
+// Calls body with a value of the operands' type.
+template <class Body>
+inline int32_t for_element(const cf_problem &p, Body body) {
+    return p.math == CF_MATH_BF16 ? body(__nv_bfloat16()) : body(__half());
 }
 
 // What does not depend on how the batch is cut. `unrolled` asks for the kernel that keeps its

@@ -529,12 +529,6 @@ __global__ void pack_kernel(const Cut cut, const T *__restrict__ w, cf::Strides 
     }
 }
 
-// Calls body with a value of the operands' type.
-template <class Body>
-int32_t for_element(const cf_problem &p, Body body) {
-    return p.math == CF_MATH_BF16 ? body(__nv_bfloat16()) : body(__half());
-}
-
 int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     const cf_problem &p = call->problem;
     if (p.math != CF_MATH_F16 && p.math != CF_MATH_BF16)
@@ -562,7 +556,7 @@ int32_t pack(const cf_call *call, void *packed) {
     const cf_problem &p = call->problem;
     const Cut cut = plan_of(call);
     const int elements = int(cf::small16::packed_bytes(cut) / 2);
-    return for_element(p, [&](auto element) -> int32_t {
+    return cf::small16::for_element(p, [&](auto element) -> int32_t {
         using Element = decltype(element);
         const auto run = [&](auto from) -> int32_t {
             using T = decltype(from);
@@ -596,7 +590,7 @@ int32_t run(const cf_call *call, int64_t first, int64_t count, float *sums) {
                     first * p.c * p.h * p.w * int64_t(cut.from_floats ? 4 : 2);
     char *y = sums ? reinterpret_cast<char *>(sums) : static_cast<char *>(call->y);
     const cf::Finish finish = sums ? cf::Finish() : cf::finish_of(call);
-    return for_element(p, [&](auto element) -> int32_t {
+    return cf::small16::for_element(p, [&](auto element) -> int32_t {
         using Element = decltype(element);
         const auto start = [&](auto r, auto stride, auto tiles, auto single) -> int32_t {
             auto *kernel = small_mma16_kernel<Element, decltype(r)::value, decltype(stride)::value,

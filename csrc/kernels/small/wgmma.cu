@@ -454,12 +454,6 @@ __global__ void pack_kernel(const Cut cut, const Element *__restrict__ w, cf::St
     }
 }
 
-// Calls body with a value of the operands' type.
-template <class Body>
-int32_t for_element(const cf_problem &p, Body body) {
-    return p.math == CF_MATH_BF16 ? body(__nv_bfloat16()) : body(__half());
-}
-
 int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
     const cf_problem &p = call->problem;
     if (p.math != CF_MATH_F16 && p.math != CF_MATH_BF16)
@@ -495,7 +489,7 @@ int32_t pack(const cf_call *call, void *packed) {
     const cf_problem &p = call->problem;
     const Cut cut = plan_of(call);
     const int elements = int(filter_bytes(cut) / 2);
-    return for_element(p, [&](auto element) -> int32_t {
+    return cf::small16::for_element(p, [&](auto element) -> int32_t {
         using Element = decltype(element);
         pack_kernel<Element><<<cf::blocks(elements, 256), 256, 0, cf::stream(call)>>>(
             cut, static_cast<const Element *>(call->w), cf::filter_strides(p),
@@ -513,7 +507,7 @@ int32_t launch(const cf_call *call) {
     const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
                           size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
     const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
-    return for_element(p, [&](auto element) -> int32_t {
+    return cf::small16::for_element(p, [&](auto element) -> int32_t {
         using Element = decltype(element);
         const auto start = [&](auto r, auto columns, auto quads) -> int32_t {
             auto *kernel = small_wgmma_kernel<Element, decltype(r)::value, decltype(columns)::value,
