@@ -13,8 +13,8 @@
 // Second: the rows of A are the 16 channels, a step of the sum is 4 pixels x 4 channels, and the
 // columns of B are 8 pixels.
 #include "convforge.h"
-#include "device/launch.cuh"
-#include "device/mma_sync.cuh"
+#include "core/launch.cuh"
+#include "ptx/mma.cuh"
 
 #include <cuda_fp16.h>
 

@@ -13,9 +13,9 @@
 // read 32 weights one after the other instead.
 //
 // 64 KB is all there is, which is 16384 weights in f32. The copy into it is part of every call.
-#include "device/constant.cuh"
-#include "device/direct.cuh"
-#include "device/rank.cuh"
+#include "core/constant.cuh"
+#include "kernels/direct/outputs.cuh"
+#include "core/estimate.cuh"
 
 namespace {
 

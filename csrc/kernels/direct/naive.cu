@@ -8,8 +8,8 @@
 //
 // Threads run along the dimension that is contiguous in the output: columns in NCHW, channels in
 // NHWC. With pooling a thread evaluates all sums of its window.
-#include "device/direct.cuh"
-#include "device/rank.cuh"
+#include "core/estimate.cuh"
+#include "kernels/direct/outputs.cuh"
 
 namespace {
 
@@ -50,25 +50,37 @@ __global__ void __launch_bounds__(cf::DirectTile *cf::DirectTile, 3)
                        });
 }
 
+struct State {
+    cf::Kernel<cf_problem, const void *, const void *, const void *, const void *, void *, int64_t>
+        kernel;
+    cf_problem problem;
+    int64_t blocks;
+};
+
 // Loads bound it, at one or two per product: 0.75 to 1.04 TFLOP/s measured over four layers. Sums
 // that pooling windows share are computed again.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::LaunchUs + 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(p) / 0.95e6;
+double estimate(const cf_query &q) {
+    const cf_problem &p = q.problem;
+    const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
+    return cf::LaunchUs + cf::busy_us(q.device, flops, 3.6);
 }
 
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::for_storage_and_math(p, [&](auto storage, auto math) -> int32_t {
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &) {
+    const cf_problem &p = state.problem = query.problem;
+    state.blocks = cf::DirectTiles(p, p.layout == CF_NCHW).blocks();
+    plan.us = estimate(query);
+    cf::for_storage_and_math(p, [&](auto storage, auto math) {
         using T = typename cf::StorageType<decltype(storage)::value>::type;
-        const int64_t blocks = cf::DirectTiles(p, p.layout == CF_NCHW).blocks();
-        direct_naive_kernel<T, decltype(math)::value>
-            <<<cf::direct_grid(blocks), dim3(cf::DirectTile, cf::DirectTile), 0,
-               cf::stream(call)>>>(
-                p, static_cast<const T *>(call->x), static_cast<const T *>(call->w), call->bias,
-                static_cast<const T *>(call->residual), static_cast<T *>(call->y), blocks);
-        return cudaGetLastError();
+        state.kernel = cf::kernel_of(direct_naive_kernel<T, decltype(math)::value>,
+                                     cf::direct_grid(state.blocks),
+                                     dim3(cf::DirectTile, cf::DirectTile));
     });
+    return true;
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    return state.kernel.launch(args.stream, state.problem, args.x, args.w, args.bias, args.residual,
+                               args.y, state.blocks);
 }
 
 } // namespace
@@ -78,14 +90,8 @@ extern "C" const cf_row direct_naive = {
     "direct",
     "one thread per output, 16x16 threads, global memory only",
     "reports B, C, E",
-    80,
-    INT32_MAX,
+    nullptr, // caveat
+    CF_NEEDS_SM80,
     nullptr, // configs
-    nullptr, // supports: everything
-    nullptr, // workspace
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

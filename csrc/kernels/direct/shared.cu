@@ -14,7 +14,7 @@
 // barriers per channel and a tile of little more than a load per thread leave much of the time to
 // latency as well. In NHWC the pixels of one channel lie c elements apart, so staging wastes most
 // of each sector that it reads.
-#include "device/halo.cuh"
+#include "kernels/direct/halo.cuh"
 
 namespace {
 

@@ -10,7 +10,7 @@
 // Where block x images exceeds 1024 threads (17x17 and 20x20), every thread computes its output of
 // all images: then a weight that was read once feeds four FMAs, from registers. Otherwise the bound
 // is that of direct_shared. The last block of a batch that is no multiple computes fewer.
-#include "device/halo.cuh"
+#include "kernels/direct/halo.cuh"
 
 namespace {
 

@@ -18,9 +18,9 @@
 // The products read shared and constant memory only, so restrict can change the staging and nothing
 // else. Bounds: shared memory, one load for one FMA, a quarter of the FMA rate at best; for small
 // filters the staging and its barriers.
-#include "device/constant.cuh"
-#include "device/direct.cuh"
-#include "device/halo.cuh"
+#include "core/constant.cuh"
+#include "kernels/direct/outputs.cuh"
+#include "kernels/direct/halo.cuh"
 
 namespace {
 

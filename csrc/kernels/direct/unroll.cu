@@ -12,8 +12,8 @@
 // The code is a copy per side, so sides come from a list; channels, strides, dilations, padding and
 // groups are run-time values. 11x11 is left out: its 121 taps in every type would take as long to
 // compile as all others together. Threads lie as in direct_naive.
-#include "device/direct.cuh"
-#include "device/rank.cuh"
+#include "kernels/direct/outputs.cuh"
+#include "core/estimate.cuh"
 
 namespace {
 

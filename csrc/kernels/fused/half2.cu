@@ -12,10 +12,10 @@
 // Report C saw 40.1 + 228 ms, with an accuracy of 0.8713. The products are not the bottleneck: the
 // index arithmetic of the gather is, and it is the same as for fp32. What f16 costs is accuracy:
 // from 2048 on a sum can no longer count by ones.
-#include "device/fused.cuh"
-#include "device/rank.cuh"
-#include "device/sums.cuh"
-#include "device/tap.cuh"
+#include "kernels/fused/grid.cuh"
+#include "core/estimate.cuh"
+#include "core/output.cuh"
+#include "core/taps.cuh"
 
 namespace {
 

@@ -18,8 +18,8 @@
 //
 // Report C saw 38.4 + 120 ms. What bounds it are the two loads from shared memory per 16
 // multiply-adds; with fewer than 4 output channels or images the rest of the tile is idle.
-#include "device/rank.cuh"
-#include "device/sums.cuh"
+#include "core/estimate.cuh"
+#include "core/output.cuh"
 
 #include <cmath>
 

@@ -14,10 +14,10 @@
 // Pixels of all images form one dimension, so tiles waste nothing at the edge of an image. The
 // epilogue is applied in registers; only pooling, which needs neighbours of other threads, goes
 // through f32 sums in the workspace and the shared pass.
-#include "device/fused.cuh"
-#include "device/rank.cuh"
-#include "device/sums.cuh"
-#include "device/tap.cuh"
+#include "kernels/fused/grid.cuh"
+#include "core/estimate.cuh"
+#include "core/output.cuh"
+#include "core/taps.cuh"
 
 namespace {
 

@@ -11,7 +11,7 @@
 // tile=16x64 (channels x pixels) loses least where output channels are few, as in the reports'
 // layers; tile=32x32 has as many sums but gathers half as many elements for them where there are
 // channels enough.
-#include "device/wmma.cuh"
+#include "kernels/fused/wmma.cuh"
 
 namespace {
 

@@ -12,8 +12,8 @@
 // waits, only warps. The report had 7.0 ms for its first layer, against 10.0 of the 16x16 form.
 // Staging bounds it, as it does the whole family, at 8 sums per gathered element: with more than 8
 // output channels everything is gathered again for every 8.
-#include "device/window.cuh"
-#include "device/wmma.cuh"
+#include "core/window.cuh"
+#include "kernels/fused/wmma.cuh"
 
 namespace {
 

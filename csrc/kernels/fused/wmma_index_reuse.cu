@@ -11,8 +11,8 @@
 // instructions, then the latency of the gathered loads between two barriers.
 //
 // Configurations as in fused_wmma.
-#include "device/window.cuh"
-#include "device/wmma.cuh"
+#include "core/window.cuh"
+#include "kernels/fused/wmma.cuh"
 
 namespace {
 

@@ -15,8 +15,8 @@
 //
 // Report D saw 729 and 400 GFLOP/s, with classifiers of 25088 -> 4096 and 4096 -> 1024. The floor
 // is the filter's bytes over the memory's bandwidth.
-#include "device/rank.cuh"
-#include "device/sums.cuh"
+#include "core/estimate.cuh"
+#include "core/output.cuh"
 
 #include <cstring>
 

@@ -17,9 +17,9 @@
 //
 // In NHWC neighbouring outputs are neighbouring channels, so sums pass through shared memory to be
 // stored along channels.
-#include "device/constant.cuh"
-#include "device/element.cuh"
-#include "device/im2col.cuh"
+#include "core/constant.cuh"
+#include "core/element.cuh"
+#include "kernels/im2col_gemm/im2col.cuh"
 
 namespace {
 

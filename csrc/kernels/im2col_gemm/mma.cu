@@ -23,9 +23,9 @@
 //
 // Configurations, output channels x pixels of a block's tile: few channels leave most of a large
 // tile idle.
-#include "device/element.cuh"
-#include "device/im2col.cuh"
-#include "device/mma_sync.cuh"
+#include "core/element.cuh"
+#include "kernels/im2col_gemm/im2col.cuh"
+#include "ptx/mma.cuh"
 
 namespace {
 

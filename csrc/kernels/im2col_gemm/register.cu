@@ -15,8 +15,8 @@
 // wide, the other one high. A thread's outputs are four and four, half a tile apart, in both: eight
 // threads then read 128 contiguous bytes of a wide row at once and meet no bank twice. Rows of the
 // unrolled matrix and of the product are padded to whole vectors of four elements.
-#include "device/element.cuh"
-#include "device/im2col.cuh"
+#include "core/element.cuh"
+#include "kernels/im2col_gemm/im2col.cuh"
 
 namespace {
 

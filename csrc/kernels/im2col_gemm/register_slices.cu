@@ -14,7 +14,7 @@
 //   slices=looped    a loop of four slices, each with four loads of both sides and four products
 //   slices=unrolled  that loop unrolled: the order of loads is then the compiler's to choose, and
 //                    in fp32 it makes the machine code of im2col_gemm_shared (CUDA 13.0, sm_90a)
-#include "device/tile_product.cuh"
+#include "kernels/im2col_gemm/tile_product.cuh"
 
 namespace {
 

@@ -16,7 +16,7 @@
 // (device/tile_product.cuh has both), so that the pair is compared within one row. Bounded as
 // im2col_gemm_shared: the product by two shared-memory reads per FMA, the unrolling by its index
 // arithmetic.
-#include "device/tile_product.cuh"
+#include "kernels/im2col_gemm/tile_product.cuh"
 
 namespace {
 

@@ -23,7 +23,7 @@
 //                   matrix has to be zeroed first.
 //   chunk=N         at most N images per chunk (report A: 1000). Large chunks fill the chip, small
 //                   ones keep the unrolled matrix in the L2 between two stages.
-#include "device/tile_product.cuh"
+#include "kernels/im2col_gemm/tile_product.cuh"
 
 namespace {
 

@@ -15,9 +15,9 @@
 // unrolling: each thread wrote a whole column while the launch still had one thread per element, so
 // everything was written 64 and 208 times. Here the launch has one thread per column. The gathering
 // pass of the other rows walks down columns as well, with loops that are not unrolled.
-#include "device/index.cuh"
-#include "device/tap.cuh"
-#include "device/tile_product.cuh"
+#include "core/strides.cuh"
+#include "core/taps.cuh"
+#include "kernels/im2col_gemm/tile_product.cuh"
 
 namespace {
 

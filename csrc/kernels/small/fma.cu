@@ -35,13 +35,13 @@
 // no __syncwarp, and limits on the registers of a thread that leave few over (look for ULDC).
 //
 // Floor: 2 N K P Q C R S / 66.9 TFLOP/s, or the bytes of x and y.
-#include "device/constant.cuh"
-#include "device/few_channels.cuh"
-#include "device/pipeline.cuh"
-#include "device/rank.cuh"
-#include "device/small.cuh"
-#include "device/small_fma.cuh"
-#include "device/sums.cuh"
+#include "core/constant.cuh"
+#include "kernels/small/few_channels.cuh"
+#include "ptx/pipeline.cuh"
+#include "core/estimate.cuh"
+#include "kernels/small/fma_plan.cuh"
+#include "kernels/small/fma.cuh"
+#include "core/output.cuh"
 
 namespace {
 

@@ -36,12 +36,12 @@
 // x 8 by wgmma. 4 -> 16, k7: 28 steps x 3 x 16 clocks for 128 pixels, 525 us for 10000 images
 // at 1.75 GHz (25 steps by mma.sync: 704, and 1112 measured, since little overlaps there); 12 ->
 // 24, k5: 843.
-#include "device/element.cuh"
-#include "device/few_channels.cuh"
-#include "device/rank.cuh"
-#include "device/small_mma_store.cuh"
-#include "device/small_mma_task.cuh"
-#include "device/sums.cuh"
+#include "core/element.cuh"
+#include "kernels/small/few_channels.cuh"
+#include "core/estimate.cuh"
+#include "kernels/small/mma_store.cuh"
+#include "kernels/small/mma_task.cuh"
+#include "core/output.cuh"
 
 namespace {
 

@@ -37,14 +37,14 @@
 // Floor: the bytes of x and y over the bandwidth, or 6 clocks of a quarter of a multiprocessor per
 // mma.sync. Expected, f16 NCHW, N = 10000: 1 -> 4 k7 52 us of products and 153 of memory; 4 -> 16
 // k7 137 and 116; 1 -> 12 k5 85 and 266; 12 -> 24 k5 215 and 155.
-#include "device/element.cuh"
-#include "device/few_channels.cuh"
-#include "device/mma_sync.cuh"
-#include "device/rank.cuh"
-#include "device/small_mma16.cuh"
-#include "device/small_mma16_load.cuh"
-#include "device/small_mma16_store.cuh"
-#include "device/sums.cuh"
+#include "core/element.cuh"
+#include "kernels/small/few_channels.cuh"
+#include "ptx/mma.cuh"
+#include "core/estimate.cuh"
+#include "kernels/small/mma16_plan.cuh"
+#include "kernels/small/mma16_load.cuh"
+#include "kernels/small/mma16_store.cuh"
+#include "core/output.cuh"
 
 namespace {
 

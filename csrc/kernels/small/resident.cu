@@ -26,13 +26,13 @@
 //
 // Floor: the bytes of x and y. 3 -> 32, 3 x 3, stride 2, 16 images of 224 x 224: 8.4 us in f32, of
 // which products take 4.
-#include "device/element.cuh"
-#include "device/few_channels.cuh"
-#include "device/mma_sync.cuh"
-#include "device/rank.cuh"
-#include "device/small_mma.cuh"
-#include "device/small_resident.cuh"
-#include "device/sums.cuh"
+#include "core/element.cuh"
+#include "kernels/small/few_channels.cuh"
+#include "ptx/mma.cuh"
+#include "core/estimate.cuh"
+#include "kernels/small/mma_plan.cuh"
+#include "kernels/small/resident_plan.cuh"
+#include "core/output.cuh"
 
 namespace {
 

@@ -27,15 +27,15 @@
 // least; or shared memory's 128 bytes per clock: 2 KB for 64 operands, 32 bytes for a column of
 // weights. Expected, N = 10000, products / shared memory / memory: 4 -> 16 k7 97 / 108 / 116 us; 12
 // -> 24 k5 169 / 200 / 155.
-#include "device/element.cuh"
-#include "device/few_channels.cuh"
-#include "device/pack.cuh"
-#include "device/rank.cuh"
-#include "device/small_mma16_load.cuh"
-#include "device/small_mma16_store.cuh"
-#include "device/small_wgmma.cuh"
-#include "device/small_wgmma_product.cuh"
-#include "device/sums.cuh"
+#include "core/element.cuh"
+#include "kernels/small/few_channels.cuh"
+#include "core/vector.cuh"
+#include "core/estimate.cuh"
+#include "kernels/small/mma16_load.cuh"
+#include "kernels/small/mma16_store.cuh"
+#include "kernels/small/wgmma_plan.cuh"
+#include "kernels/small/wgmma_product.cuh"
+#include "core/output.cuh"
 
 namespace {
 

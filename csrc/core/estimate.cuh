@@ -1,0 +1,52 @@
+// Estimates of a variant's time, for the selection. What is known of a chip comes from cf_device;
+// the shares of it that kernels reach were fitted to measurements and hold for any.
+#pragma once
+
+#include "row.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cf {
+
+constexpr double LaunchUs = 5;
+// Of kernels whose first block starts with little to prepare, as they were measured on one image.
+constexpr double ShortLaunchUs = 1.5;
+// What passes over memory reach of its pins.
+constexpr double MemoryShare = 0.712;
+// What the clock keeps of its highest under fp32 work, and beside busy tensor cores.
+constexpr double FmaClock = 0.96, TensorClock = 0.884;
+
+inline double memory_us(const cf_device &d, double bytes) {
+    return bytes / (MemoryShare * d.bytes_per_us);
+}
+// What takes so many clocks of one multiprocessor at a share of its highest clock.
+inline double clocks_us(const cf_device &d, double clocks, double share) {
+    return clocks / (share * d.clocks_per_us);
+}
+// Operations of which every multiprocessor does so many in a clock, on all of them.
+inline double busy_us(const cf_device &d, double operations, double per_clock) {
+    return operations / (per_clock * d.sm_count * d.clocks_per_us);
+}
+
+inline double pixels(const cf_problem &p) { return double(p.n) * p.p * p.q; }
+inline double reduction(const cf_problem &p) { return double(p.c / p.groups) * p.r * p.s; }
+// What a kernel takes however few its blocks are, where a thread walks a whole sum: some 120 clocks
+// for each product.
+inline double alone_us(const cf_query &q) {
+    return LaunchUs + 120 * reduction(q.problem) / q.device.clocks_per_us;
+}
+inline double padded(double v, int tile) { return double((int64_t(v) + tile - 1) / tile) * tile; }
+
+// Operations of a tiled matrix product, the idle rows and columns of its tiles included.
+inline double tiled_flops(const cf_problem &p, int tile) {
+    return 2 * padded(pixels(p), tile) * padded(p.k / p.groups, tile) * padded(reduction(p), tile) *
+           p.groups;
+}
+
+// A pass that reads f32 sums which a kernel wrote before it, and writes y.
+inline double finish_us(const cf_query &q) {
+    return memory_us(q.device, pixels(q.problem) * q.problem.k * (4 + 4 + 4));
+}
+
+} // namespace cf

@@ -1,0 +1,75 @@
+// Tensor maps of a plan: encoded once but for the address, which a launch fills in.
+#pragma once
+
+#include "core/launch.cuh"
+
+#include <cuda.h>
+
+namespace cf {
+
+// A tensor of four dimensions without gaps, the innermost first, and what is copied of it at once.
+// Elements are so many bytes: 2, 4 or 8. An innermost side of either is a multiple of 16 bytes, no
+// side of the box is longer than 256.
+struct Box {
+    int element;
+    uint64_t tensor[4];
+    uint32_t box[4];
+};
+
+// A function of the driver, through the runtime: nothing links with the driver.
+template <class Function>
+int32_t driver_function(const char *name, Function *&function) {
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+    if (error != cudaSuccess)
+        return checked(error);
+    if (result != cudaDriverEntryPointSuccess)
+        return cudaErrorNotSupported;
+    function = reinterpret_cast<Function *>(found);
+    return 0;
+}
+
+class TensorMap {
+    CUtensorMap map = {};
+    decltype(cuTensorMapReplaceAddress) *replace_address = nullptr;
+
+  public:
+    int32_t prepare(const Box &box) {
+        decltype(cuTensorMapEncodeTiled) *encode = nullptr;
+        if (const int32_t error = driver_function("cuTensorMapEncodeTiled", encode))
+            return error;
+        if (const int32_t error = driver_function("cuTensorMapReplaceAddress", replace_address))
+            return error;
+        const CUtensorMapDataType type = box.element == 8   ? CU_TENSOR_MAP_DATA_TYPE_INT64
+                                         : box.element == 4 ? CU_TENSOR_MAP_DATA_TYPE_INT32
+                                                            : CU_TENSOR_MAP_DATA_TYPE_UINT16;
+        uint64_t pitches[3], pitch = box.element;
+        for (int i = 0; i < 3; ++i)
+            pitches[i] = pitch *= box.tensor[i];
+        const uint32_t steps[4] = {1, 1, 1, 1};
+        // Any aligned address: nothing is read through it.
+        void *const nowhere = reinterpret_cast<void *>(uintptr_t(1) << 20);
+        return encode(&map, type, 4, nowhere, box.tensor, pitches, box.box, steps,
+                      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                      CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+                   ? 0
+                   : int32_t(cudaErrorInvalidValue);
+    }
+
+    // The map of the tensor at this address, which is a multiple of 16.
+    int32_t at(const void *address, CUtensorMap &filled) const {
+        filled = map;
+        return replace_address(&filled, const_cast<void *>(address)) == CUDA_SUCCESS
+                   ? 0
+                   : int32_t(cudaErrorInvalidValue);
+    }
+};
+
+} // namespace cf

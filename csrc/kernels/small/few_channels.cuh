@@ -1,0 +1,60 @@
+// What the rows of the small family share: the problems that they are for, and the end of their
+// epilogue.
+#pragma once
+
+#include "core/launch.cuh"
+
+namespace cf {
+
+// Whether a problem is one for the family; why not otherwise.
+inline int32_t has_few_channels(const cf_problem &p, char *why, uint64_t bytes) {
+    if (p.groups != 1)
+        return no(why, bytes, "takes one group; this has %d", p.groups);
+    if (p.dilation_h != 1 || p.dilation_w != 1)
+        return no(why, bytes, "takes no dilation");
+    if (p.c > 32 || p.k > 64)
+        return no(why, bytes, "is for up to 32 input and 64 output channels; this has %d and %d",
+                  p.c, p.k);
+    return 1;
+}
+
+// Pooling, and activations that are not a comparison or two, are left to the shared pass.
+inline bool sums_follow(const cf_problem &p) {
+    return p.epilogue.pool_h || p.epilogue.activation > CF_ACT_RELU6;
+}
+
+// The rest of the epilogue, an instruction or two: the largest of least and
+// scale * sum + bias + residual, and the smaller of that and most.
+struct Finish {
+    float scale = 1;
+    const float *bias = nullptr;
+    const void *residual = nullptr; // stored as y is
+    float least = -INFINITY, most = INFINITY;
+    bool affine = false, limited = false;
+};
+
+inline Finish finish_of(const cf_call *call) {
+    const cf_epilogue &e = call->problem.epilogue;
+    Finish finish;
+    finish.scale = e.scale;
+    finish.bias = e.bias ? call->bias : nullptr;
+    finish.residual = e.residual ? call->residual : nullptr;
+    finish.affine = e.bias || e.scale != 1;
+    finish.limited = e.activation != CF_ACT_NONE;
+    if (finish.limited)
+        finish.least = 0;
+    if (e.activation == CF_ACT_RELU6)
+        finish.most = 6;
+    return finish;
+}
+
+// The largest of least and v, and the smaller of that and most. A NaN in v stays.
+__device__ __forceinline__ float between(float v, float least, float most) {
+    asm("max.NaN.f32 %0, %0, %1;\n"
+        "min.NaN.f32 %0, %0, %2;"
+        : "+f"(v)
+        : "f"(least), "f"(most));
+    return v;
+}
+
+} // namespace cf
