@@ -142,10 +142,18 @@ pub fn link_runtime(cuda: &Cuda) -> Result<(), String> {
 /// The folder of the package's objects: beside what Cargo makes for each profile, target and set of
 /// features, which change nothing here.
 fn objects(out: &Path) -> PathBuf {
-    let tagged = |folder: &&Path| folder.join("CACHEDIR.TAG").is_file();
-    let target = out.ancestors().find(tagged).unwrap_or(out);
     let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
-    target.join("convforge-objects").join(package)
+    target(out).join("convforge-objects").join(package)
+}
+
+/// Cargo's target folder, from one inside of it. Cargo marks it, and those in it for a --target.
+fn target(out: &Path) -> &Path {
+    let marked = |folder: &&Path| folder.join("CACHEDIR.TAG").is_file();
+    let unmarked = |folder: &&Path| !marked(folder);
+    let mut marked_ones = out.ancestors().skip_while(unmarked).take_while(marked);
+    marked_ones
+        .next()
+        .map_or(out, |inner| marked_ones.last().unwrap_or(inner))
 }
 
 /// Keeps other builds of this checkout (a debug one beside a release one, an editor's) out of the
@@ -199,4 +207,26 @@ fn compile(
     let mut warnings = told.into_inner().unwrap_or_default();
     warnings.sort();
     Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::fs;
+
+    #[test]
+    fn the_target_folder_is_the_outermost_marked_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("target");
+        let native = root.join("debug/build/convforge-1/out");
+        let cross = root.join("x86_64-unknown-linux-gnu/debug/build/convforge-1/out");
+        fs::create_dir_all(&native).unwrap();
+        fs::create_dir_all(&cross).unwrap();
+        assert_eq!(target(&native), native, "nothing is marked");
+        fs::write(root.join("CACHEDIR.TAG"), "").unwrap();
+        fs::write(root.join("x86_64-unknown-linux-gnu/CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(target(&native), root);
+        assert_eq!(target(&cross), root);
+    }
 }
