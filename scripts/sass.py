@@ -359,7 +359,7 @@ def read_build(root, folder, arch):
         found = read_object(root, path, row, source, {**shared, **own}, arch, environment)
         kernels.extend(found)
     if not kernels:
-        raise Failure(f"no kernel in {folder} is compiled for {arch}; see CONVFORGE_ARCHS in build.rs")
+        raise Failure(f"no kernel in {folder} is compiled for {arch}; see CONVFORGE_ARCHS in docs/design.md")
     return kernels
 
 
