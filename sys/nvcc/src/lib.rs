@@ -12,6 +12,8 @@
 //!     csrc_kernels_direct_naive_cu.made    from what it was made, and how long that took
 //! ```
 //!
+//! and `cargo clean` removes them.
+//!
 //! `CONVFORGE_ARCHS` narrows what is compiled: a list of `80` (machine code for Ampere to Ada),
 //! `90a` (for Hopper) and `ptx` (what drivers translate for newer chips). A file that names
 //! `CF_NEEDS_SM90` or `CF_NEEDS_SM90A` of csrc/row.h is not compiled to images in which its kernels
@@ -70,7 +72,8 @@ impl<'a> Kernels<'a> {
         self
     }
 
-    /// Compiles what is not fresh of `sources`, and has Cargo link all of it as `library`.
+    /// Compiles what is not fresh of `sources`, files in the folders of headers, and has Cargo link
+    /// all of it as `library`.
     ///
     /// # Errors
     /// The first one of nvcc's, when it happens; a kernel that is not what its source says.
