@@ -56,7 +56,8 @@ fn main() {
         {
             return Err(format!(
                 "cublas_v2.h is not in {}: this CUDA toolkit came without cuBLAS\n\
-                 install its cuBLAS package (libcublas-dev), or unset CUDA_HOME and CUDA_PATH, and\n{}",
+                 install its cuBLAS package (libcublas-dev), or unset CUDA_HOME and CUDA_PATH and\n\
+                 mend that:  {}",
                 cuda.include[0].display(),
                 convforge_bind::remedy("toolkit,libclang", "install a whole CUDA toolkit")
             ));

@@ -173,7 +173,7 @@ fn find_toolkit() -> Result<Toolkit, String> {
                 return toolkit_at(Path::new(&root)).map_err(|why| {
                     format!(
                         "{name} is set, but no usable CUDA toolkit: {why}\n\
-                         set {name} to the folder that holds bin/nvcc; or unset it, and\n{}",
+                         set it to the folder that holds bin/nvcc, or unset it and mend that:  {}",
                         remedy()
                     )
                 });
@@ -181,7 +181,10 @@ fn find_toolkit() -> Result<Toolkit, String> {
         }
     }
     let places = [
-        ("installed by scripts/toolkit.py", cache::toolkit_folder()),
+        (
+            "installed by convforge's toolkit.py",
+            cache::toolkit_folder(),
+        ),
         ("nvcc on PATH", nvcc_on_path()),
         ("the usual place", Some(PathBuf::from("/usr/local/cuda"))),
     ];
@@ -195,7 +198,8 @@ fn find_toolkit() -> Result<Toolkit, String> {
         }
     }
     Err(format!(
-        "convforge's feature `cuda` needs a CUDA toolkit to build, and none was found:\n  - {}\n{}\n\
+        "convforge's feature `cuda` needs a CUDA toolkit to build, and none was found:\n  - {}\n\
+         mend it:  {}\n\
          or build for the CPU alone, without the default features: --no-default-features, or\n\
          `convforge = {{ version = ..., default-features = false }}` where it is a dependency",
         tried.join("\n  - "),

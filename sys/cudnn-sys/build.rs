@@ -94,7 +94,8 @@ fn find_headers(cuda: &Cuda) -> Result<PathBuf, String> {
             .map(|folder| folder.display().to_string())
             .collect();
         format!(
-            "convforge's feature `cudnn` needs cuDNN 9; cudnn_graph.h is in none of\n  - {}\n{}\n\
+            "convforge's feature `cudnn` needs cuDNN 9; cudnn_graph.h is in none of\n  - {}\n\
+             mend it:  {}\n\
              or set CUDNN_PATH to the folder that holds include/cudnn_graph.h",
             tried.join("\n  - "),
             convforge_bind::remedy(

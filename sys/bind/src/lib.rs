@@ -287,8 +287,8 @@ fn stub_of_line(line: &str) -> Option<String> {
 pub fn remedy(need: &str, otherwise: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/toolkit.py");
     match script.canonicalize() {
-        Ok(script) => format!("mend it with:  python3 {} --need {need}", script.display()),
-        Err(_) => format!("mend it: {otherwise}"),
+        Ok(script) => format!("python3 {} --need {need}", script.display()),
+        Err(_) => otherwise.to_owned(),
     }
 }
 
@@ -309,7 +309,8 @@ fn load_libclang(folder: Option<&Path>) -> Result<(), String> {
     }
     clang_sys::load().map_err(|why| {
         format!(
-            "libclang, which reads C headers for bindgen, was not found: {why}\n{}\n\
+            "libclang, which reads C headers for bindgen, was not found: {why}\n\
+             mend it:  {}\n\
              or set LIBCLANG_PATH to the folder of a libclang.so",
             remedy(
                 "libclang",
