@@ -330,7 +330,7 @@ def read_object(root, path, row, source, parameters, arch, environment):
         raise Failure(f"{path} is missing: build first")
     record = objects.Record(path.with_suffix(".made").read_text(encoding="utf-8"))
     if not record.is_of(root):
-        raise Failure(f"{source} has changed since {path} was made: build first")
+        raise Failure(f"what {path} was made from has changed: build first")
     arch = compiled_for(record, arch)
     if arch is None:
         return []
