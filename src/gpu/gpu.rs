@@ -225,6 +225,7 @@ fn limits(device: CUdevice) -> Result<Limits> {
         memory_bytes: memory as u64,
         clock_khz: get(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
         memory_clock_khz: get(A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+        memory_bits: get(A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
     })
 }
 

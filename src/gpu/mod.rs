@@ -9,7 +9,7 @@
 //! | `buffer` | [`DeviceBuffer`]: elements in device memory |
 //! | `pinned` | [`PinnedBuffer`]: host memory that copies can run over; [`Pending`] copies |
 //! | `graph` | [`Graph`]: recorded work, launched as one |
-//! | `recording` | the part of a program that a waiting profiler records |
+//! | `profiler_range` | [`ProfilerRange`]: the part of a program that a waiting profiler records |
 //! | `call` | one driver call: its error, and the context it runs in |
 //!
 //! The driver is opened at first use, so a program with these types starts without one. Every
@@ -25,7 +25,7 @@ mod event;
 mod gpu;
 mod graph;
 mod pinned;
-mod recording;
+mod profiler_range;
 mod stream;
 
 pub use buffer::DeviceBuffer;
@@ -33,5 +33,5 @@ pub use event::Event;
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use pinned::{Pending, PinnedBuffer};
-pub(crate) use recording::Recording;
+pub use profiler_range::ProfilerRange;
 pub use stream::Stream;

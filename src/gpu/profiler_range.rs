@@ -13,20 +13,20 @@ static STOP: Symbol = Symbol::new(&cuda_sys::LIBRARY, c"cuProfilerStop");
 /// cudaProfilerApi`) records until this is dropped. Without one it is nothing.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Recording(Gpu);
+pub struct ProfilerRange(Gpu);
 
-impl Recording {
+impl ProfilerRange {
     /// Begins to record what happens on `gpu`.
     ///
     /// # Errors
     /// What the driver answers to a change of context.
-    pub(crate) fn start(gpu: &Gpu) -> Result<Self> {
+    pub fn start(gpu: &Gpu) -> Result<Self> {
         tell(&START, gpu)?;
-        Ok(Recording(gpu.clone()))
+        Ok(ProfilerRange(gpu.clone()))
     }
 }
 
-impl Drop for Recording {
+impl Drop for ProfilerRange {
     fn drop(&mut self) {
         let _ = tell(&STOP, &self.0);
     }
