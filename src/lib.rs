@@ -47,8 +47,6 @@ pub use baselines::cudnn;
 pub use conv::{Conv, Operands, Packed, RawOperands, Workspace};
 pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};
 pub use error::{Error, Result};
-#[cfg(feature = "cuda")]
-pub use kernels::CProblem;
 pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
 pub use select::Pick;

@@ -35,3 +35,5 @@ pub use graph::Graph;
 pub use pinned::{Pending, PinnedBuffer};
 pub use profiler_range::ProfilerRange;
 pub use stream::Stream;
+
+pub use crate::kernels::{CProblem, checked};

@@ -114,8 +114,12 @@ pub(super) fn device(limits: &Limits) -> ffi::cf_device {
     }
 }
 
-/// The answer of a function of csrc as a result.
-pub(crate) fn checked(call: &'static str, code: i32) -> Result<()> {
+/// The answer of a function that calls the CUDA runtime, as those of csrc do, as a result: 0 or a
+/// `cudaError_t`.
+///
+/// # Errors
+/// [`Error::Gpu`] with the runtime's name and text.
+pub fn checked(call: &'static str, code: i32) -> Result<()> {
     if code == 0 {
         return Ok(());
     }

@@ -19,8 +19,8 @@ use std::{
 };
 
 use self::{c::text, constant::ConstantMemory, state::State};
-pub use c::CProblem;
-pub(crate) use c::{checked, storage};
+pub(crate) use c::storage;
+pub use c::{CProblem, checked};
 
 use crate::{
     Device, Error, Result,
