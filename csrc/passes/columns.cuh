@@ -148,9 +148,8 @@ Columns columns_of(const cf_problem &p) {
 }
 
 // Whether a thread may have so many pixels: it writes them as one word.
-template <class To>
-bool fits_columns(int pixels, int64_t pitch, const void *out) {
-    return pitch % pixels == 0 && aligned(static_cast<const To *>(out), pixels);
+inline bool fits_word(int pixels, int element_bytes, int64_t pitch, const void *out) {
+    return pitch % pixels == 0 && reinterpret_cast<uintptr_t>(out) % (pixels * element_bytes) == 0;
 }
 
 } // namespace cf

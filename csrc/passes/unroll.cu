@@ -239,7 +239,7 @@ int32_t columns(const cf_problem &p, const cf_args &args, int64_t first, int64_t
                 int64_t height, int64_t pitch, void *out) {
     cf::Columns pass;
     if (p.layout == CF_NCHW) {
-        const auto fits = [&](int n) { return cf::fits_columns<To>(n, pitch, out); };
+        const auto fits = [&](int n) { return cf::fits_word(n, sizeof(To), pitch, out); };
         cf::largest<4, 2, 1>(
             fits, [&](auto n) { pass = cf::columns_of<From, To, true, decltype(n)::value>(p); });
     } else {
