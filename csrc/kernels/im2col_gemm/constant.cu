@@ -11,9 +11,9 @@
 //   tile=8x32   a warp has one channel; elements of the unrolled matrix are reused 8 times, not 16
 //
 // Report A saw 73.8 + 78.5 ms against 71.1 + 57.6: nothing gained with 4 output channels, and a
-// loss with 16, where staging the filter is cheap and well reused. The filter is stored as it is
-// given; where math rounds operands, they are rounded at every product here, which shared memory
-// spares the other rows. Filters over 64 KB are refused.
+// loss with 16, where staging the filter is cheap and well reused. The filter is packed into its
+// part of constant memory once, as it is given; where math rounds operands, they are rounded at
+// every product here, which shared memory spares the other rows. Filters over 64 KB are refused.
 //
 // In NHWC neighbouring outputs are neighbouring channels, so sums pass through shared memory to be
 // stored along channels.

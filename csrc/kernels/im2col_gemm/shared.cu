@@ -61,8 +61,10 @@ bool takes_chunks(const cf_query &query, const cf_plan &plan, int images, const 
         return no("would take %lld chunks of %d images; it takes at most %lld", (long long)chunks,
                   images, (long long)MostChunks);
     if (plan.workspace_preferred > half)
-        return no("wants %llu bytes for %d images; half of the device's memory is %llu",
-                  (unsigned long long)plan.workspace_preferred, images, (unsigned long long)half);
+        return no("wants %llu bytes for %lld images; half of the device's memory is %llu",
+                  (unsigned long long)plan.workspace_preferred,
+                  (long long)(plan.workspace_preferred / plan.workspace_least),
+                  (unsigned long long)half);
     return true;
 }
 

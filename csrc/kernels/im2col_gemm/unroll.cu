@@ -4,17 +4,17 @@
 // What is compared: each stage with the same stage of im2col_gemm_shared, whose code it is.
 //
 //   unroll  In NCHW a thread has the columns of some neighbouring output pixels and writes them tap
-//           by tap (passes/columns.cuh). With the side compiled in, both loops over taps are in one
-//           row: a place costs a comparison, a load and a store, and where neighbours share inputs
-//           an element moves on to the next pixel by its register's name alone. Words are stored
-//           where im2col_gemm_shared stores them. In NHWC that pass has no loop over taps: a thread
-//           has one place of the filter, or one word of a row, and walks over pixels. There is
-//           nothing to unroll, and it is used as it is.
+//           by tap (passes/columns.cuh). With the side compiled in, both loops over taps are
+//           unrolled: a tap costs a comparison and a load for each pixel, and a store for all of
+//           them; where neighbours share inputs, an element moves on to the next pixel by the name
+//           of its register alone. In NHWC that pass has no loop over taps: a thread has one place
+//           of the filter, or one word of a row, and walks over pixels. There is nothing to unroll,
+//           and it is used as it is.
 //   gemm    two tiles of the loop over them are unrolled into one pass, in both layouts.
 //
 // Unrolling saves the loops' instructions, a few beside each load and store, and lets loads of
-// several taps be under way together. Against that stands code: 121 taps of four pixels are 62 or
-// 99 KB of it, more than the nearest instruction caches hold.
+// several taps be under way together. Against that stands code: 121 taps of four pixels are 62 to
+// 111 KB of it, more than the nearest instruction caches hold.
 //
 // Report A's version took 257 + 547 ms against its baseline's 71.1 + 57.6, but not because of
 // unrolling: each thread wrote a whole column while the launch still had one thread per element, so
@@ -23,49 +23,38 @@
 #include "passes/columns.cuh"
 #include "passes/storage.cuh"
 
+#include <iterator>
+
 namespace {
 
 constexpr int Tile = 16;
 constexpr int Ahead = 2; // tiles of the product in one pass
+constexpr int Sides[] = {1, 3, 5, 7, 11};
 
 struct State : cf::TileState {
     cf::Columns columns[3]; // NCHW: for words of 4, 2 and 1 pixels
 };
 
-// Calls body with the filter's side as a compile-time constant, where it is a compiled one.
-template <class Body>
-bool for_side(int side, Body body) {
-    switch (side) {
-    case 1:
-        return body(cf::Constant<1>{}), true;
-    case 3:
-        return body(cf::Constant<3>{}), true;
-    case 5:
-        return body(cf::Constant<5>{}), true;
-    case 7:
-        return body(cf::Constant<7>{}), true;
-    case 11:
-        return body(cf::Constant<11>{}), true;
-    }
-    return false;
+template <class T>
+void choose_columns(const cf_problem &p, int side, State &state) {
+    cf::for_value<Sides[0], Sides[1], Sides[2], Sides[3], Sides[4]>(side, [&](auto side) {
+        constexpr int Side = decltype(side)::value;
+        state.columns[0] = cf::columns_of<T, T, true, 4, Side>(p);
+        state.columns[1] = cf::columns_of<T, T, true, 2, Side>(p);
+        state.columns[2] = cf::columns_of<T, T, true, 1, Side>(p);
+    });
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = query.problem;
-    const bool compiled = for_side(p.r, [&](auto side) {
-        constexpr int Side = decltype(side)::value;
-        if (p.layout == CF_NHWC)
-            return;
-        cf::for_storage(p.storage, [&](auto element) {
-            using T = decltype(element);
-            state.columns[0] = cf::columns_of<T, T, true, 4, Side>(p);
-            state.columns[1] = cf::columns_of<T, T, true, 2, Side>(p);
-            state.columns[2] = cf::columns_of<T, T, true, 1, Side>(p);
-        });
-    });
-    if (p.r != p.s || !compiled)
+    const int *const side = std::find(std::begin(Sides), std::end(Sides), p.r);
+    if (p.r != p.s || side == std::end(Sides))
         return no("is compiled for square filters of 1, 3, 5, 7 and 11; this one is %dx%d", p.r,
                   p.s);
+    if (p.layout == CF_NCHW)
+        cf::for_storage(p.storage, [&](auto element) {
+            choose_columns<decltype(element)>(p, int(side - Sides), state);
+        });
     state.kernel = cf::tile_kernel<Tile, 1, Tile, Ahead>(p);
     return cf::plan_tiles(query, state, plan, no);
 }
