@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/plan.cuh"
+#include "ptx/minmax.cuh"
 
 #include <cmath>
 
@@ -49,13 +50,15 @@ inline Finish finish_of(const cf_problem &p, const cf_args &args) {
     return finish;
 }
 
-// The largest of least and v, and the smaller of that and most. A NaN in v stays.
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
-    return v;
+// Calls body(row_tiles) for strips of so many row tiles: each number of strips that an image of
+// `all` row tiles can have once, with as few row tiles in each as it needs.
+template <class Body>
+void for_strip_heights(int64_t all, Body body) {
+    for (int64_t row_tiles = 1;; row_tiles = ceil_div(all, ceil_div(all, row_tiles) - 1)) {
+        body(int(row_tiles));
+        if (row_tiles >= all)
+            return;
+    }
 }
 
 } // namespace cf
