@@ -51,8 +51,12 @@ __device__ __forceinline__ void store_global(uint64_t at, const float (&v)[2]) {
     asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(at), "f"(v[0]), "f"(v[1]) : "memory");
 }
 
-// Hides from the compiler how an address came about: it would add it up anew for every use.
-__device__ __forceinline__ void keep(uint32_t &v) { asm volatile("" : "+r"(v)); }
+// Hides from the compiler how a number of 32 bits came about: it would work out an address anew for
+// every use, or keep what it was made of in registers.
+template <class T>
+__device__ __forceinline__ void keep(T &v) {
+    asm volatile("" : "+r"(v));
+}
 
 // Adds to the lower half of an address.
 __device__ __forceinline__ void advance_low(uint64_t &at, uint32_t bytes) {

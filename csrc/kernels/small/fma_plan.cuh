@@ -208,7 +208,6 @@ inline bool tile(const cf_problem &p, const cf_device &device, const Option &opt
     const int64_t strip = lay_out_strip(p, device, option, t);
     if (strip == 0)
         return false;
-    const bool few_copies = t.bulk_copies == 0 && !option.output_ring;
     const int64_t outputs = option.output_ring ? lay_out_outputs(p, option, t) : 0;
     if (outputs < 0)
         return false;
@@ -221,7 +220,7 @@ inline bool tile(const cf_problem &p, const cf_device &device, const Option &opt
     const int64_t touched = ceil_div(31, t.strip_columns) + 1;
     if (fit < std::min(std::max<int64_t>(touched, 2), of_block))
         return false;
-    if (few_copies && of_block <= std::min<int64_t>(fit, MaxStages))
+    if (t.bulk_copies == 0 && !option.output_ring && of_block <= std::min<int64_t>(fit, MaxStages))
         t.producers = 0;
     t.column_blocks = int(ceil_div(of_block * t.strip_columns, 32));
     t.pieces = p.c * t.rows * t.row_pieces;
@@ -247,8 +246,8 @@ inline void set_divisors(Tiling &t) {
 constexpr double StreamShare = 0.8675; // of the memory's pins, where blocks stream strips
 // Sectors that two warps write cost the memory as much as so many.
 constexpr double PartialSectors = 2.5;
-// Bytes that come to one multiprocessor in a clock: of the first strip, and from the L2 cache,
-// which reads no more.
+// Bytes that the L2 cache gives one multiprocessor in a clock, on whatever chip: of the first
+// strip, and at best.
 constexpr double FirstBytes = 32, L2Bytes = 34;
 
 // Instructions of a thread for one filter column of an input channel, or for all three columns
