@@ -621,7 +621,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 
     state.sums.workspace(plan);
     plan.packed_bytes = uint64_t(state.filter_floats) * 4;
-    plan.filter_layout = constant; // where it lies, not how
+    plan.filter_layout = 1;
+    plan.filter_in_constant = constant;
     // Two columns with a stride of 2 read words that lie four apart: shared memory is as busy as
     // the multiply-add units then, which holds for every tiling of them.
     const double busy = best.tiling.thread_columns == 2 && p.stride_h == 2 ? 1.35 : 1;
