@@ -66,7 +66,7 @@ fn text(
 /// A device's context is current on this thread until this is dropped; then the one before is.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Entered {
+pub struct Entered {
     // The stack of contexts belongs to the thread.
     _not_send: PhantomData<*mut ()>,
 }
