@@ -37,4 +37,4 @@ pub use pinned::{Pending, PinnedBuffer};
 pub use profiler_range::ProfilerRange;
 pub use stream::Stream;
 
-pub use crate::kernels::{CProblem, checked};
+pub use crate::kernels::{CArgs, CProblem, checked};

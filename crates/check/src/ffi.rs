@@ -1,4 +1,5 @@
-//! The C interface of csrc/oracle.h, as bindgen reads it.
+//! The C interface of csrc/oracle.h, as bindgen reads it; the types of the library's headers are
+//! its own.
 #![allow(
     missing_docs,
     non_camel_case_types,
@@ -8,4 +9,6 @@
     clippy::undocumented_unsafe_blocks
 )]
 
-include!(concat!(env!("OUT_DIR"), "/oracle.rs"));
+use convforge::gpu::{CArgs as cf_args, CProblem as cf_problem};
+
+include!(concat!(env!("OUT_DIR"), "/bindings.rs"));

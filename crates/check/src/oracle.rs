@@ -4,7 +4,7 @@ use std::{ffi::c_void, ops::Range, ptr::null_mut};
 
 use convforge::{
     Buffer, Device, Error, Problem, RawOperands, Result, Stream,
-    gpu::{CProblem, checked},
+    gpu::{CArgs, CProblem, checked},
     variant::Arithmetic,
 };
 
@@ -12,19 +12,6 @@ use crate::{
     Bounds, Data, Expected, Options, Recipe, Reference, Tensor, Verdict, data::narrow, ffi,
     judge::judge,
 };
-
-/// The operands in C.
-fn args(operands: &RawOperands, stream: &Stream) -> ffi::cf_args {
-    ffi::cf_args {
-        x: operands.x,
-        w: operands.w,
-        y: operands.y,
-        bias: operands.bias,
-        residual: operands.residual,
-        stream: stream.raw(),
-        ..ffi::cf_args::default()
-    }
-}
 
 /// Whether it judges a problem, and not the CPU.
 pub(crate) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> bool {
@@ -61,14 +48,14 @@ pub(crate) unsafe fn judge_on_gpu(
         floor: bounds.floor,
         rounding: bounds.rounding,
     };
-    let (problem, args) = (CProblem::new(problem), args(operands, stream));
+    let (problem, args) = (CProblem::new(problem), CArgs::new(operands, stream));
     let mut verdict = stream
         .device()
         .alloc::<u64>(size_of::<ffi::cf_verdict>() / 8)?;
     let target = verdict.as_mut_ptr().cast();
     // SAFETY: the caller vouches for the operands, and `verdict` has the size.
     on(stream, "cf_judge", || unsafe {
-        ffi::cf_judge(problem.as_ptr().cast(), &args, &bounds, target)
+        ffi::cf_judge(&problem, &args, &bounds, target)
     })?;
     let words = verdict.to_vec(stream)?;
     // SAFETY: eight-byte fields without padding, written by cf_judge.
@@ -97,14 +84,14 @@ pub(crate) unsafe fn expected_on_gpu(
     stream: &Stream,
 ) -> Result<Vec<Expected>> {
     let device = stream.device();
-    let (problem, args) = (CProblem::new(problem), args(operands, stream));
+    let (problem, args) = (CProblem::new(problem), CArgs::new(operands, stream));
     let mut value: Buffer<f64> = device.alloc(count)?;
     let mut mag: Buffer<f64> = device.alloc(count)?;
     let mut sequential: Buffer<f32> = device.alloc(count)?;
     // SAFETY: the caller vouches for the operands; the three results hold `count` elements.
     on(stream, "cf_oracle", || unsafe {
         ffi::cf_oracle(
-            problem.as_ptr().cast(),
+            &problem,
             &args,
             first as i64,
             count as i64,
