@@ -4,15 +4,14 @@
 
 use std::sync::atomic::AtomicBool;
 
-use convforge::{
-    Device,
+use convforge::{Device, variant::Kind, variants};
+use convforge_tools::{
+    Error,
     measure::{self, Ceilings, Contender, Options, Status, View},
     suite::Suite,
-    variant::Kind,
-    variants,
 };
 
-fn main() -> Result<(), convforge::Error> {
+fn main() -> Result<(), Error> {
     // Cargo adds `--bench`; what is no option is a filter.
     let filters: Vec<String> = std::env::args()
         .skip(1)

@@ -9,15 +9,13 @@ mod common;
 use std::process::ExitCode;
 
 use common::{Answer, data_folder};
-use convforge::{
-    Device, Math, Pick,
-    net::{
-        FusedNetwork, Network, Outcome, SIDE,
-        idx::{Images, Labels},
-        npy::Array2,
-        resize::resize,
-        weights::Weights,
-    },
+use convforge::{Device, Math, Pick};
+use convforge_tools::net::{
+    FusedNetwork, Network, Outcome, SIDE,
+    idx::{Images, Labels},
+    npy::Array2,
+    resize::resize,
+    weights::Weights,
 };
 use libtest_mimic::{Arguments, Completion, Failed};
 
