@@ -154,8 +154,8 @@ impl Gpu {
         enqueued
     }
 
-    /// Makes the primary context current on this thread, until the answer is dropped: for kernels of
-    /// other crates, which CUDA's runtime launches in the current context.
+    /// Makes the primary context current on this thread, until the answer is dropped: for calls of
+    /// the CUDA runtime, as kernels of other crates make them.
     ///
     /// # Errors
     /// What the driver answers.

@@ -10,7 +10,7 @@
 //! | `pinned` | [`PinnedBuffer`]: host memory that copies can run over; [`Pending`] copies |
 //! | `graph` | [`Graph`]: recorded work, launched as one |
 //! | `profiler_range` | [`ProfilerRange`]: the part of a program that a waiting profiler records |
-//! | `call` | one driver call: its error, and the context it runs in |
+//! | `call` | one driver call: its error, and the context it runs in, [`Entered`] |
 //!
 //! The driver is opened at first use, so a program with these types starts without one. Every
 //! stream, event, buffer and graph holds a clone of its `Gpu`, and the last one gives the context
@@ -37,4 +37,4 @@ pub use pinned::{Pending, PinnedBuffer};
 pub use profiler_range::ProfilerRange;
 pub use stream::Stream;
 
-pub use crate::kernels::{CProblem, checked};
+pub use crate::kernels::{CArgs, CProblem, checked};

@@ -8,4 +8,4 @@
     clippy::undocumented_unsafe_blocks
 )]
 
-include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+include!(concat!(env!("OUT_DIR"), "/bindings.rs"));

@@ -71,9 +71,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.us = estimate(query);
     cf::for_storage_and_math(p, [&](auto storage, auto math) {
         using T = typename cf::StorageType<decltype(storage)::value>::type;
-        state.kernel = cf::kernel_of(direct_naive_kernel<T, decltype(math)::value>,
-                                     cf::direct_grid(state.blocks),
-                                     dim3(cf::DirectTile, cf::DirectTile));
+        state.kernel =
+            cf::kernel_of(direct_naive_kernel<T, decltype(math)::value>,
+                          cf::direct_grid(state.blocks), dim3(cf::DirectTile, cf::DirectTile));
     });
     return true;
 }
@@ -85,7 +85,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row direct_naive = {
+extern "C" const cf_row CF_ROW(direct, naive) = {
     "direct_naive",
     "direct",
     "one thread per output, 16x16 threads, global memory only",

@@ -254,23 +254,12 @@ impl Resident {
     }
 }
 
-/// Loads the kernels, if this build has them for the device.
+/// Loads the kernels; the first launch would otherwise.
 fn load(gpu: &Gpu) -> Result<()> {
-    let arch = gpu.arch();
-    // SAFETY: both only read their arguments.
-    let compiled = unsafe { ffi::cf_compiled_for(ffi::cf_net_fused_needs(), arch as i32) };
-    if compiled == 0 {
-        return Err(NoGpu(format!(
-            "the fused network was not compiled for sm_{arch} (CONVFORGE_ARCHS chooses, when it is \
-             built)"
-        ))
-        .into());
-    }
     let _current = gpu.enter()?;
     // SAFETY: it takes no argument, and a context is current.
-    Ok(checked("cf_net_fused_prepare", unsafe {
-        ffi::cf_net_fused_prepare()
-    })?)
+    let code = unsafe { ffi::cf_net_fused_prepare() };
+    Ok(checked("cf_net_fused_prepare", code)?)
 }
 
 /// The weights in the kernels' own order. Numbers that are not finite have no scale, and the kernels'
