@@ -1,20 +1,82 @@
-// Expands kernels.def into the array of rows that everything else walks.
-#include "convforge.h"
+// The array of rows that everything else walks, and what this build compiled them for.
+#include "row.h"
 
 #include <cuda_runtime.h>
 
-#define ROW(family, file) extern "C" const cf_row family##_##file;
+#define ROW(family, file) extern "C" const cf_row CF_ROW(family, file);
 #include "kernels.def"
 #undef ROW
 
-static const cf_row *const rows[] = {
-#define ROW(family, file) &family##_##file,
+namespace {
+
+const cf_row *const rows[] = {
+#define ROW(family, file) &CF_ROW(family, file),
 #include "kernels.def"
 #undef ROW
     nullptr,
 };
 
+// Device code of a build: machine code of one generation, or PTX, which a driver translates. Rows
+// that need more than it serves are not compiled to it (sys/nvcc, which defines the macros below).
+struct Image {
+    int serves;      // the most that a row may need
+    int first, last; // the devices that it runs on
+    const char *word;
+};
+
+constexpr Image Sm80 = {CF_NEEDS_SM80, 80, 89, "80"};
+constexpr Image Sm90a = {CF_NEEDS_SM90A, 90, 90, "90a"};
+constexpr Image Ptx90 = {CF_NEEDS_SM90, 90, INT32_MAX, "ptx"};
+
+constexpr bool runs(const Image &image, int needs, int arch) {
+    return needs <= image.serves && arch >= image.first && arch <= image.last;
+}
+static_assert(runs(Sm80, CF_NEEDS_SM80, 86) && !runs(Sm80, CF_NEEDS_SM80, 90));
+static_assert(!runs(Sm80, CF_NEEDS_SM80, 75) && !runs(Sm80, CF_NEEDS_SM90, 80));
+static_assert(runs(Sm90a, CF_NEEDS_SM80, 90) && runs(Sm90a, CF_NEEDS_SM90A, 90));
+static_assert(!runs(Sm90a, CF_NEEDS_SM80, 89) && !runs(Sm90a, CF_NEEDS_SM80, 100));
+static_assert(runs(Ptx90, CF_NEEDS_SM80, 90) && runs(Ptx90, CF_NEEDS_SM90, 120));
+static_assert(!runs(Ptx90, CF_NEEDS_SM80, 89) && !runs(Ptx90, CF_NEEDS_SM90A, 90));
+
+constexpr Image images[] = {
+#ifdef CF_IMAGE_SM80
+    Sm80,
+#endif
+#ifdef CF_IMAGE_SM90A
+    Sm90a,
+#endif
+#ifdef CF_IMAGE_PTX90
+    Ptx90,
+#endif
+};
+
+struct Words {
+    char text[32];
+};
+
+constexpr Words joined() {
+    Words words = {};
+    int length = 0;
+    for (const Image &image : images)
+        for (const char *part : {length > 0 ? ", " : "", image.word})
+            while (*part)
+                words.text[length++] = *part++;
+    return words;
+}
+constexpr Words words = joined();
+
+} // namespace
+
 const cf_row *const *cf_rows(void) { return rows; }
+
+int32_t cf_compiled_for(int32_t needs, int32_t arch) {
+    for (const Image &image : images)
+        if (runs(image, needs, arch))
+            return 1;
+    return 0;
+}
+
+const char *cf_compiled_archs(void) { return words.text; }
 
 const char *cf_error_name(int32_t code) { return cudaGetErrorName(static_cast<cudaError_t>(code)); }
 

@@ -90,12 +90,16 @@ typedef struct cf_row {
     cf_functions functions;
 } cf_row;
 
+/* A row's symbol: `extern "C" const cf_row CF_ROW(family, file) = {...};`. Programs have symbols of
+ * their own, so all of these headers' begin with cf_. */
+#define CF_ROW(family, file) cf_row_##family##_##file
+
 /* The rows of kernels.def, in its order; null-terminated. */
 const cf_row *const *cf_rows(void);
 
-/* Whether this build's kernels run on a device of this arch, for a row with these needs. */
+/* 1 if this build's kernels run on a device of this arch, for a row with these needs, or 0. */
 int32_t cf_compiled_for(int32_t needs, int32_t arch);
-/* What it was compiled for, in words: "80, 90a, ptx". */
+/* What it was compiled for, in the words of CONVFORGE_ARCHS: "80, 90a, ptx". */
 const char *cf_compiled_archs(void);
 
 const char *cf_error_name(int32_t code);

@@ -1,16 +1,16 @@
-//! On the CPU: how batches are cut, and how runs end.
+//! Pipelines on the CPU: how batches are cut, and how runs end.
 
 use std::sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicUsize},
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use super::*;
-use crate::{
-    Operands,
-    check::{Data, Recipe, Tensor},
-    variant::{Args, Info, Kind, Plan, Query},
+use convforge::{
+    Conv, Device, Element, Error, Operands, Pick, Pipeline, Problem, Result,
+    pipeline::Options,
+    variant::{Args, Info, Kind, Plan, Prepared, Query, Variant},
 };
+use convforge_check::{Data, Recipe, Tensor};
 
 fn problem(text: &str) -> Problem {
     text.parse().unwrap()
@@ -110,8 +110,8 @@ fn an_empty_batch_is_done_at_once() {
 fn chunks_are_many_but_not_small() {
     let cut = |text: &str| {
         let problem = problem(text);
-        let images = chunk(&problem, &Options::default()).unwrap();
-        (images, problem.n.div_ceil(images))
+        let pipeline = pipeline::<f32>(&problem, &Pick::Rule, &options(1, None)).unwrap();
+        (pipeline.chunk(), pipeline.chunks())
     };
     assert_eq!(cut("mb10000ic1ih86oc4oh80kh7"), (313, 32));
     // 2 MiB of output each.
@@ -224,24 +224,25 @@ struct Shared {
     stop: AtomicBool,
 }
 
-struct CountingPlan {
+struct Ready {
     problem: Problem,
     at: usize,
     then: fn(&AtomicBool) -> Result<()>,
     shared: Arc<Shared>,
 }
 
-impl Variant for Counting {
+// SAFETY: what it readies writes the output.
+unsafe impl Variant for Counting {
     fn info(&self) -> &Info {
         &self.info
     }
 
-    fn supports(&self, _: &Query) -> Result<(), String> {
-        Ok(())
+    fn plan(&self, _: &Query) -> Result<Plan, String> {
+        Ok(Plan::default())
     }
 
-    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
-        Ok(Box::new(CountingPlan {
+    fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
+        Ok(Box::new(Ready {
             problem: query.problem.clone(),
             at: self.at,
             then: self.then,
@@ -250,7 +251,8 @@ impl Variant for Counting {
     }
 }
 
-impl Plan for CountingPlan {
+// SAFETY: as above.
+unsafe impl Prepared for Ready {
     unsafe fn launch(&self, args: Args) -> Result<()> {
         let launch = self.shared.launches.fetch_add(1, Ordering::Relaxed);
         self.shared.images.lock().unwrap().push(self.problem.n);
@@ -266,23 +268,12 @@ impl Plan for CountingPlan {
     }
 }
 
-/// A pipeline of 10 images in chunks of 3 that does something at its third launch.
-fn at_the_third(then: fn(&AtomicBool) -> Result<()>) -> (Pipeline<f32>, Arc<Shared>) {
+/// A pipeline of 10 images in chunks of 3 that does something at one launch, counted from 0.
+fn at(launch: usize, then: fn(&AtomicBool) -> Result<()>) -> (Pipeline<f32>, Arc<Shared>) {
     let shared = Arc::new(Shared::default());
-    let info = Info {
-        name: "counting".to_owned(),
-        family: "test".to_owned(),
-        idea: String::new(),
-        source: String::new(),
-        kind: Kind::Cpu,
-        arithmetic: Default::default(),
-        min_arch: 0,
-        max_arch: 0,
-        configs: Vec::new(),
-    };
     let variant = Arc::new(Counting {
-        info,
-        at: 2,
+        info: Info::new("counting", "test", "", "", Kind::Cpu),
+        at: launch,
         then,
         shared: shared.clone(),
     });
@@ -293,14 +284,18 @@ fn at_the_third(then: fn(&AtomicBool) -> Result<()>) -> (Pipeline<f32>, Arc<Shar
     (pipeline.unwrap(), shared)
 }
 
+fn no_luck() -> Error {
+    Error::Unavailable("luck".to_owned())
+}
+
 #[test]
 fn an_error_stops_the_rest_and_has_its_place() {
-    let (mut pipeline, shared) = at_the_third(|_| Err(Error::Check("on purpose".into())));
+    let (mut pipeline, shared) = at(2, |_| Err(no_luck()));
     let mut y = vec![-1.0; 90];
     let error = pipeline.run(&[0.0; 90], &mut y).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "chunk 2 of 4 (images 6 to 8): on purpose"
+        "chunk 2 of 4 (images 6 to 8): there is no luck"
     );
     assert_eq!(*shared.images.lock().unwrap(), [3, 3, 3]);
     assert!(y[54..].iter().all(|y| *y == -1.0));
@@ -312,7 +307,7 @@ fn an_error_stops_the_rest_and_has_its_place() {
 
 #[test]
 fn a_run_ends_when_it_is_stopped() {
-    let (mut pipeline, shared) = at_the_third(|stop| {
+    let (mut pipeline, shared) = at(2, |stop| {
         stop.store(true, Ordering::Relaxed);
         Ok(())
     });
@@ -327,12 +322,9 @@ fn a_run_ends_when_it_is_stopped() {
 
 #[test]
 fn the_last_image_alone_is_one_image() {
-    let (mut pipeline, _) = at_the_third(|_| Ok(()));
+    let (mut pipeline, _) = at(3, |_| Err(no_luck()));
     assert_eq!((pipeline.chunks(), pipeline.chunk()), (4, 3));
-    let mut y = vec![-1.0; 90];
-    pipeline.run(&[0.0; 90], &mut y).unwrap();
-    let failed = pipeline.cut.failed(3..4, Error::Interrupted).to_string();
-    assert_eq!(failed, "chunk 3 of 4 (image 9): interrupted");
-    let failed = pipeline.cut.failed(0..4, Error::Interrupted).to_string();
-    assert_eq!(failed, "chunks 0 to 3 of 4 (images 0 to 9): interrupted");
+    let failed = pipeline.run(&[0.0; 90], &mut [-1.0; 90]).unwrap_err();
+    let text = "chunk 3 of 4 (image 9): there is no luck";
+    assert_eq!(failed.to_string(), text);
 }

@@ -154,8 +154,12 @@ impl Gpu {
         enqueued
     }
 
-    /// Makes the primary context current on this thread, until the answer is dropped.
-    pub(crate) fn enter(&self) -> Result<Entered> {
+    /// Makes the primary context current on this thread, until the answer is dropped: for calls of
+    /// the CUDA runtime, as kernels of other crates make them.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn enter(&self) -> Result<Entered<'_>> {
         Entered::new(self.0.context)
     }
 }

@@ -1,9 +1,11 @@
 //! From the library's types to those of csrc, and from its answers to errors.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 
 use super::ffi;
-use crate::{Activation, Error, Layout, Limits, Math, Problem, Result, Storage};
+use crate::{
+    Activation, Error, Layout, Limits, Math, Problem, RawOperands, Result, Storage, Stream,
+};
 
 /// A problem as kernels see it: the struct `cf_problem` of csrc/problem.h.
 ///
@@ -76,10 +78,33 @@ impl CProblem {
             },
         })
     }
+}
 
-    /// Its address, a `const cf_problem *`.
-    pub fn as_ptr(&self) -> *const c_void {
-        (&raw const self.0).cast()
+/// The addresses of one launch as kernels see them: the struct `cf_args` of csrc/row.h. For kernels
+/// of other crates, as [`CProblem`].
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct CArgs(ffi::cf_args);
+
+impl CArgs {
+    /// Operands and stream in C, without a workspace.
+    pub fn new(operands: &RawOperands, stream: &Stream) -> Self {
+        CArgs(ffi::cf_args {
+            x: operands.x,
+            w: operands.w,
+            packed: operands.packed,
+            y: operands.y,
+            bias: operands.bias,
+            residual: operands.residual,
+            stream: stream.raw(),
+            ..ffi::cf_args::default()
+        })
+    }
+}
+
+impl std::fmt::Debug for CArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_tuple("CArgs").finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The C interface of csrc, as bindgen reads csrc/row.h and csrc/passes.h.
+//! The C interface of csrc, as bindgen reads its headers.
 #![allow(
     missing_docs,
     non_camel_case_types,
@@ -8,4 +8,4 @@
     clippy::undocumented_unsafe_blocks
 )]
 
-include!(concat!(env!("OUT_DIR"), "/convforge.rs"));
+include!(concat!(env!("OUT_DIR"), "/bindings.rs"));

@@ -20,7 +20,7 @@ use std::{
 
 use self::{c::text, constant::ConstantMemory, state::State};
 pub(crate) use c::storage;
-pub use c::{CProblem, checked};
+pub use c::{CArgs, CProblem, checked};
 
 use crate::{
     Device, Error, Result,

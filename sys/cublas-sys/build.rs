@@ -56,9 +56,9 @@ fn main() {
         {
             return Err(format!(
                 "cublas_v2.h is not in {}: this CUDA toolkit came without cuBLAS\n\
-                 install its cuBLAS package (libcublas-dev), or mend it with:\n\
-                 unset CUDA_HOME CUDA_PATH; python3 scripts/toolkit.py --need toolkit,libclang",
-                cuda.include[0].display()
+                 install its cuBLAS package (libcublas-dev), or unset CUDA_HOME and CUDA_PATH, and\n{}",
+                cuda.include[0].display(),
+                convforge_bind::remedy("toolkit,libclang", "install a whole CUDA toolkit")
             ));
         }
         cuda.bind(&SPEC)

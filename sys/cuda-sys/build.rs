@@ -11,7 +11,7 @@
 //! | `DEP_CONVFORGE_CUDA_LIB`       | folder of cudart_static                                     |
 //! | `DEP_CONVFORGE_CUDA_LIBCLANG`  | folder of libclang; empty: look for it on the system        |
 //! | `DEP_CONVFORGE_CUDA_CLANG_ARGS`| libclang's arguments for these headers, separated by tabs   |
-//! | `DEP_CONVFORGE_CUDA_CACHE`     | where scripts/toolkit.py installs, be it there or not       |
+//! | `DEP_CONVFORGE_CUDA_CACHE`     | where a checkout's toolkit.py installs, be it there or not  |
 //!
 //! On docs.rs there is no toolkit: none of them is set and src/stub.rs stands for the bindings.
 
@@ -173,8 +173,8 @@ fn find_toolkit() -> Result<Toolkit, String> {
                 return toolkit_at(Path::new(&root)).map_err(|why| {
                     format!(
                         "{name} is set, but no usable CUDA toolkit: {why}\n\
-                         mend it with:  unset {name}; python3 scripts/toolkit.py\n\
-                         or set {name} to the folder that holds bin/nvcc"
+                         set {name} to the folder that holds bin/nvcc; or unset it, and\n{}",
+                        remedy()
                     )
                 });
             }
@@ -195,12 +195,21 @@ fn find_toolkit() -> Result<Toolkit, String> {
         }
     }
     Err(format!(
-        "convforge's feature `cuda` needs a CUDA toolkit to build, and none was found:\n  - {}\n\
-         mend it with:  python3 scripts/toolkit.py\n\
-         (it downloads about 1 GB into the folder above; no root, no GPU needed)\n\
-         or build without a GPU:  cargo build --no-default-features",
-        tried.join("\n  - ")
+        "convforge's feature `cuda` needs a CUDA toolkit to build, and none was found:\n  - {}\n{}\n\
+         or build for the CPU alone, without the default features: --no-default-features, or\n\
+         `convforge = {{ version = ..., default-features = false }}` where it is a dependency",
+        tried.join("\n  - "),
+        remedy()
     ))
+}
+
+fn remedy() -> String {
+    convforge_bind::remedy(
+        "toolkit,libclang",
+        "install NVIDIA's CUDA toolkit, 12.0 or newer\n\
+         (https://developer.nvidia.com/cuda-downloads; neither a GPU nor a driver is needed to \
+         build),\nand set CUDA_HOME to the folder that holds bin/nvcc",
+    )
 }
 
 /// The toolkit in `root`, or what it lacks.

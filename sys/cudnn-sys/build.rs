@@ -94,10 +94,13 @@ fn find_headers(cuda: &Cuda) -> Result<PathBuf, String> {
             .map(|folder| folder.display().to_string())
             .collect();
         format!(
-            "convforge's feature `cudnn` needs cuDNN 9; cudnn_graph.h is in none of\n  - {}\n\
-             mend it with:  python3 scripts/toolkit.py --need cudnn,libclang\n\
+            "convforge's feature `cudnn` needs cuDNN 9; cudnn_graph.h is in none of\n  - {}\n{}\n\
              or set CUDNN_PATH to the folder that holds include/cudnn_graph.h",
-            tried.join("\n  - ")
+            tried.join("\n  - "),
+            convforge_bind::remedy(
+                "cudnn,libclang",
+                "install NVIDIA's cuDNN 9 with its headers (https://developer.nvidia.com/cudnn)"
+            )
         )
     })
 }

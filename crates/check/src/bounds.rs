@@ -1,7 +1,7 @@
 //! How wrong a result may be: the one home of these constants.
 //!
 //! With u = 2^-24, the rounding of fp32, K products in a sum and mag = sum |x w| (see
-//! [`Expected::mag`](super::Expected)), two rules hold at once. Both are judged against
+//! [`Expected::mag`](crate::Expected)), two rules hold at once. Both are judged against
 //! measurements on an H200: 131 072 dot products per type, data set and K from 25 to 4608.
 //!
 //! **Every element**: |y - ref| <= per_mag * mag + per_ref * |ref| + floor.
@@ -34,8 +34,9 @@
 //! variant that declares [`Arithmetic::Transform`] the bound of every element stands there; the RMS
 //! is not asked, because the sequential loop, its yardstick, makes no error at all.
 
-use super::{Data, Verdict};
-use crate::{Activation, Math, Problem, Storage, variant::Arithmetic};
+use convforge::{Activation, Math, Problem, Storage, variant::Arithmetic};
+
+use crate::{Data, Verdict};
 
 /// The rounding of fp32: half a unit in the last place of 1.
 const U: f64 = 1.0 / 16_777_216.0;

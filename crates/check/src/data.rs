@@ -6,13 +6,13 @@
 
 use std::fmt;
 
+use convforge::{Activation, Math, Problem, Storage};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::rng::mix;
 use crate::{
-    Activation, Math, Problem, Storage,
     reference::{Tensors, round_stored},
+    rng::mix,
 };
 
 /// A kind of data; each sees faults that the others do not.
@@ -55,13 +55,13 @@ impl Data {
     }
 
     /// Whole numbers, or a power of two times whole numbers.
-    pub(super) fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         matches!(self, Data::Integer | Data::Subnormal)
     }
 
     /// Whether no order of additions rounds a sum, and the epilogue's factor shifts it without
     /// rounding, by so little that it stays exact.
-    pub(super) fn sums_are_exact(self, problem: &Problem) -> bool {
+    pub(crate) fn sums_are_exact(self, problem: &Problem) -> bool {
         let scale = problem.epilogue.scale;
         let bits_of_mantissa = scale.to_bits() & 0x7f_ffff;
         let shifts = bits_of_mantissa == 0 && (1.0 / 64.0..=64.0).contains(&scale.abs());
@@ -249,10 +249,7 @@ impl Recipe {
             }
         };
         let value = value * self.factors[tensor as usize];
-        match tensor {
-            Tensor::Bias => value,
-            _ => round_stored(self.storage, value),
-        }
+        round_stored(self.storage(tensor), value)
     }
 
     /// Whether a weight is the one of its block that is not zero.
@@ -262,14 +259,23 @@ impl Recipe {
         mix(block) as usize % self.block == tap % self.block
     }
 
+    /// How a tensor is stored.
+    fn storage(&self, tensor: Tensor) -> Storage {
+        match tensor {
+            Tensor::Bias => Storage::F32,
+            _ => self.storage,
+        }
+    }
+
+    /// Bytes of a tensor.
+    pub(crate) fn byte_len(&self, tensor: Tensor) -> usize {
+        self.lens[tensor as usize] * self.storage(tensor).bytes()
+    }
+
     /// A whole tensor as the bytes of its storage.
     pub fn bytes(&self, tensor: Tensor) -> Vec<u8> {
-        let storage = if tensor == Tensor::Bias {
-            Storage::F32
-        } else {
-            self.storage
-        };
-        let mut bytes = vec![0; self.lens[tensor as usize] * storage.bytes()];
+        let storage = self.storage(tensor);
+        let mut bytes = vec![0; self.byte_len(tensor)];
         let chunk = 1 << 14;
         bytes
             .par_chunks_mut(chunk * storage.bytes())
@@ -330,23 +336,19 @@ pub fn widen(storage: Storage, bytes: &[u8]) -> Vec<f32> {
 }
 
 /// One element of these bytes, widened to f32.
-pub(super) fn widen_one(storage: Storage, bytes: &[u8], index: usize) -> f32 {
-    let pair = |i: usize| [bytes[2 * i], bytes[2 * i + 1]];
+pub(crate) fn widen_one(storage: Storage, bytes: &[u8], index: usize) -> f32 {
+    let bytes = &bytes[index * storage.bytes()..];
     match storage {
-        Storage::F32 => f32::from_ne_bytes(
-            bytes[4 * index..4 * index + 4]
-                .try_into()
-                .expect("four bytes"),
-        ),
-        Storage::F16 => f16::from_ne_bytes(pair(index)).to_f32(),
-        Storage::Bf16 => bf16::from_ne_bytes(pair(index)).to_f32(),
+        Storage::F32 => f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+        Storage::F16 => f16::from_ne_bytes([bytes[0], bytes[1]]).to_f32(),
+        Storage::Bf16 => bf16::from_ne_bytes([bytes[0], bytes[1]]).to_f32(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{check::generate::Profile, reference::Reference};
+    use crate::{Profile, Reference};
 
     /// What makes a bitwise comparison fair: no order of additions rounds.
     #[test]
@@ -370,7 +372,9 @@ mod tests {
             } else {
                 16_777_216.0
             };
-            let reference = Reference::new(&problem, &tensors).outputs(0..problem.y_len());
+            let reference = Reference::new(&problem, &tensors)
+                .unwrap()
+                .outputs(0..problem.y_len());
             for expected in &reference {
                 assert!(
                     expected.mag / unit.min(1.0) <= limit,
@@ -424,7 +428,10 @@ mod tests {
             assert_eq!(of_x * of_w, of_sums);
             let scale = f64::from(problem.epilogue.scale.abs());
             let unit = of_sums * scale.min(1.0);
-            for expected in Reference::new(&problem, &tensors).outputs(0..problem.y_len()) {
+            for expected in Reference::new(&problem, &tensors)
+                .unwrap()
+                .outputs(0..problem.y_len())
+            {
                 assert_eq!((expected.value / unit).fract(), 0.0, "{problem}");
                 let most = 16_777_216.0;
                 assert!(expected.mag / unit <= most, "{problem}: {expected:?}");
@@ -445,7 +452,10 @@ mod tests {
             .unwrap();
         for data in Data::ALL {
             let tensors = Recipe::new(&problem, data, 1).tensors();
-            for expected in Reference::new(&problem, &tensors).outputs(0..problem.y_len()) {
+            for expected in Reference::new(&problem, &tensors)
+                .unwrap()
+                .outputs(0..problem.y_len())
+            {
                 assert!(expected.mag < 40_000.0, "{data}: {expected:?}");
             }
         }

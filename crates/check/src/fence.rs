@@ -5,7 +5,10 @@
 
 use std::{ffi::c_void, ops::Range};
 
-use crate::{Buffer, Device, Result, Stream};
+use convforge::{Buffer, Device, Error, Result, Stream};
+
+#[cfg(feature = "cuda")]
+use crate::oracle;
 
 /// Bytes of each fence.
 const FENCE: usize = 512;
@@ -14,7 +17,7 @@ const POISON: u8 = 0xff;
 
 /// What a fence is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fence {
+pub(crate) enum Fence {
     /// NaN in every storage: a kernel that reads beyond an input and uses it gives NaN.
     Poison = POISON as isize,
     /// A pattern that no kernel writes by chance; around what kernels may write.
@@ -22,7 +25,7 @@ pub(super) enum Fence {
 }
 
 /// A tensor between two fences.
-pub(super) struct Fenced {
+pub(crate) struct Fenced {
     memory: Buffer<u8>,
     start: usize,
     len: usize,
@@ -31,7 +34,7 @@ pub(super) struct Fenced {
 
 impl Fenced {
     /// `len` bytes of poison; the address is a multiple of `align` and not of twice that.
-    pub(super) fn new(
+    pub(crate) fn new(
         device: &Device,
         len: usize,
         align: usize,
@@ -53,17 +56,22 @@ impl Fenced {
     }
 
     /// The tensor's address.
-    pub(super) fn address(&mut self) -> *mut c_void {
+    pub(crate) fn address(&mut self) -> *mut c_void {
         self.memory.as_mut_ptr().wrapping_byte_add(self.start)
     }
 
+    /// The tensor's address, for reading.
+    pub(crate) fn as_ptr(&self) -> *const c_void {
+        self.memory.as_ptr().wrapping_byte_add(self.start)
+    }
+
     /// Bytes of the tensor.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Makes the tensor poison and the fences whole.
-    pub(super) fn poison(&mut self, stream: &Stream) -> Result<()> {
+    pub(crate) fn poison(&mut self, stream: &Stream) -> Result<()> {
         let end = self.start + self.len;
         let rear = self.memory.len() - end;
         fill(&mut self.memory, POISON, stream)?;
@@ -77,17 +85,17 @@ impl Fenced {
     }
 
     /// Sets the tensor.
-    pub(super) fn write(&mut self, bytes: &[u8], stream: &Stream) -> Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8], stream: &Stream) -> Result<()> {
         write(&mut self.memory, self.start, bytes, stream)
     }
 
     /// The tensor.
-    pub(super) fn read(&self, stream: &Stream) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, stream: &Stream) -> Result<Vec<u8>> {
         self.read_part(0, self.len, stream)
     }
 
     /// Some bytes of the tensor.
-    pub(super) fn read_part(&self, from: usize, len: usize, stream: &Stream) -> Result<Vec<u8>> {
+    pub(crate) fn read_part(&self, from: usize, len: usize, stream: &Stream) -> Result<Vec<u8>> {
         read(
             &self.memory,
             self.start + from..self.start + from + len,
@@ -96,7 +104,7 @@ impl Fenced {
     }
 
     /// Where a fence was written over, in words.
-    pub(super) fn breach(&self, stream: &Stream) -> Result<Option<String>> {
+    pub(crate) fn breach(&self, stream: &Stream) -> Result<Option<String>> {
         let changed = |byte: &u8| *byte != self.fence as u8;
         let front = read(&self.memory, 0..self.start, stream)?;
         if let Some(nearest) = front.iter().rposition(changed) {
@@ -112,13 +120,12 @@ impl Fenced {
     }
 
     /// In how many 4-byte words two tensors of one length differ.
-    pub(super) fn differences(&self, other: &Fenced, stream: &Stream) -> Result<u64> {
+    pub(crate) fn differences(&self, other: &Fenced, stream: &Stream) -> Result<u64> {
         #[cfg(feature = "cuda")]
         if let Device::Gpu(_) = self.memory.device() {
-            let a = self.memory.as_ptr().wrapping_byte_add(self.start);
-            let b = other.memory.as_ptr().wrapping_byte_add(other.start);
+            let (a, b) = (self.as_ptr(), other.as_ptr());
             // SAFETY: both tensors lie on this device and are as long.
-            return unsafe { super::oracle::differences(a, b, self.len, stream) };
+            return unsafe { oracle::differences(a, b, self.len, stream) };
         }
         let (a, b) = (self.read(stream)?, other.read(stream)?);
         Ok(a.chunks(4).zip(b.chunks(4)).filter(|(a, b)| a != b).count() as u64)
@@ -133,8 +140,8 @@ fn fill(memory: &mut Buffer<u8>, byte: u8, stream: &Stream) -> Result<()> {
             buffer.as_mut_slice().fill(byte);
             Ok(())
         }
-        #[cfg(feature = "cuda")]
-        (Buffer::Gpu(_), Stream::Cpu(_)) => unreachable!("both were made by one device"),
+        #[allow(unreachable_patterns)]
+        _ => Err(elsewhere()),
     }
 }
 
@@ -147,6 +154,8 @@ fn write(memory: &mut Buffer<u8>, at: usize, bytes: &[u8], stream: &Stream) -> R
             buffer.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
             Ok(())
         }
+        #[allow(unreachable_patterns)]
+        _ => Err(elsewhere()),
     }
 }
 
@@ -156,5 +165,12 @@ fn read(memory: &Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<Vec
         #[cfg(feature = "cuda")]
         Buffer::Gpu(buffer) => buffer.download_range(range),
         Buffer::Cpu(buffer) => Ok(buffer.as_slice()[range].to_vec()),
+        #[allow(unreachable_patterns)]
+        _ => Err(elsewhere()),
     }
+}
+
+/// A GPU that the library knows of and this build of the judge does not.
+pub(crate) fn elsewhere() -> Error {
+    Error::NoGpu("the judge was built without the feature `cuda`".to_owned())
 }

@@ -19,10 +19,13 @@
 
 use std::ops::RangeInclusive;
 
-use super::rng::{Rng, mix};
+use convforge::{
+    Activation, Epilogue, Layout, Limits, Padding, Pool, Problem, Shape, Storage, variant::Variant,
+};
+
 use crate::{
-    Activation, Epilogue, Layout, Limits, Padding, Pool, Problem, Shape, Storage,
-    variant::{Kind, Query, Variant},
+    Domain,
+    rng::{Rng, mix},
 };
 
 /// What random problems are drawn from. The default is meant for every variant; a family that does
@@ -69,64 +72,38 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The `index`-th problem of a seed.
+    /// The `index`-th problem of a seed. A profile that asks for the impossible gets the smallest
+    /// problem there is.
     pub fn problem(&self, seed: u64, index: u64) -> Problem {
         let mut rng = Rng::new(mix(seed) ^ index);
-        for _ in 0..10_000 {
-            if let Ok(problem) = Problem::new(self.draw(&mut rng))
-                && problem.flops() <= self.flops
-                && (problem.x_len() + problem.w_len() + problem.residual_len()) as f64 <= self.flops
-            {
-                return problem;
-            }
-        }
-        // A profile that asks for the impossible gets the smallest problem there is.
-        Problem::new(Shape::new(1, [1; 3], 1, [1; 2])).expect("a single product")
+        let tries = match self.storages.is_empty() || self.layouts.is_empty() {
+            true => 0,
+            false => 10_000,
+        };
+        let drawn = (0..tries).find_map(|_| {
+            let problem = Problem::new(self.draw(&mut rng)).ok()?;
+            self.allows(&problem).then_some(problem)
+        });
+        drawn.unwrap_or_else(|| {
+            Problem::new(Shape::new(1, [1; 3], 1, [1; 2])).expect("a single product")
+        })
+    }
+
+    /// Whether a problem takes no more work and memory than it should.
+    pub(crate) fn allows(&self, problem: &Problem) -> bool {
+        let elements = problem.x_len() + problem.w_len() + problem.residual_len();
+        problem.flops() <= self.flops && elements as f64 <= self.flops
     }
 
     fn draw(&self, rng: &mut Rng) -> Shape {
-        let few = |range: &RangeInclusive<usize>, most: usize| {
-            *range.start()..=most.clamp(*range.start(), *range.end())
-        };
-        let mut channels = edge(rng, &few(&self.channels, 130));
-        let mut filters = edge(rng, &few(&self.filters, 130));
-        let mut side = few(&self.side, 70);
-        let mut filter_side = few(&self.filter_side, 5);
-        let mut groups = 1;
-        let mut covering = false;
-        match rng.below(24) {
-            0..2 => filter_side = few(&self.filter_side, 1),
-            2..4 => {
-                // The filter must be one that the profile has.
-                let most = *few(&self.filter_side, 7).end();
-                side = few(&self.side, if rng.one_in(2) { 1 } else { most });
-                covering = filter_covers(&self.filter_side, &side);
-                channels = edge(rng, &self.channels);
-                filters = edge(rng, &self.filters);
-            }
-            4..6 if self.steps => {
-                groups = edge(rng, &(1..=130));
-                channels = *self.channels.start();
-                filters = rng.within(*self.filters.start(), *few(&self.filters, 3).end());
-            }
-            6..9 if self.steps => {
-                groups = rng.within(2, 8);
-                channels = edge(rng, &few(&self.channels, 40));
-                filters = edge(rng, &few(&self.filters, 40));
-            }
-            9..12 => {
-                channels = edge(rng, &self.channels);
-                filters = edge(rng, &self.filters);
-                side = few(&self.side, 12);
-            }
-            12..18 => {
-                channels = rng.within(*self.channels.start(), *few(&self.channels, 4).end());
-                filters = edge(rng, &few(&self.filters, 40));
-                side = self.side.clone();
-                filter_side = self.filter_side.clone();
-            }
-            _ => {}
-        }
+        let Sizes {
+            channels,
+            filters,
+            groups,
+            side,
+            filter_side,
+            covering,
+        } = self.sizes(rng);
         let [h, w] = [edge(rng, &side), edge(rng, &side)];
         let mut taps = || rng.within(*filter_side.start(), *filter_side.end());
         let [r, s] = if covering { [h, w] } else { [taps(), taps()] };
@@ -135,7 +112,8 @@ impl Profile {
         } else {
             rng.within(*self.images.start(), *self.images.end())
         };
-        let mut shape = Shape::new(n, [channels * groups, h, w], filters * groups, [r, s]);
+        let [c, k] = [channels, filters].map(|of_group| groups.saturating_mul(of_group));
+        let mut shape = Shape::new(n, [c, h, w], k, [r, s]);
         shape.groups = groups;
         if self.steps && rng.one_in(3) {
             shape.stride = [rng.within(1, 3), rng.within(1, 3)];
@@ -144,7 +122,11 @@ impl Profile {
             shape.dilation = [rng.within(1, 3), rng.within(1, 3)];
         }
         if rng.one_in(3) == covering {
-            let mut pad = |k: usize, dilation: usize| rng.below((k - 1) * dilation + 1);
+            // Less than the filter spans.
+            let mut pad = |k: usize, dilation: usize| {
+                let spanned = k.saturating_sub(1).saturating_mul(dilation);
+                rng.below(spanned.saturating_add(1))
+            };
             let (down, across) = (shape.dilation[0], shape.dilation[1]);
             shape.pad = Padding {
                 top: pad(r, down),
@@ -170,6 +152,67 @@ impl Profile {
         }
         shape
     }
+
+    /// Of one of the kinds in the table above.
+    fn sizes(&self, rng: &mut Rng) -> Sizes {
+        let few = |range: &RangeInclusive<usize>, most: usize| {
+            *range.start()..=most.min(*range.end()).max(*range.start())
+        };
+        let mut sizes = Sizes {
+            channels: edge(rng, &few(&self.channels, 130)),
+            filters: edge(rng, &few(&self.filters, 130)),
+            groups: 1,
+            side: few(&self.side, 70),
+            filter_side: few(&self.filter_side, 5),
+            covering: false,
+        };
+        match rng.below(24) {
+            0..2 => sizes.filter_side = few(&self.filter_side, 1),
+            2..4 => {
+                // The filter must be one that the profile has.
+                let most = *few(&self.filter_side, 7).end();
+                sizes.side = few(&self.side, if rng.one_in(2) { 1 } else { most });
+                sizes.covering = filter_covers(&self.filter_side, &sizes.side);
+                sizes.channels = edge(rng, &self.channels);
+                sizes.filters = edge(rng, &self.filters);
+            }
+            4..6 if self.steps => {
+                sizes.groups = edge(rng, &(1..=130));
+                sizes.channels = *self.channels.start();
+                sizes.filters = rng.within(*self.filters.start(), *few(&self.filters, 3).end());
+            }
+            6..9 if self.steps => {
+                sizes.groups = rng.within(2, 8);
+                sizes.channels = edge(rng, &few(&self.channels, 40));
+                sizes.filters = edge(rng, &few(&self.filters, 40));
+            }
+            9..12 => {
+                sizes.channels = edge(rng, &self.channels);
+                sizes.filters = edge(rng, &self.filters);
+                sizes.side = few(&self.side, 12);
+            }
+            12..18 => {
+                sizes.channels = rng.within(*self.channels.start(), *few(&self.channels, 4).end());
+                sizes.filters = edge(rng, &few(&self.filters, 40));
+                sizes.side = self.side.clone();
+                sizes.filter_side = self.filter_side.clone();
+            }
+            _ => {}
+        }
+        sizes
+    }
+}
+
+/// What the kinds of shapes differ in.
+struct Sizes {
+    /// Of one group, as are the filters.
+    channels: usize,
+    filters: usize,
+    groups: usize,
+    side: RangeInclusive<usize>,
+    filter_side: RangeInclusive<usize>,
+    /// Whether the filter is as large as the image.
+    covering: bool,
 }
 
 /// Whether every image of these sizes can have a filter of its own size.
@@ -222,40 +265,13 @@ pub const COVERAGE_PROBLEMS: u64 = 1000;
 /// The share of the generator's problems that a variant can do, with any of its configurations, on
 /// a device with these limits.
 pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
-    let info = variant.info();
-    let arch = info.min_arch..=info.max_arch;
-    if info.kind != Kind::Cpu && !arch.contains(&limits.arch) {
-        return 0.0;
-    }
     let profile = Profile::default();
+    let domains = Domain::of(variant, limits);
     let can = |index: &u64| {
-        let problem = &profile.problem(1, *index);
-        (0..info.configs.len().max(1)).any(|config| {
-            variant
-                .supports(&Query {
-                    problem,
-                    config,
-                    limits,
-                })
-                .is_ok()
-        })
+        let problem = profile.problem(1, *index);
+        domains.iter().any(|domain| domain.has(&problem))
     };
     (0..COVERAGE_PROBLEMS).filter(can).count() as f64 / COVERAGE_PROBLEMS as f64
-}
-
-/// The limits of an H200, so that coverage is the same number on every machine.
-pub fn nominal_limits() -> Limits {
-    Limits {
-        arch: 90,
-        sm_count: 132,
-        shared_per_block: 227 << 10,
-        shared_per_sm: 228 << 10,
-        registers_per_sm: 64 << 10,
-        l2_bytes: 50 << 20,
-        memory_bytes: 140 << 30,
-        clock_khz: 1_980_000,
-        memory_clock_khz: 3_201_000,
-    }
 }
 
 #[cfg(test)]
@@ -308,6 +324,34 @@ mod tests {
         assert!(problems.iter().all(|p| p.flops() <= profile.flops));
         let total: f64 = problems.iter().map(|p| p.flops()).sum();
         assert!(total < 1.2e10, "{total:e} operations in all");
+    }
+
+    #[test]
+    fn any_profile_is_answered() {
+        let narrow = Profile {
+            channels: 0..=0,
+            ..Profile::default()
+        };
+        #[allow(clippy::reversed_empty_ranges)]
+        let backward = Profile {
+            side: 50..=3,
+            ..Profile::default()
+        };
+        let endless = Profile {
+            channels: 1..=usize::MAX,
+            filters: usize::MAX..=usize::MAX,
+            filter_side: 0..=usize::MAX,
+            ..Profile::default()
+        };
+        let nothing = Profile {
+            storages: Vec::new(),
+            ..Profile::default()
+        };
+        for profile in [narrow, backward, endless, nothing] {
+            for index in 0..3 {
+                assert!(profile.problem(1, index).flops() <= profile.flops);
+            }
+        }
     }
 
     #[test]

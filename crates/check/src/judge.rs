@@ -2,10 +2,9 @@
 
 use rayon::prelude::*;
 
-use super::{Bounds, Expected, data::widen_one};
 use crate::{
-    Problem,
-    reference::{Reference, round_stored},
+    Bounds, Expected, Reference, Result, data::widen_one, error::same_length,
+    reference::round_stored,
 };
 
 /// What comparing a whole output found. csrc/oracle.cu fills the same fields.
@@ -104,36 +103,36 @@ impl Verdict {
 
 /// Judges an output: `y` holds it as it is stored.
 ///
-/// # Panics
-/// Where `y` is not as long as the problem says.
-pub fn judge(problem: &Problem, reference: &Reference, y: &[u8], bounds: &Bounds) -> Verdict {
+/// # Errors
+/// [`Error::Length`](crate::Error::Length) where `y` is not as long as the reference's problem says.
+pub fn judge(reference: &Reference, y: &[u8], bounds: &Bounds) -> Result<Verdict> {
+    let problem = reference.problem();
     let storage = problem.storage;
-    assert_eq!(
+    let len = problem.y_len();
+    same_length(
+        problem,
+        "bytes of the output",
         y.len(),
-        problem.y_len() * storage.bytes(),
-        "bytes of the output of {problem}"
-    );
+        len * storage.bytes(),
+    )?;
     const CHUNK: usize = 1024;
-    let chunks = (0..problem.y_len().div_ceil(CHUNK))
-        .into_par_iter()
-        .map(|chunk| {
-            let mut verdict = Verdict::NONE;
-            for index in chunk * CHUNK..((chunk + 1) * CHUNK).min(problem.y_len()) {
-                let expected = reference.output(index);
-                let rounded = round_stored(storage, expected.value as f32);
-                verdict.see(
-                    index,
-                    widen_one(storage, y, index),
-                    &expected,
-                    bounds,
-                    rounded,
-                );
-            }
-            verdict
-        });
+    let chunks = (0..len.div_ceil(CHUNK)).into_par_iter().map(|chunk| {
+        let mut verdict = Verdict::NONE;
+        for index in chunk * CHUNK..((chunk + 1) * CHUNK).min(len) {
+            let expected = reference.expected(index);
+            let rounded = round_stored(storage, expected.value as f32);
+            verdict.see(
+                index,
+                widen_one(storage, y, index),
+                &expected,
+                bounds,
+                rounded,
+            );
+        }
+        verdict
+    });
     // Added up in order, so that the same output always gives the same sums.
-    chunks
-        .collect::<Vec<_>>()
-        .iter()
-        .fold(Verdict::NONE, |all, chunk| all.then(chunk))
+    let chunks: Vec<Verdict> = chunks.collect();
+    let none = Verdict::NONE;
+    Ok(chunks.iter().fold(none, |all, chunk| all.then(chunk)))
 }

@@ -2,38 +2,28 @@
 
 use std::{ffi::c_void, ops::Range, ptr::null_mut};
 
-use super::{Bounds, Data, Expected, Options, Recipe, Tensor, Verdict, data::narrow, judge::judge};
-use crate::{
+use convforge::{
     Buffer, Device, Error, Problem, RawOperands, Result, Stream,
-    kernels::{call, checked, ffi},
-    reference::Reference,
+    gpu::{CArgs, CProblem, checked},
     variant::Arithmetic,
 };
 
-/// The operands of a call for the oracle, on the GPU.
-fn prepare(problem: &Problem, operands: &RawOperands, stream: &Stream) -> ffi::cf_call {
-    ffi::cf_call {
-        x: operands.x,
-        w: operands.w,
-        y: operands.y,
-        bias: operands.bias,
-        residual: operands.residual,
-        stream: stream.raw(),
-        ..call(problem, &stream.device().limits(), 0)
-    }
-}
+use crate::{
+    Bounds, Data, Expected, Options, Recipe, Reference, Tensor, Verdict, data::narrow, ffi,
+    judge::judge,
+};
 
 /// Whether it judges a problem, and not the CPU.
-pub(super) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> bool {
+pub(crate) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> bool {
     stream.device().is_gpu() && problem.flops() > options.cpu_flops
 }
 
-/// Runs `enqueue` with `stream`'s context current.
-fn on<T>(stream: &Stream, enqueue: impl FnOnce() -> T) -> Result<T> {
+/// Runs `enqueue` with `stream`'s context current, and checks its answer.
+fn on(stream: &Stream, call: &'static str, enqueue: impl FnOnce() -> i32) -> Result<()> {
     match stream {
         Stream::Gpu(gpu) => {
             let _current = gpu.gpu().enter()?;
-            Ok(enqueue())
+            checked(call, enqueue())
         }
         Stream::Cpu(_) => Err(Error::NoGpu(
             "the oracle of csrc was asked on the CPU".to_owned(),
@@ -45,7 +35,7 @@ fn on<T>(stream: &Stream, enqueue: impl FnOnce() -> T) -> Result<T> {
 ///
 /// # Safety
 /// The addresses are of `stream`'s device and as large as the problem says.
-pub(super) unsafe fn judge_on_gpu(
+pub(crate) unsafe fn judge_on_gpu(
     problem: &Problem,
     operands: &RawOperands,
     bounds: &Bounds,
@@ -58,14 +48,15 @@ pub(super) unsafe fn judge_on_gpu(
         floor: bounds.floor,
         rounding: bounds.rounding,
     };
-    let call = prepare(problem, operands, stream);
+    let (problem, args) = (CProblem::new(problem), CArgs::new(operands, stream));
     let mut verdict = stream
         .device()
         .alloc::<u64>(size_of::<ffi::cf_verdict>() / 8)?;
     let target = verdict.as_mut_ptr().cast();
     // SAFETY: the caller vouches for the operands, and `verdict` has the size.
-    let code = on(stream, || unsafe { ffi::cf_judge(&call, &bounds, target) })?;
-    checked("cf_judge", code)?;
+    on(stream, "cf_judge", || unsafe {
+        ffi::cf_judge(&problem, &args, &bounds, target)
+    })?;
     let words = verdict.to_vec(stream)?;
     // SAFETY: eight-byte fields without padding, written by cf_judge.
     let found: ffi::cf_verdict = unsafe { std::ptr::read(words.as_ptr().cast()) };
@@ -85,7 +76,7 @@ pub(super) unsafe fn judge_on_gpu(
 ///
 /// # Safety
 /// As [`judge_on_gpu`].
-pub(super) unsafe fn expected_on_gpu(
+pub(crate) unsafe fn expected_on_gpu(
     problem: &Problem,
     operands: &RawOperands,
     first: usize,
@@ -93,29 +84,22 @@ pub(super) unsafe fn expected_on_gpu(
     stream: &Stream,
 ) -> Result<Vec<Expected>> {
     let device = stream.device();
-    let call = prepare(problem, operands, stream);
+    let (problem, args) = (CProblem::new(problem), CArgs::new(operands, stream));
     let mut value: Buffer<f64> = device.alloc(count)?;
     let mut mag: Buffer<f64> = device.alloc(count)?;
     let mut sequential: Buffer<f32> = device.alloc(count)?;
-    let targets = (
-        value.as_mut_ptr(),
-        mag.as_mut_ptr(),
-        sequential.as_mut_ptr(),
-    );
-    let (first, count) = (first as i64, count as i64);
     // SAFETY: the caller vouches for the operands; the three results hold `count` elements.
-    let code = on(stream, || unsafe {
-        let (value, mag, sequential) = targets;
+    on(stream, "cf_oracle", || unsafe {
         ffi::cf_oracle(
-            &call,
-            first,
-            count,
-            value.cast(),
-            mag.cast(),
-            sequential.cast(),
+            &problem,
+            &args,
+            first as i64,
+            count as i64,
+            value.as_mut_ptr().cast(),
+            mag.as_mut_ptr().cast(),
+            sequential.as_mut_ptr().cast(),
         )
     })?;
-    checked("cf_oracle", code)?;
     let (value, mag) = (value.to_vec(stream)?, mag.to_vec(stream)?);
     let parts = value.into_iter().zip(mag).zip(sequential.to_vec(stream)?);
     Ok(parts
@@ -128,7 +112,7 @@ pub(super) unsafe fn expected_on_gpu(
 }
 
 /// What some outputs of a problem should be, with the operands that a recipe makes.
-pub(super) struct Oracle<'a> {
+pub(crate) struct Oracle<'a> {
     problem: &'a Problem,
     stream: &'a Stream,
     /// Input, filter, bias, residual.
@@ -136,7 +120,7 @@ pub(super) struct Oracle<'a> {
 }
 
 impl<'a> Oracle<'a> {
-    pub(super) fn new(problem: &'a Problem, recipe: &Recipe, stream: &'a Stream) -> Result<Self> {
+    pub(crate) fn new(problem: &'a Problem, recipe: &Recipe, stream: &'a Stream) -> Result<Self> {
         let upload = |tensor| stream.device().upload(&recipe.bytes(tensor));
         Ok(Oracle {
             problem,
@@ -150,7 +134,7 @@ impl<'a> Oracle<'a> {
         })
     }
 
-    pub(super) fn expected(&self, outputs: Range<usize>) -> Result<Vec<Expected>> {
+    pub(crate) fn expected(&self, outputs: Range<usize>) -> Result<Vec<Expected>> {
         let [x, w, bias, residual] = &self.operands;
         let operands = RawOperands {
             bias: bias.as_ptr().cast(),
@@ -174,7 +158,7 @@ impl<'a> Oracle<'a> {
 ///
 /// # Safety
 /// Both are readable over `bytes` bytes.
-pub(super) unsafe fn differences(
+pub(crate) unsafe fn differences(
     a: *const c_void,
     b: *const c_void,
     bytes: usize,
@@ -183,10 +167,9 @@ pub(super) unsafe fn differences(
     let mut count = stream.device().alloc::<u64>(1)?;
     let target = count.as_mut_ptr().cast();
     // SAFETY: the caller vouches for a and b; `count` has one element.
-    let code = on(stream, || unsafe {
+    on(stream, "cf_count_differences", || unsafe {
         ffi::cf_count_differences(a, b, bytes as u64, target, stream.raw())
     })?;
-    checked("cf_count_differences", code)?;
     Ok(count.to_vec(stream)?[0])
 }
 
@@ -194,20 +177,26 @@ pub(super) unsafe fn differences(
 /// output that is right and of one with faults put in.
 ///
 /// # Errors
-/// [`Error::Check`] with what differs.
-pub fn prove_oracle(device: &Device, problem: &Problem, seed: u64) -> Result<()> {
+/// [`Error::Oracle`](crate::Error::Oracle) with what differs; no memory, or what a launch answers.
+pub fn prove_oracle(device: &Device, problem: &Problem, seed: u64) -> crate::Result<()> {
     let stream = device.stream()?;
     for data in Data::ALL.into_iter().filter(|data| data.fits(problem)) {
         let recipe = Recipe::new(problem, data, seed);
         let tensors = recipe.tensors();
-        let reference = Reference::new(problem, &tensors);
+        let reference = Reference::new(problem, &tensors)?;
         let ours = reference.outputs(0..problem.y_len());
         let upload = |tensor| device.upload(&recipe.bytes(tensor));
         let (x, w) = (upload(Tensor::X)?, upload(Tensor::W)?);
         let (bias, residual) = (upload(Tensor::Bias)?, upload(Tensor::Residual)?);
         let rounded: Vec<f32> = ours.iter().map(|e| e.value as f32).collect();
         let mut output = narrow(problem.storage, &rounded);
-        let fail = |why: String| Err(Error::Check(format!("{problem}, {data} data: {why}")));
+        let fail = |why: String| {
+            Err(crate::Error::Oracle {
+                problem: Box::new(problem.clone()),
+                data,
+                why,
+            })
+        };
 
         for broken in [false, true] {
             if broken {
@@ -249,7 +238,7 @@ pub fn prove_oracle(device: &Device, problem: &Problem, seed: u64) -> Result<()>
                 }
             }
             let bounds = Bounds::new(problem, data, Arithmetic::Exact);
-            let ours = judge(problem, &reference, &output, &bounds);
+            let ours = judge(&reference, &output, &bounds)?;
             // SAFETY: as above.
             let theirs = unsafe { judge_on_gpu(problem, &operands, &bounds, &stream)? };
             let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * a.abs() + 1e-30;

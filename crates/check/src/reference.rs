@@ -14,10 +14,11 @@
 
 use std::ops::Range;
 
+use convforge::{Activation, Layout, Math, Problem, Storage};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::{Activation, Layout, Math, Problem, Storage};
+use crate::{Result, error::same_length};
 
 /// The operands of a problem in its own layout; stored values, widened to f32 without loss.
 #[derive(Clone, Debug, Default)]
@@ -55,35 +56,51 @@ pub struct Reference<'a> {
 impl<'a> Reference<'a> {
     /// Rounds the operands.
     ///
-    /// # Panics
-    /// Where the tensors are not as long as the problem says.
-    pub fn new(problem: &'a Problem, tensors: &'a Tensors) -> Self {
-        assert_eq!(
-            [
-                tensors.x.len(),
-                tensors.w.len(),
-                tensors.bias.len(),
-                tensors.residual.len()
-            ],
-            [
-                problem.x_len(),
-                problem.w_len(),
-                problem.bias_len(),
-                problem.residual_len()
-            ],
-            "operands of {problem}"
-        );
+    /// # Errors
+    /// [`Error::Length`](crate::Error::Length) where the tensors are not as long as the problem says.
+    pub fn new(problem: &'a Problem, tensors: &'a Tensors) -> Result<Self> {
+        for (what, values, expected) in [
+            ("values of the input (x)", &tensors.x, problem.x_len()),
+            ("values of the filter (w)", &tensors.w, problem.w_len()),
+            ("values of the bias", &tensors.bias, problem.bias_len()),
+            (
+                "values of the residual",
+                &tensors.residual,
+                problem.residual_len(),
+            ),
+        ] {
+            same_length(problem, what, values.len(), expected)?;
+        }
         let rounded = |v: &Vec<f32>| v.iter().map(|v| round_operand(problem.math, *v)).collect();
-        Reference {
+        Ok(Reference {
             problem,
             tensors,
             x: rounded(&tensors.x),
             w: rounded(&tensors.w),
-        }
+        })
     }
 
-    /// What the output with this index, in y's own order, should be.
-    pub fn output(&self, index: usize) -> Expected {
+    /// The problem.
+    pub fn problem(&self) -> &'a Problem {
+        self.problem
+    }
+
+    /// What the output with this index, in y's own order, should be; none where there is no such
+    /// output.
+    pub fn output(&self, index: usize) -> Option<Expected> {
+        (index < self.problem.y_len()).then(|| self.expected(index))
+    }
+
+    /// What those of these outputs should be that there are.
+    pub fn outputs(&self, range: Range<usize>) -> Vec<Expected> {
+        (range.start..range.end.min(self.problem.y_len()))
+            .into_par_iter()
+            .map(|index| self.expected(index))
+            .collect()
+    }
+
+    /// What an output that there is should be.
+    pub(crate) fn expected(&self, index: usize) -> Expected {
         let problem = self.problem;
         let [n, k, row, column] = position(problem, index);
         let Some(pool) = &problem.epilogue.pool else {
@@ -95,22 +112,14 @@ impl<'a> Reference<'a> {
             (first[1] + pool.window[1]).min(problem.q()),
         ];
         let pixels = (first[0]..end[0]).flat_map(|p| (first[1]..end[1]).map(move |q| (p, q)));
-        let pooled = pixels
-            .map(|(p, q)| self.pixel(n, k, p, q))
-            .reduce(|a, b| Expected {
-                value: a.value.max(b.value),
-                mag: a.mag.max(b.mag),
-                sequential: a.sequential.max(b.sequential),
-            });
-        pooled.expect("a window holds at least one pixel")
-    }
-
-    /// What these outputs should be.
-    pub fn outputs(&self, range: Range<usize>) -> Vec<Expected> {
-        range
-            .into_par_iter()
-            .map(|index| self.output(index))
-            .collect()
+        let pixel = |(p, q)| self.pixel(n, k, p, q);
+        // A window begins inside the image, so there is a first one.
+        let first = pixel((first[0], first[1]));
+        pixels.skip(1).map(pixel).fold(first, |a, b| Expected {
+            value: a.value.max(b.value),
+            mag: a.mag.max(b.mag),
+            sequential: a.sequential.max(b.sequential),
+        })
     }
 
     /// One pixel of the convolution's output, before pooling.
@@ -249,7 +258,9 @@ mod tests {
             w: w.to_vec(),
             ..Tensors::default()
         };
-        let all = Reference::new(&problem, &tensors).outputs(0..problem.y_len());
+        let all = Reference::new(&problem, &tensors)
+            .unwrap()
+            .outputs(0..problem.y_len());
         all.iter().map(|e| e.value).collect()
     }
 

@@ -1,7 +1,7 @@
 //! splitmix64: small, and the same on every platform.
 
 /// Scrambles 64 bits so that neighbouring inputs give unrelated outputs.
-pub(super) fn mix(value: u64) -> u64 {
+pub(crate) fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -9,10 +9,10 @@ pub(super) fn mix(value: u64) -> u64 {
 }
 
 /// A sequence of random numbers.
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Rng(mix(seed))
     }
 
@@ -21,22 +21,23 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number under `end`; the bias of the remainder does not matter here.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+    /// A number under `end`, or 0; the bias of the remainder does not matter here.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % (end as u64).max(1)) as usize
     }
 
-    /// A number from `first` to `last`.
-    pub(super) fn within(&mut self, first: usize, last: usize) -> usize {
-        first + self.below(last - first + 1)
+    /// A number from `first` to `last`, or `first` where that is the larger one.
+    pub(crate) fn within(&mut self, first: usize, last: usize) -> usize {
+        first + self.below(last.saturating_sub(first).saturating_add(1))
     }
 
     /// True once in `n` times.
-    pub(super) fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    /// One of these, of which there is at least one.
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }

@@ -7,10 +7,12 @@
 
 use std::ops::Range;
 
+use convforge::{Device, Math, Problem, Storage};
 use serde::{Deserialize, Serialize};
 
-use super::{Data, Expected, Options, Recipe, Verdict};
-use crate::{Device, Math, Problem, Result, Storage, reference::Reference};
+#[cfg(feature = "cuda")]
+use crate::oracle;
+use crate::{Data, Expected, Options, Recipe, Reference, Result, Verdict};
 
 /// |y - f64| / mag over all outputs whose mag is not zero; see [`Expected::mag`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,16 +34,16 @@ impl Deviation {
 }
 
 /// The problem whose reference takes the operands as they are stored.
-pub(super) fn as_stored(problem: &Problem) -> Result<Problem> {
+pub(crate) fn as_stored(problem: &Problem) -> Result<Problem> {
     match rounds(problem) {
-        true => problem.with(|shape| shape.math = Math::Fp32),
+        true => Ok(problem.with(|shape| shape.math = Math::Fp32)?),
         false => Ok(problem.clone()),
     }
 }
 
 /// Whether the math rounds the operands before it multiplies. Operands of 16 bits need no rounding, and
 /// in tf32 a variant may cut, round or leave them as they are.
-pub(crate) fn rounds(problem: &Problem) -> bool {
+pub fn rounds(problem: &Problem) -> bool {
     let to_16_bits = matches!(problem.math, Math::F16 | Math::Bf16 | Math::F16Acc);
     problem.storage == Storage::F32 && to_16_bits
 }
@@ -65,13 +67,13 @@ pub fn sequential(
     let stored = as_stored(problem)?;
     let stream = device.stream()?;
     #[cfg(feature = "cuda")]
-    if super::oracle::judges(&stored, &stream, options) {
-        let oracle = super::oracle::Oracle::new(&stored, &recipe, &stream)?;
-        return over_parts(stored.y_len(), |part| oracle.expected(part));
+    if oracle::judges(&stored, &stream, options) {
+        let oracle = oracle::Oracle::new(&stored, &recipe, &stream)?;
+        return over_parts(stored.y_len(), |part| Ok(oracle.expected(part)?));
     }
     let _ = (stream, options);
     let tensors = recipe.tensors();
-    let reference = Reference::new(&stored, &tensors);
+    let reference = Reference::new(&stored, &tensors)?;
     over_parts(stored.y_len(), |part| Ok(reference.outputs(part)))
 }
 
@@ -106,12 +108,10 @@ fn over_parts(
 mod tests {
     use std::sync::Arc;
 
+    use convforge::{variant::Variant, variants};
+
     use super::*;
-    use crate::{
-        check::{Outcome, case},
-        variant::Variant,
-        variants,
-    };
+    use crate::{Measured, Outcome, case};
 
     fn problem(text: &str) -> Problem {
         text.parse().unwrap()
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    fn measured(problem: &Problem, data: Data) -> super::super::Measured {
+    fn measured(problem: &Problem, data: Data) -> Measured {
         let plain: Arc<dyn Variant> = variants::find("cpu_direct").unwrap();
         let options = Options {
             data: vec![data],

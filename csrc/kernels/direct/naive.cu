@@ -88,7 +88,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row direct_naive = {
+extern "C" const cf_row CF_ROW(direct, naive) = {
     "direct_naive",
     "direct",
     "one thread per output, 16x16 threads, global memory only",

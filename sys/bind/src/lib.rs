@@ -13,6 +13,8 @@
 //! library does not survive, and panics on a missing one. The generated code names two things
 //! that the including crate has in scope: `LIBRARY`, a static
 //! `convforge_cuda_sys::loader::Library`, and the module `loader` itself.
+//!
+//! Headers of the project's own kernels, which are linked, are bound by [`Cuda::bind_headers`].
 
 use std::{
     env,
@@ -22,7 +24,7 @@ use std::{
 };
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::{FnArg, ForeignItem, Item, ItemForeignMod, Pat, ReturnType, Signature};
 
 /// What to take from which headers; anything not named here, nor used by what is, stays out.
@@ -111,17 +113,24 @@ pub fn generate(
         ));
     }
     file.items = items;
-    fs::write(out, prettyplease::unparse(&file)).map_err(|why| format!("{}: {why}", out.display()))
+    fs::write(out, file.into_token_stream().to_string())
+        .map_err(|why| format!("{}: {why}", out.display()))
 }
 
 /// What convforge-cuda-sys found, as the build script of a crate that depends on it sees it.
 #[derive(Debug)]
 pub struct Cuda {
+    /// The toolkit's folder.
+    pub root: PathBuf,
+    /// Its compiler.
+    pub nvcc: PathBuf,
     /// `CUDA_VERSION` of cuda.h: 13000 for 13.0.
     pub version: u32,
+    /// The folder of cudart_static; empty where the toolkit has none.
+    pub lib: PathBuf,
     /// The folders of the toolkit's headers.
     pub include: Vec<PathBuf>,
-    /// Where scripts/toolkit.py installs, be it there or not.
+    /// Where a checkout's scripts/toolkit.py installs, be it there or not.
     pub cache: PathBuf,
     /// libclang's arguments for these headers.
     pub clang_args: Vec<String>,
@@ -136,9 +145,17 @@ impl Cuda {
     pub fn from_metadata() -> Result<Self, String> {
         let read = |key: &str| {
             let name = format!("DEP_CONVFORGE_CUDA_{key}");
-            env::var(&name).map_err(|why| format!("{name}, which convforge-cuda-sys sets: {why}"))
+            env::var(&name).map_err(|why| {
+                format!(
+                    "{name}: {why}; convforge-cuda-sys sets it, for packages whose [dependencies] \
+                     name it"
+                )
+            })
         };
         Ok(Cuda {
+            root: PathBuf::from(read("ROOT")?),
+            nvcc: PathBuf::from(read("NVCC")?),
+            lib: PathBuf::from(read("LIB")?),
             version: read("VERSION")?
                 .parse()
                 .map_err(|why| format!("CUDA's version: {why}"))?,
@@ -163,6 +180,40 @@ impl Cuda {
             &bindings_file(),
         )
     }
+
+    /// Binds what plain C headers of one's own declare, functions that are linked as usual, to
+    /// `bindings.rs` in Cargo's `OUT_DIR`. What they include is left out: the including module has
+    /// it in scope.
+    ///
+    /// # Errors
+    /// libclang is missing, or a header cannot be read.
+    pub fn bind_headers(&self, headers: &[&str], includes: &[PathBuf]) -> Result<(), String> {
+        load_libclang(self.libclang.as_deref())?;
+        let folders = includes
+            .iter()
+            .map(|folder| format!("-I{}", folder.display()));
+        let mut builder = bindgen::Builder::default()
+            .headers(headers.iter().copied())
+            .clang_args(&self.clang_args)
+            .clang_args(folders)
+            .allowlist_recursively(false)
+            .derive_default(true)
+            .prepend_enum_name(false)
+            .formatter(bindgen::Formatter::None);
+        for header in headers {
+            println!("cargo::rerun-if-changed={header}");
+            // However clang came to it: by its path, or from another header beside it.
+            let name = header.rsplit('/').next().unwrap_or(header);
+            builder = builder.allowlist_file(format!("(.*/)?{}", name.replace('.', "\\.")));
+        }
+        let bindings = builder
+            .generate()
+            .map_err(|why| format!("{} could not be read: {why}", headers.join(", ")))?;
+        let out = bindings_file();
+        bindings
+            .write_to_file(&out)
+            .map_err(|why| format!("{}: {why}", out.display()))
+    }
 }
 
 /// The file that the including crate includes.
@@ -170,18 +221,75 @@ pub fn bindings_file() -> PathBuf {
     PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("bindings.rs")
 }
 
-/// On docs.rs, which has no toolkit, puts `src/stub.rs` in the place of the bindings; says whether
-/// that was so.
+/// Whether this is docs.rs, which has no toolkit; the crate then has `cfg(no_toolkit)`.
+pub fn no_toolkit() -> bool {
+    println!("cargo::rerun-if-env-changed=DOCS_RS");
+    println!("cargo::rustc-check-cfg=cfg(no_toolkit)");
+    let none = env::var_os("DOCS_RS").is_some();
+    if none {
+        println!("cargo::rustc-cfg=no_toolkit");
+    }
+    none
+}
+
+/// On docs.rs, puts `src/stub.rs` in the place of the bindings; says whether that was so.
 ///
 /// # Errors
 /// The file cannot be copied.
 pub fn stub_on_docs_rs() -> Result<bool, String> {
-    println!("cargo::rerun-if-env-changed=DOCS_RS");
-    let there = env::var_os("DOCS_RS").is_some();
+    let there = no_toolkit();
     if there {
         fs::copy("src/stub.rs", bindings_file()).map_err(|why| format!("src/stub.rs: {why}"))?;
     }
     Ok(there)
+}
+
+/// Stands for [`Cuda::bind_headers`] where there is [`no_toolkit`]. rustdoc does not look into
+/// functions, so the names that the headers define are enough: types without fields, and numbers.
+///
+/// # Errors
+/// A header cannot be read, or the bindings cannot be written.
+pub fn stub_of_headers(headers: &[&str]) -> Result<(), String> {
+    let mut stub = String::new();
+    for header in headers {
+        println!("cargo::rerun-if-changed={header}");
+        let text = fs::read_to_string(header).map_err(|why| format!("{header}: {why}"))?;
+        stub.extend(text.lines().filter_map(stub_of_line));
+    }
+    let out = bindings_file();
+    fs::write(&out, stub).map_err(|why| format!("{}: {why}", out.display()))
+}
+
+/// Of a line that begins the definition of a type, or is that of a number.
+fn stub_of_line(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    Some(match words[..] {
+        ["typedef", "struct", name, "{"] => {
+            format!("#[derive(Clone, Copy, Debug, Default)]\npub struct {name};\n")
+        }
+        ["typedef", "enum", name, "{", ..] => format!("pub type {name} = u32;\n"),
+        ["#define", name, number, ..] => {
+            number.parse::<u32>().ok()?;
+            format!("pub const {name}: u32 = {number};\n")
+        }
+        ["typedef", ..] => {
+            // typedef void (*name)(...);
+            let (_, rest) = line.split_once("(*")?;
+            let (name, _) = rest.split_once(')')?;
+            format!("pub type {name} = Option<unsafe extern \"C\" fn()>;\n")
+        }
+        _ => return None,
+    })
+}
+
+/// What installs a part of the toolkit: in a checkout its own script, which a package from a
+/// registry comes without; there what a person does `otherwise`.
+pub fn remedy(need: &str, otherwise: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/toolkit.py");
+    match script.canonicalize() {
+        Ok(script) => format!("mend it with:  python3 {} --need {need}", script.display()),
+        Err(_) => format!("mend it: {otherwise}"),
+    }
 }
 
 /// Runs a build script; what went wrong is told without the noise of a panic.
@@ -201,9 +309,12 @@ fn load_libclang(folder: Option<&Path>) -> Result<(), String> {
     }
     clang_sys::load().map_err(|why| {
         format!(
-            "libclang, which reads the CUDA headers, was not found: {why}\n\
-             mend it with:  python3 scripts/toolkit.py --need libclang\n\
-             or install your system's libclang, or set LIBCLANG_PATH to its folder"
+            "libclang, which reads C headers for bindgen, was not found: {why}\n{}\n\
+             or set LIBCLANG_PATH to the folder of a libclang.so",
+            remedy(
+                "libclang",
+                "install your system's libclang (Debian and Ubuntu: libclang-dev)"
+            )
         )
     })
 }
@@ -295,5 +406,33 @@ mod tests {
         assert!(code.contains("pub unsafe fn cuMemAlloc (address : * mut u64 , bytes : usize)"));
         assert!(code.contains("c\"cuMemAlloc_v2\""));
         assert!(code.contains("Result < CUresult , loader :: Missing >"));
+    }
+
+    #[test]
+    fn a_stub_has_the_names_that_a_header_defines() {
+        let stub = |line| stub_of_line(line).unwrap_or_default();
+        assert!(stub("typedef struct cf_row {").ends_with("pub struct cf_row;\n"));
+        assert_eq!(
+            stub("typedef enum cf_a { CF_B = 0 } cf_a;"),
+            "pub type cf_a = u32;\n"
+        );
+        assert_eq!(
+            stub("#define CF_C 64 /* bytes */"),
+            "pub const CF_C: u32 = 64;\n"
+        );
+        let function = "pub type cf_f = Option<unsafe extern \"C\" fn()>;\n";
+        assert_eq!(
+            stub("typedef void (*cf_f)(void *user, const char *name);"),
+            function
+        );
+        for other in [
+            "#define CF_H",
+            "} cf_row;",
+            "int32_t cf_g(void);",
+            "#ifdef __cplusplus",
+            "",
+        ] {
+            assert_eq!(stub(other), "");
+        }
     }
 }

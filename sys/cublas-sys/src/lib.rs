@@ -13,7 +13,8 @@ pub static LIBRARY: loader::Library = loader::Library::new(loader::Names {
     soname: env!("CONVFORGE_CUBLAS_SONAME"),
     variable: "CONVFORGE_CUBLAS_LIB",
     packaged: true,
-    remedy: "install it with `python3 scripts/toolkit.py --need toolkit`",
+    remedy: "install it (`pip install nvidia-cublas`; in a checkout of convforge, `python3 \
+             scripts/toolkit.py --need toolkit`)",
 });
 
 #[allow(clippy::all, clippy::undocumented_unsafe_blocks)]

@@ -14,7 +14,8 @@ pub static LIBRARY: loader::Library = loader::Library::new(loader::Names {
     soname: "libcudnn.so.9",
     variable: "CONVFORGE_CUDNN_LIB",
     packaged: true,
-    remedy: "install it with `python3 scripts/toolkit.py --need cudnn`",
+    remedy: "install it (`pip install nvidia-cudnn-cu13`; in a checkout of convforge, `python3 \
+             scripts/toolkit.py --need cudnn`)",
 });
 
 /// NVRTC, which cuDNN opens by itself to compile some of its plans; here only to say whether it is
@@ -24,7 +25,8 @@ pub static NVRTC: loader::Library = loader::Library::new(loader::Names {
     soname: "libnvrtc.so.13",
     variable: "CONVFORGE_NVRTC_LIB",
     packaged: true,
-    remedy: "install it with `python3 scripts/toolkit.py --need cudnn`",
+    remedy: "install it (`pip install nvidia-cuda-nvrtc`; in a checkout of convforge, `python3 \
+             scripts/toolkit.py --need cudnn`)",
 });
 
 /// Major and minor version of NVRTC.

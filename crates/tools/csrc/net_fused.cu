@@ -12,8 +12,10 @@
 // 8 windows side by side. Pixels are whole in f16, so two products do.
 // Second: the rows of A are the 16 channels, a step of the sum is 4 pixels x 4 channels, and the
 // columns of B are 8 pixels.
-#include "convforge.h"
+#include "network.h"
+
 #include "core/launch.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/mma.cuh"
 
 #include <cuda_fp16.h>
@@ -26,7 +28,7 @@ constexpr int Inner = 40, Outer = 9; // sides of what the poolings leave
 constexpr int Windows = Outer * Outer, Features = CF_FUSED_FEATURES, Hidden = 32, Classes = 10;
 static_assert(Pixels == Side * Side && Features == Windows * K);
 
-constexpr int Warps = 8, Threads = 32 * Warps;
+constexpr int Warps = 8, Threads = 32 * Warps, PackThreads = 1024;
 
 // The window of 16-byte pieces that an image lies in. Images start at multiples of 4 bytes.
 constexpr int Window = 7408;
@@ -58,7 +60,7 @@ __device__ uint32_t part(double first, double second, bool low) {
 
 // One block. A layer's weights are scaled per output, after what its inputs are scaled by was taken
 // from them: `made` is the exponent of a layer's outputs as the next one reads them.
-__global__ void __launch_bounds__(1024) pack(cf_fused_weights from, Packed *to) {
+__global__ void __launch_bounds__(PackThreads) pack(cf_fused_weights from, Packed *to) {
     constexpr int Taps = Filter * Filter;
     __shared__ int scale1[C], made1[C], scale2[K], made2[K], scale3[Hidden];
     const int id = threadIdx.x;
@@ -166,7 +168,7 @@ struct Shared {
 // does not divide by 8; with these shares each warp issues 912 to 996 products per image.
 [[maybe_unused]] __constant__ const int8_t FirstPair[Warps + 1] = {0, 1, 2, 5, 8, 11, 14, 17, 20};
 
-#if __CUDA_ARCH__ >= 900
+#if CF_SM90
 // Four channels of a pixel: their high parts, then their low parts.
 __device__ __forceinline__ void store(uint4 *to, int channel, float v) {
     auto *halves = reinterpret_cast<__half *>(to);
@@ -333,7 +335,7 @@ __device__ __forceinline__ void second_layers(const Inputs &x, uint4 *features,
 __global__ void __launch_bounds__(Threads, 1)
     convolutions(const uint8_t *__restrict__ pixels, int64_t n, const Packed *__restrict__ packed,
                  uint4 *__restrict__ features) {
-#if __CUDA_ARCH__ >= 900
+#if CF_SM90
     extern __shared__ __align__(128) unsigned char dynamic[];
     Shared &shared = *reinterpret_cast<Shared *>(dynamic);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4;
@@ -400,6 +402,8 @@ __global__ void __launch_bounds__(Threads, 1)
         }
         make(i + ahead);
     }
+#else
+    cf::not_compiled();
 #endif
 }
 
@@ -462,31 +466,36 @@ __global__ void __launch_bounds__(Threads)
     }
 }
 
+// One block per multiprocessor, which walks images.
+auto convolutions_on(unsigned blocks) {
+    return cf::kernel_of(convolutions, blocks, Threads, sizeof(Shared));
+}
+
 } // namespace
+
+int32_t cf_net_fused_needs(void) { return CF_NEEDS_SM90; }
+
+int32_t cf_net_fused_prepare(void) {
+    if (const int32_t error = cf::kernel_of(pack, 1, PackThreads).prepare())
+        return error;
+    if (const int32_t error = convolutions_on(1).prepare())
+        return error;
+    return cf::kernel_of(fully_connected, 1, Threads).prepare();
+}
 
 uint64_t cf_net_fused_packed_bytes(void) { return sizeof(Packed); }
 
 int32_t cf_net_fused_pack(const cf_fused_weights *weights, void *packed, void *stream) {
-    pack<<<1, 1024, 0, static_cast<cudaStream_t>(stream)>>>(*weights,
-                                                            static_cast<Packed *>(packed));
-    return cudaGetLastError();
+    return cf::launch(pack, 1, PackThreads, stream, *weights, packed);
 }
 
 int32_t cf_net_fused(const uint8_t *pixels, int64_t n, const void *packed, void *features,
                      float *logits, int32_t sm_count, void *stream) {
-    const auto *weights = static_cast<const Packed *>(packed);
-    auto *between = static_cast<uint4 *>(features);
-    const auto on = static_cast<cudaStream_t>(stream);
     if (n == 0)
-        return cudaSuccess;
-    if (const cudaError_t error = cudaFuncSetAttribute(
-            convolutions, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared)))
+        return 0;
+    const auto blocks = unsigned(std::min<int64_t>(n, sm_count));
+    if (const int32_t error = convolutions_on(blocks).launch(stream, pixels, n, packed, features))
         return error;
-    convolutions<<<unsigned(std::min<int64_t>(n, sm_count)), Threads, sizeof(Shared), on>>>(
-        pixels, n, weights, between);
-    if (const cudaError_t error = cudaGetLastError())
-        return error;
-    const auto groups = unsigned(cf::ceil_div(n, Group));
-    fully_connected<<<groups, Threads, 0, on>>>(between, n, weights, logits);
-    return cudaGetLastError();
+    return cf::launch(fully_connected, unsigned(cf::ceil_div(n, Group)), Threads, stream, features,
+                      n, packed, logits);
 }

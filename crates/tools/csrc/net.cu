@@ -1,18 +1,12 @@
 // The layers around the convolutions of the accuracy study, so that a batch stays on the device
 // from pixels to classes. All f32, NCHW; simple on purpose: the convolutions are what is studied.
-#include "convforge.h"
+#include "network.h"
 
-#include <cuda_runtime.h>
-
-#include <algorithm>
+#include "core/launch.cuh"
 
 namespace {
 
 constexpr int Threads = 256;
-
-unsigned grid(int64_t items) {
-    return unsigned(std::min<int64_t>((items + Threads - 1) / Threads, 1 << 20));
-}
 
 __global__ void from_bytes(const uint8_t *__restrict__ pixels, float *__restrict__ x,
                            int64_t count) {
@@ -64,22 +58,19 @@ __global__ void linear(const float *__restrict__ x, const float *__restrict__ w,
 } // namespace
 
 int32_t cf_net_from_bytes(const uint8_t *pixels, float *x, int64_t count, void *stream) {
-    from_bytes<<<grid(count), Threads, 0, static_cast<cudaStream_t>(stream)>>>(pixels, x, count);
-    return cudaGetLastError();
+    return cf::launch(from_bytes, cf::blocks(count, Threads), Threads, stream, pixels, x, count);
 }
 
 int32_t cf_net_relu_maxpool(const float *x, float *y, int64_t planes, int32_t h, int32_t w,
                             int32_t window, void *stream) {
-    const int64_t outputs = planes * ((h + window - 1) / window) * ((w + window - 1) / window);
-    relu_maxpool<<<grid(outputs), Threads, 0, static_cast<cudaStream_t>(stream)>>>(x, y, outputs, h,
-                                                                                   w, window);
-    return cudaGetLastError();
+    const int64_t outputs = planes * cf::ceil_div(h, window) * cf::ceil_div(w, window);
+    return cf::launch(relu_maxpool, cf::blocks(outputs, Threads), Threads, stream, x, y, outputs, h,
+                      w, window);
 }
 
 int32_t cf_net_linear(const float *x, const float *w, const float *bias, float *y, int64_t n,
                       int32_t in, int32_t out, int32_t relu, void *stream) {
     const int64_t outputs = n * out;
-    linear<<<grid(outputs * 32), Threads, 0, static_cast<cudaStream_t>(stream)>>>(
-        x, w, bias, y, outputs, in, out, relu != 0);
-    return cudaGetLastError();
+    return cf::launch(linear, cf::blocks(outputs * 32, Threads), Threads, stream, x, w, bias, y,
+                      outputs, in, out, relu != 0);
 }

@@ -6,17 +6,20 @@
 
 mod common;
 
-use std::fs;
-use std::path::Path;
-use std::process::ExitCode;
+use std::{fs, path::Path, process::ExitCode};
 
-use common::data_folder;
-use convforge::net::idx::{Images, Labels};
-use convforge::net::npy::Array2;
-use convforge::net::resize::resize;
-use convforge::net::weights::Weights;
-use convforge::net::{Network, SIDE};
+use common::{checkout, data_folder};
 use convforge::{Device, Math, Pick};
+use convforge_tools::{
+    Contender,
+    net::{
+        Network, SIDE,
+        idx::{Images, Labels},
+        npy::Array2,
+        resize::resize,
+        weights::Weights,
+    },
+};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use sha2::{Digest, Sha256};
 
@@ -158,7 +161,7 @@ fn rewritten_logits(path: &Path) -> Bytes {
 /// What scripts/train.py made is good enough for the study.
 fn shipped_weights() -> Result<Completion, Failed> {
     let shipped = "benches/weights/fashion-mnist-86.safetensors";
-    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join(shipped);
+    let weights = checkout().join(shipped);
     let folder = data_folder();
     let [images, labels] =
         ["images-idx3", "labels-idx1"].map(|name| folder.join(format!("t10k-{name}-ubyte.gz")));
@@ -170,7 +173,8 @@ fn shipped_weights() -> Result<Completion, Failed> {
     }
     let weights = Weights::read(weights)?;
     let images = resize(&Images::read(images)?, SIDE)?;
-    let mut network = Network::new(&Device::Cpu, &weights, Pick::Rule, Math::Fp32)?;
+    let rule = Contender::Pick(Pick::Rule);
+    let mut network = Network::new(&Device::Cpu, &weights, &rule, Math::Fp32)?;
     let classes = network.classify(&images, 500, &mut |_| true)?.classes();
     let labels = Labels::read(labels)?.values;
     let pairs = classes.iter().zip(&labels);

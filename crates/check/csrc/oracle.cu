@@ -7,21 +7,31 @@
 //
 // It is not meant to be fast, only fast enough: 10000 images of a first layer in some tens of
 // milliseconds.
-#include "convforge.h"
+#include "oracle.h"
+
+#include "core/launch.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-#include <algorithm>
 
 namespace {
 
 constexpr int Threads = 256;
 
-unsigned grid(int64_t items) {
-    return unsigned(std::min<int64_t>((items + Threads - 1) / Threads, 132 * 64));
-}
+// Enough for any chip; threads walk the outputs with a grid stride.
+unsigned grid(int64_t items) { return std::min(cf::blocks(items, Threads), 8192u); }
+
+// A kernel's parameter: the problem and the addresses that it reads.
+struct Call {
+    cf_problem problem;
+    const void *x, *w, *y;
+    const float *bias;
+    const void *residual;
+
+    Call(const cf_problem &problem, const cf_args &args)
+        : problem(problem), x(args.x), w(args.w), y(args.y), bias(args.bias),
+          residual(args.residual) {}
+};
 
 __device__ float widen(float v) { return v; }
 __device__ float widen(__half v) { return __half2float(v); }
@@ -77,7 +87,7 @@ __device__ double activate(int activation, double v) {
 // One pixel of the convolution's output, before pooling. T is the storage; Operand is what the math
 // rounds operands to.
 template <class T, class Operand>
-__device__ Expected pixel(const cf_call &call, int64_t n, int k, int p, int q) {
+__device__ Expected pixel(const Call &call, int64_t n, int k, int p, int q) {
     const cf_problem &o = call.problem;
     const int channels = o.c / o.groups;
     const int first_channel = k / (o.k / o.groups) * channels;
@@ -127,7 +137,7 @@ __device__ Expected pixel(const cf_call &call, int64_t n, int k, int p, int q) {
 
 // The output with this index in y's own order.
 template <class T, class Operand>
-__device__ Expected output(const cf_call &call, int64_t index) {
+__device__ Expected output(const Call &call, int64_t index) {
     const cf_problem &o = call.problem;
     const cf_epilogue &e = o.epilogue;
     int64_t n;
@@ -160,8 +170,8 @@ __device__ Expected output(const cf_call &call, int64_t index) {
 }
 
 template <class T, class Operand>
-__global__ void oracle_kernel(cf_call call, int64_t first, int64_t count, double *value,
-                              double *mag, float *sequential) {
+__global__ void oracle_kernel(Call call, int64_t first, int64_t count, double *value, double *mag,
+                              float *sequential) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
         const Expected expected = output<T, Operand>(call, first + i);
@@ -199,7 +209,7 @@ __global__ void begin_verdict(cf_verdict *verdict) {
 }
 
 template <class T, class Operand>
-__global__ void judge_kernel(cf_call call, cf_bounds bounds, int64_t count, cf_verdict *verdict) {
+__global__ void judge_kernel(Call call, cf_bounds bounds, int64_t count, cf_verdict *verdict) {
     Found found;
     const T *outputs = static_cast<const T *>(call.y);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -303,41 +313,41 @@ int32_t for_types(const cf_problem &problem, F f) {
 
 } // namespace
 
-int32_t cf_oracle(const cf_call *call, int64_t first, int64_t count, double *reference, double *mag,
-                  float *sequential) {
+int32_t cf_oracle(const cf_problem *problem, const cf_args *args, int64_t first, int64_t count,
+                  double *reference, double *mag, float *sequential) {
     if (count == 0)
-        return cudaSuccess;
-    return for_types(call->problem, [&](auto storage, auto operand) -> int32_t {
-        oracle_kernel<typename decltype(storage)::type, typename decltype(operand)::type>
-            <<<grid(count), Threads, 0, static_cast<cudaStream_t>(call->stream)>>>(
-                *call, first, count, reference, mag, sequential);
-        return cudaGetLastError();
+        return 0;
+    return for_types(*problem, [&](auto storage, auto operand) {
+        using T = typename decltype(storage)::type;
+        using Operand = typename decltype(operand)::type;
+        return cf::launch(oracle_kernel<T, Operand>, grid(count), Threads, args->stream,
+                          Call(*problem, *args), first, count, reference, mag, sequential);
     });
 }
 
-int32_t cf_judge(const cf_call *call, const cf_bounds *bounds, cf_verdict *verdict) {
-    const auto stream = static_cast<cudaStream_t>(call->stream);
-    begin_verdict<<<1, 1, 0, stream>>>(verdict);
-    const cf_problem &problem = call->problem;
-    const int64_t count = problem.n * problem.k * problem.epilogue.out_h * problem.epilogue.out_w;
+int32_t cf_judge(const cf_problem *problem, const cf_args *args, const cf_bounds *bounds,
+                 cf_verdict *verdict) {
+    if (const int32_t error = cf::launch(begin_verdict, 1, 1, args->stream, verdict))
+        return error;
+    const cf_epilogue &e = problem->epilogue;
+    const int64_t count = problem->n * problem->k * e.out_h * e.out_w;
     if (count == 0)
-        return cudaGetLastError();
-    return for_types(problem, [&](auto storage, auto operand) -> int32_t {
-        judge_kernel<typename decltype(storage)::type, typename decltype(operand)::type>
-            <<<grid(count), Threads, 0, stream>>>(*call, *bounds, count, verdict);
-        return cudaGetLastError();
+        return 0;
+    return for_types(*problem, [&](auto storage, auto operand) {
+        using T = typename decltype(storage)::type;
+        using Operand = typename decltype(operand)::type;
+        return cf::launch(judge_kernel<T, Operand>, grid(count), Threads, args->stream,
+                          Call(*problem, *args), *bounds, count, verdict);
     });
 }
 
 int32_t cf_count_differences(const void *a, const void *b, uint64_t bytes, uint64_t *count,
                              void *stream) {
     const auto on = static_cast<cudaStream_t>(stream);
-    if (const cudaError_t error = cudaMemsetAsync(count, 0, sizeof *count, on))
+    if (const int32_t error = cf::checked(cudaMemsetAsync(count, 0, sizeof *count, on)))
         return error;
     if (bytes == 0)
-        return cudaSuccess;
-    count_differences<<<grid(int64_t(bytes / 4 + 1)), Threads, 0, on>>>(
-        static_cast<const uint8_t *>(a), static_cast<const uint8_t *>(b), int64_t(bytes),
-        reinterpret_cast<u64 *>(count));
-    return cudaGetLastError();
+        return 0;
+    return cf::launch(count_differences, grid(int64_t(bytes / 4 + 1)), Threads, stream, a, b, bytes,
+                      count);
 }

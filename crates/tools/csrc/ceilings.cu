@@ -1,9 +1,9 @@
 // What a device can do at best: bandwidth of its memory, and FMAs in registers. Measured in the run
 // whose floors they give. Every kernel leaves something behind that tells whether all of it was
 // done.
-#include "convforge.h"
+#include "ceilings.h"
 
-#include <cuda_runtime.h>
+#include "core/launch.cuh"
 
 namespace {
 
@@ -91,28 +91,20 @@ __global__ void __launch_bounds__(CF_FMA_THREADS)
 
 int32_t cf_ceiling_write(uint32_t *to, uint64_t words, uint32_t seed, int32_t blocks,
                          void *stream) {
-    write<<<blocks, Threads, 0, static_cast<cudaStream_t>(stream)>>>(reinterpret_cast<uint4 *>(to),
-                                                                     words / 4, seed);
-    return cudaGetLastError();
+    return cf::launch(write, blocks, Threads, stream, to, words / 4, seed);
 }
 
 int32_t cf_ceiling_read(const uint32_t *from, uint64_t words, uint32_t *sum, int32_t blocks,
                         void *stream) {
-    read<<<blocks, Threads, 0, static_cast<cudaStream_t>(stream)>>>(
-        reinterpret_cast<const uint4 *>(from), words / 4, sum);
-    return cudaGetLastError();
+    return cf::launch(read, blocks, Threads, stream, from, words / 4, sum);
 }
 
 int32_t cf_ceiling_copy(const uint32_t *from, uint32_t *to, uint64_t words, int32_t blocks,
                         void *stream) {
-    copy<<<blocks, Threads, 0, static_cast<cudaStream_t>(stream)>>>(
-        reinterpret_cast<const uint4 *>(from), reinterpret_cast<uint4 *>(to), words / 4);
-    return cudaGetLastError();
+    return cf::launch(copy, blocks, Threads, stream, from, to, words / 4);
 }
 
 int32_t cf_ceiling_fma(float *out, float factor, float summand, int32_t rounds, int32_t blocks,
                        void *stream) {
-    fma_chains<<<blocks, CF_FMA_THREADS, 0, static_cast<cudaStream_t>(stream)>>>(out, factor,
-                                                                                 summand, rounds);
-    return cudaGetLastError();
+    return cf::launch(fma_chains, blocks, CF_FMA_THREADS, stream, out, factor, summand, rounds);
 }
