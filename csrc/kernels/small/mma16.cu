@@ -676,7 +676,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row small_mma16 = {
+extern "C" const cf_row CF_ROW(small, mma16) = {
     "small_mma16",
     "small",
     "few channels by mma.sync in f16 or bf16: operands straight from images streamed through "

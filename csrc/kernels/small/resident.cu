@@ -426,7 +426,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row small_resident = {
+extern "C" const cf_row CF_ROW(small, resident) = {
     "small_resident",
     "small",
     "first layers on tensor cores: the filter stays in registers, boxes of x come with their "

@@ -568,7 +568,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row small_wgmma = {
+extern "C" const cf_row CF_ROW(small, wgmma) = {
     "small_wgmma",
     "small",
     "few channels by wgmma in f16 or bf16: windows from images in shared memory to registers",
