@@ -116,11 +116,13 @@ unsafe impl Variant for Row {
         let Some(plan) = functions.plan else {
             return Err("has no plan".to_owned());
         };
-        let query = ffi::cf_query {
+        let mut query = ffi::cf_query {
             problem: CProblem::new(query.problem).0,
             device: c::device(query.limits),
             config: query.config as i32,
         };
+        // Of no image nothing is ever launched; what rows divide by may be the number of images.
+        query.problem.n = query.problem.n.max(1);
         let mut state = State::new(functions.state_bytes as usize);
         let mut answer = ffi::cf_plan::default();
         let mut why = [0 as c_char; 512];
