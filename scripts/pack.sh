@@ -16,6 +16,8 @@ case ${1-} in
 esac
 
 python3 scripts/toolkit.py
+# ncu and the sanitizers show lines of the kernels.
+export CONVFORGE_LINEINFO=1
 
 # executable KIND NAME CARGO-ARGUMENTS...: builds, and prints where Cargo put the target.
 executable() {

@@ -2,9 +2,10 @@
 """What the kernels compiled to: per row and configuration the registers, the memory and the mix of
 instructions, counted in the disassembly; and which of them compiled to the same code.
 
-It reads the objects that the build left behind (build/convforge-objects in Cargo's target folder,
-each with ptxas's report beside it), for one architecture. Counts are static: an instruction counts
-once, whether or not it is in a loop. Of a kernel's instances the table has one per configuration:
+It reads the objects that the build left behind (convforge-objects in Cargo's target folder, each with
+ptxas's report beside it), for one architecture. Kernels that need nothing of sm_90a are compiled for
+sm_90, to the same code, and count as sm_90a's. Counts are static: an instruction counts once, whether
+or not it is in a loop. Of a kernel's instances the table has one per configuration:
 f32, fp32 math, NCHW, or what is nearest to that; --all has every one.
 
 cuobjdump and nvdisasm are taken from PATH or a CUDA toolkit; where there are none, toolkit.py
@@ -22,6 +23,8 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import objects
+from objects import Failure
 from tables import put, table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,10 +55,6 @@ ELEMENTS = ["float", "unsigned int", "__half", "__nv_bfloat16", "unsigned short"
 MATHS = ["0", "2", "1", "3", "4"]  # fp32, f16, tf32, bf16, f16acc
 KINDS = {"Math": MATHS, "SumMath": MATHS, "Storage": ["0", "1", "2"], "Layout": ["0", "1"],
          "Nchw": ["true", "false"]}
-
-
-class Failure(Exception):
-    """Told to the user as it is, without a traceback."""
 
 
 # Instructions ----------------------------------------------------------------------------------
@@ -292,16 +291,6 @@ def rows_of(root):
     return {f"{family}_{file}": f"csrc/kernels/{family}/{file}.cu" for family, file in listed}
 
 
-def find_objects(root):
-    """The folder of the newest build."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    objects = target.glob("*/build/convforge-objects/csrc_*_cu.o")
-    newest = max(objects, key=lambda path: path.stat().st_mtime, default=None)
-    if newest is None:
-        raise Failure(f"no build was found in {target}; `cargo build` makes one, --objects names it")
-    return newest.parent
-
-
 def find_tools():
     """The environment in which cuobjdump finds nvdisasm, and both are found."""
     here = Path(__file__).resolve().with_name("toolkit.py")
@@ -329,15 +318,23 @@ def output(command, environment, text=None):
     return answer.stdout
 
 
-def read_object(path, row, source, parameters, arch, environment):
+def compiled_for(record, arch):
+    """What an object has for an architecture: its own machine code, or the plain one's."""
+    codes = re.findall(r"\bsm_\w+", record.flags)
+    return next((name for name in (arch, arch.rstrip("a")) if name in codes), None)
+
+
+def read_object(root, path, row, source, parameters, arch, environment):
     """The kernels of one object."""
     if not path.exists():
         raise Failure(f"{path} is missing: build first")
-    if source.stat().st_mtime > path.stat().st_mtime:
-        raise Failure(f"{source} is newer than {path}: build first")
-    functions = parse_sass(output(["cuobjdump", "-sass", "-arch", arch, path], environment))
-    if not functions:
+    record = objects.Record(path.with_suffix(".made").read_text(encoding="utf-8"))
+    if not record.is_of(root):
+        raise Failure(f"{source} has changed since {path} was made: build first")
+    arch = compiled_for(record, arch)
+    if arch is None:
         return []
+    functions = parse_sass(output(["cuobjdump", "-sass", "-arch", arch, path], environment))
     usage = output(["cuobjdump", "-res-usage", "-arch", arch, path], environment)
     constants = parse_constants(usage)
     said = parse_ptxas(path.with_suffix(".ptxas").read_text(), arch)
@@ -358,11 +355,11 @@ def read_build(root, folder, arch):
     kernels = []
     for row, source in rows_of(root).items():
         own = parse_parameters((root / source).read_text(encoding="utf-8"))
-        path = folder / (re.sub(r"[/.]", "_", source) + ".o")
-        found = read_object(path, row, root / source, {**shared, **own}, arch, environment)
+        path = objects.object_path(folder, source)
+        found = read_object(root, path, row, source, {**shared, **own}, arch, environment)
         kernels.extend(found)
     if not kernels:
-        raise Failure(f"no kernel in {folder} is compiled for {arch}; see CONVFORGE_ARCHS in build.rs")
+        raise Failure(f"no kernel in {folder} is compiled for {arch}; see CONVFORGE_ARCHS in docs/design.md")
     return kernels
 
 
@@ -423,7 +420,7 @@ def main():
     form.add_argument("--json", action="store_true", help="one JSON object instead of Markdown")
     form.add_argument("--into", type=Path, metavar="FILE", help="write between FILE's two markers")
     args = parser.parse_args()
-    kernels = read_build(ROOT, args.objects or find_objects(ROOT), args.arch)
+    kernels = read_build(ROOT, args.objects or objects.newest(ROOT), args.arch)
     if not args.all:
         kernels = representatives(kernels)
     same = alike(kernels)

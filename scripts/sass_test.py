@@ -2,6 +2,7 @@
 
 import unittest
 
+import objects
 import sass
 
 DISASSEMBLY = """
@@ -76,6 +77,13 @@ class Disassembly(unittest.TestCase):
                   "LDG": {16: 1}, "BRA": 2, "other": 2}
         self.assertEqual(counted, wanted)
         self.assertEqual(sass.cell({32: 8, 128: 2}), "8x32 2x128")
+
+    def test_plain_code_stands_for_an_architecture_with_features(self):
+        record = objects.Record("flags -gencode=arch=compute_90,code=[sm_90,compute_90]\n")
+        self.assertEqual(sass.compiled_for(record, "sm_90a"), "sm_90")
+        self.assertEqual(sass.compiled_for(record, "sm_80"), None)
+        record = objects.Record("flags -gencode=arch=compute_90a,code=[sm_90a]\n")
+        self.assertEqual(sass.compiled_for(record, "sm_90a"), "sm_90a")
 
     def test_what_ptxas_said(self):
         said = sass.parse_ptxas(PTXAS, "sm_90a")["f"]

@@ -26,40 +26,57 @@ impl Needs {
     }
 }
 
-/// Machine code for one generation of chips, or PTX, which a driver translates for newer ones.
+/// Device code of a build: machine code for one generation of chips, or PTX, which a driver
+/// translates for newer ones. What each runs on, csrc/registry.cu knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Image {
-    /// In `CONVFORGE_ARCHS`.
-    word: &'static str,
-    /// nvcc's `-gencode`.
-    pub(crate) gencode: &'static str,
-    /// Tells csrc/registry.cu, whose table of images says what each runs on.
-    define: &'static str,
-    /// The most that kernels in it may need.
-    serves: Needs,
+enum Image {
+    Sm80,
+    Sm90a,
+    Ptx90,
 }
 
-const IMAGES: [Image; 3] = [
-    Image {
-        word: "80",
-        gencode: "arch=compute_80,code=sm_80",
-        define: "CF_IMAGE_SM80",
-        serves: Needs::Sm80,
-    },
-    // wgmma and setmaxnreg exist for sm_90a only, and only in this spelling.
-    Image {
-        word: "90a",
-        gencode: "arch=compute_90a,code=sm_90a",
-        define: "CF_IMAGE_SM90A",
-        serves: Needs::Sm90a,
-    },
-    Image {
-        word: "ptx",
-        gencode: "arch=compute_90,code=compute_90",
-        define: "CF_IMAGE_PTX90",
-        serves: Needs::Sm90,
-    },
-];
+impl Image {
+    const ALL: [Image; 3] = [Image::Sm80, Image::Sm90a, Image::Ptx90];
+
+    /// In `CONVFORGE_ARCHS`.
+    fn word(self) -> &'static str {
+        match self {
+            Image::Sm80 => "80",
+            Image::Sm90a => "90a",
+            Image::Ptx90 => "ptx",
+        }
+    }
+
+    /// Tells csrc/registry.cu.
+    fn define(self) -> &'static str {
+        match self {
+            Image::Sm80 => "-DCF_IMAGE_SM80",
+            Image::Sm90a => "-DCF_IMAGE_SM90A",
+            Image::Ptx90 => "-DCF_IMAGE_PTX90",
+        }
+    }
+
+    /// The most that kernels in it may need.
+    fn serves(self) -> Needs {
+        match self {
+            Image::Sm80 => Needs::Sm80,
+            Image::Sm90a => Needs::Sm90a,
+            Image::Ptx90 => Needs::Sm90,
+        }
+    }
+
+    /// The architecture that nvcc compiles a file for, and what it makes of that. wgmma and
+    /// setmaxnreg exist in 90a only. Others come out the same for 90, which PTX is made from as
+    /// well: one compilation serves both.
+    fn target(self, needs: Needs) -> (&'static str, &'static str) {
+        match self {
+            Image::Sm80 => ("compute_80", "sm_80"),
+            Image::Sm90a if needs == Needs::Sm90a => ("compute_90a", "sm_90a"),
+            Image::Sm90a => ("compute_90", "sm_90"),
+            Image::Ptx90 => ("compute_90", "compute_90"),
+        }
+    }
+}
 
 /// The images of a build, in the order above.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,51 +86,54 @@ impl Images {
     /// Reads `CONVFORGE_ARCHS`; all of them where it is not set.
     pub(crate) fn parse(wanted: Option<&str>) -> Result<Images, String> {
         let Some(wanted) = wanted else {
-            return Ok(Images(IMAGES.to_vec()));
+            return Ok(Images(Image::ALL.to_vec()));
         };
         let words: Vec<&str> = wanted.split(',').map(str::trim).collect();
-        for word in &words {
-            if !IMAGES.iter().any(|image| image.word == *word) {
-                return Err(format!(
-                    "CONVFORGE_ARCHS is `{wanted}`, and `{word}` is none of its words: it is a list \
-                     of 80 (Ampere to Ada), 90a (Hopper) and ptx (newer chips), joined by commas; \
-                     without it all three are compiled"
-                ));
-            }
+        let known = |word: &&&str| Image::ALL.iter().any(|image| image.word() == **word);
+        if let Some(word) = words.iter().find(|word| !known(word)) {
+            return Err(format!(
+                "CONVFORGE_ARCHS is `{wanted}`, and `{word}` is none of its words: it is a list of \
+                 80 (Ampere to Ada), 90a (Hopper) and ptx (newer chips), joined by commas; without \
+                 it all three are compiled"
+            ));
         }
-        let named = |image: &Image| words.contains(&image.word);
-        Ok(Images(IMAGES.into_iter().filter(named).collect()))
+        let named = |image: &Image| words.contains(&image.word());
+        Ok(Images(Image::ALL.into_iter().filter(named).collect()))
     }
 
     /// "80-90a-ptx"
     pub(crate) fn name(&self) -> String {
-        self.0.iter().map(|i| i.word).collect::<Vec<_>>().join("-")
+        let words: Vec<&str> = self.0.iter().map(|image| image.word()).collect();
+        words.join("-")
     }
 
-    pub(crate) fn defines(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|image| format!("-D{}", image.define))
+    pub(crate) fn defines(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|image| image.define())
     }
 
-    /// Those that a file is compiled to: elsewhere its kernels' bodies would be empty. Where none
-    /// serves, the first one does, since nvcc compiles for something; nobody launches what is in it
-    /// (`cf_compiled_for` of csrc/registry.cu).
-    pub(crate) fn of(&self, needs: Needs) -> Vec<Image> {
-        let serving = |image: &&Image| image.serves >= needs;
-        let mut images: Vec<Image> = self.0.iter().filter(serving).copied().collect();
+    /// nvcc's flags for the images that a file is compiled to, one for each compilation: in others
+    /// its kernels' bodies would be empty. Where no image serves, the first one does, since nvcc
+    /// compiles for something; nobody launches what is in it (`cf_compiled_for`).
+    pub(crate) fn gencodes(&self, needs: Needs) -> Vec<String> {
+        let serving = |image: &&Image| image.serves() >= needs;
+        let mut images: Vec<&Image> = self.0.iter().filter(serving).collect();
         if images.is_empty() {
             images.extend(self.0.first());
         }
-        images
+        let targets: Vec<_> = images.iter().map(|image| image.target(needs)).collect();
+        targets
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|same| {
+                let codes: Vec<&str> = same.iter().map(|(_, code)| *code).collect();
+                format!("-gencode=arch={},code=[{}]", same[0].0, codes.join(","))
+            })
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(images: &[Image]) -> Vec<&str> {
-        images.iter().map(|image| image.word).collect()
-    }
 
     #[test]
     fn a_file_says_what_it_needs() {
@@ -124,33 +144,36 @@ mod tests {
         assert_eq!(Needs::of(""), Needs::Sm80);
     }
 
+    const GENERAL: &str = "-gencode=arch=compute_80,code=[sm_80]";
+    const HOPPER: &str = "-gencode=arch=compute_90a,code=[sm_90a]";
+    const BOTH: &str = "-gencode=arch=compute_90,code=[sm_90,compute_90]";
+    const PTX: &str = "-gencode=arch=compute_90,code=[compute_90]";
+
     #[test]
     fn files_skip_images_in_which_they_would_be_empty() {
         let all = Images::parse(None).unwrap();
-        assert_eq!(words(&all.of(Needs::Sm80)), ["80", "90a", "ptx"]);
-        assert_eq!(words(&all.of(Needs::Sm90)), ["90a", "ptx"]);
-        assert_eq!(words(&all.of(Needs::Sm90a)), ["90a"]);
+        assert_eq!(all.gencodes(Needs::Sm80), [GENERAL, BOTH]);
+        assert_eq!(all.gencodes(Needs::Sm90), [BOTH]);
+        assert_eq!(all.gencodes(Needs::Sm90a), [HOPPER]);
     }
 
     #[test]
     fn a_file_that_no_image_serves_is_compiled_to_one() {
         let some = Images::parse(Some("80,ptx")).unwrap();
-        assert_eq!(words(&some.of(Needs::Sm90)), ["ptx"]);
-        assert_eq!(words(&some.of(Needs::Sm90a)), ["80"]);
+        assert_eq!(some.gencodes(Needs::Sm80), [GENERAL, PTX]);
+        assert_eq!(some.gencodes(Needs::Sm90), [PTX]);
+        assert_eq!(some.gencodes(Needs::Sm90a), [GENERAL]);
     }
 
     #[test]
     fn the_list_may_be_narrowed() {
         let images = Images::parse(Some("ptx, 80,80")).unwrap();
         assert_eq!(images.name(), "80-ptx");
-        let defines: Vec<String> = images.defines().collect();
+        let defines: Vec<&str> = images.defines().collect();
         assert_eq!(defines, ["-DCF_IMAGE_SM80", "-DCF_IMAGE_PTX90"]);
         for wrong in ["", "90", "80,,90a", "80;90a"] {
-            assert!(
-                Images::parse(Some(wrong))
-                    .unwrap_err()
-                    .contains("90a (Hopper)")
-            );
+            let why = Images::parse(Some(wrong)).unwrap_err();
+            assert!(why.contains("90a (Hopper)"), "{why}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     children::Children,
-    images::{Image, Images, Needs},
+    images::{Images, Needs},
     ptxas,
     queue::Job,
     record::{self, Contents, Recipe, Times},
@@ -39,7 +39,8 @@ pub(crate) struct Compiler {
 /// A source and where its object is or will be.
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
-    needs: Needs,
+    /// nvcc's flags for its architectures, one for each compilation.
+    gencodes: Vec<String>,
     pub(crate) object: PathBuf,
 }
 
@@ -73,11 +74,10 @@ impl Compiler {
         objects: &Path,
         temporary: PathBuf,
     ) -> Result<Compiler, String> {
-        let versions = format!(
-            "{}, {}",
-            version(nvcc.path(), 9)?,
-            version(&host(&nvcc), 1)?
-        );
+        let (nvccs, hosts) = (version(nvcc.path())?, version(&host(&nvcc))?);
+        // nvcc's build, and the host compiler's first line.
+        let build = nvccs.lines().last().unwrap_or_default();
+        let versions = format!("{build}, {}", hosts.lines().next().unwrap_or_default());
         let mut compiler = Compiler {
             nvcc,
             versions,
@@ -100,7 +100,7 @@ impl Compiler {
         let name = path.to_string_lossy().replace(['/', '.'], "_");
         Ok(Source {
             path: path.to_owned(),
-            needs: Needs::of(&text),
+            gencodes: self.images.gencodes(Needs::of(&text)),
             object: self.folder.join(name + ".o"),
         })
     }
@@ -110,26 +110,18 @@ impl Compiler {
         let guess = || fs::metadata(&source.path).map_or(0.0, |file| file.len() as f64 * 0.003);
         Job {
             expected: source.took().unwrap_or_else(guess),
-            parts: self.images.of(source.needs).len(),
+            parts: source.gencodes.len(),
         }
     }
 
-    /// What nvcc gets beside the flags that all files share.
-    fn arguments(&self, images: &[Image]) -> Vec<String> {
-        let gencodes = images
-            .iter()
-            .map(|image| format!("-gencode={}", image.gencode));
-        self.images.defines().chain(gencodes).collect()
-    }
-
-    fn recipe(&self, images: &[Image]) -> Recipe {
-        let shared = self
-            .nvcc
-            .args()
-            .iter()
-            .map(|flag| flag.to_string_lossy().into_owned());
-        let users = ENVIRONMENT.iter().filter_map(|name| env::var(name).ok());
-        let flags: Vec<String> = shared.chain(self.arguments(images)).chain(users).collect();
+    /// How objects with these architectures are made; none: what is the same for all.
+    fn recipe(&self, gencodes: &[String]) -> Recipe {
+        let mut flags: Vec<String> = Vec::new();
+        let shared = self.nvcc.args().iter();
+        flags.extend(shared.map(|flag| flag.to_string_lossy().into_owned()));
+        flags.extend(self.images.defines().map(str::to_owned));
+        flags.extend_from_slice(gencodes);
+        flags.extend(ENVIRONMENT.iter().filter_map(|name| env::var(name).ok()));
         Recipe {
             compiler: self.versions.clone(),
             flags: flags.join(" "),
@@ -138,7 +130,7 @@ impl Compiler {
 
     pub(crate) fn is_fresh(&self, source: &Source) -> bool {
         let record = fs::read_to_string(source.record()).unwrap_or_default();
-        let recipe = self.recipe(&self.images.of(source.needs));
+        let recipe = self.recipe(&source.gencodes);
         source.object.is_file()
             && source.report().is_file()
             && recipe.is_fresh(&record, &self.contents)
@@ -160,51 +152,53 @@ impl Compiler {
         let name = source.object.file_name().unwrap_or_default();
         let object = self.temporary.join(name);
         let [depfile, phases] = ["d", "csv"].map(|extension| object.with_extension(extension));
-        // nvcc appends to it.
-        let _ = fs::remove_file(&phases);
-        let images = self.images.of(source.needs);
         let mut nvcc = self.nvcc.to_command();
-        nvcc.args(self.arguments(&images));
+        nvcc.args(self.images.defines()).args(&source.gencodes);
         for folder in &self.includes {
             nvcc.arg("-I").arg(folder);
         }
         nvcc.arg("-c").arg(&source.path).arg("-o").arg(&object);
-        nvcc.arg("-MD")
-            .arg("-MF")
-            .arg(&depfile)
-            .arg("--time")
-            .arg(&phases);
-        if threads > 1 {
-            nvcc.arg(format!("--threads={threads}"));
-        }
+        nvcc.arg("-MD").arg("-MF").arg(&depfile);
+        nvcc.arg("--time").arg(&phases);
+        nvcc.arg(format!("--threads={threads}"));
         let words = std::iter::once(nvcc.get_program()).chain(nvcc.get_args());
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
         let command = words.join(" ");
 
+        // nvcc appends to it.
+        let _ = fs::remove_file(&phases);
         let begun = Instant::now();
-        let ended = children
-            .run(nvcc)
-            .map_err(|why| format!("{command}: {why}"))?;
+        let ended = children.run(nvcc);
+        let ended = ended.map_err(|why| format!("{command}: {why}"))?;
         if !ended.status.success() {
             let path = source.path.display();
             return Err(format!("{path}: nvcc failed\n{command}\n{}", ended.said));
         }
-        let read = |path: &PathBuf| fs::read_to_string(path).map_err(told(path));
         let times = Times {
             seconds: begun.elapsed().as_secs_f64(),
             cpu_seconds: ended.cpu_seconds,
             phases: record::phases(&fs::read_to_string(&phases).unwrap_or_default()),
         };
-        let recipe = self.recipe(&images);
-        let record = recipe.record(&read(&depfile)?, &self.contents, &times);
-        // The record goes first and comes last: whenever this ends half way, nothing is fresh.
+        let depfile = fs::read_to_string(&depfile).map_err(told(&depfile))?;
+        let recipe = self.recipe(&source.gencodes);
+        self.keep(
+            source,
+            &object,
+            &ended.said,
+            &recipe.record(&depfile, &self.contents, &times),
+        )?;
+        Ok(times)
+    }
+
+    /// Puts a new object in its place. The record goes first and comes last: wherever this ends half
+    /// done, nothing is fresh.
+    fn keep(&self, source: &Source, object: &Path, said: &str, record: &str) -> Result<(), String> {
         let _ = fs::remove_file(source.record());
-        fs::rename(&object, &source.object).map_err(told(&source.object))?;
-        fs::write(source.report(), ended.said).map_err(told(&source.report()))?;
+        fs::rename(object, &source.object).map_err(told(&source.object))?;
+        fs::write(source.report(), said).map_err(told(&source.report()))?;
         let whole = object.with_extension("made");
         fs::write(&whole, record).map_err(told(&whole))?;
-        fs::rename(&whole, source.record()).map_err(told(&source.record()))?;
-        Ok(times)
+        fs::rename(&whole, source.record()).map_err(told(&source.record()))
     }
 }
 
@@ -217,11 +211,8 @@ fn host(nvcc: &cc::Tool) -> PathBuf {
         .unwrap_or_else(|| "c++".into())
 }
 
-/// The first lines of what a program says to --version.
-fn version(program: &Path, lines: usize) -> Result<String, String> {
+fn version(program: &Path) -> Result<String, String> {
     let output = Command::new(program).arg("--version").output();
     let output = output.map_err(|why| format!("{} does not start: {why}", program.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said: Vec<&str> = text.lines().take(lines).map(str::trim).collect();
-    Ok(said.join(", "))
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
