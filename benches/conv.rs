@@ -4,10 +4,10 @@
 
 use std::sync::atomic::AtomicBool;
 
-use convforge::{Device, variant::Kind, variants};
+use convforge::Device;
 use convforge_tools::{
-    Error,
-    measure::{self, Ceilings, Contender, Options, Status, View},
+    Contender, Contenders, Error,
+    measure::{self, Ceilings, Options, Status, View},
     suite::Suite,
 };
 
@@ -27,11 +27,11 @@ fn main() -> Result<(), Error> {
         ceilings: Ceilings::measure(&device).ok(),
         ..Options::of(&device)
     };
+    let all = Contenders::new();
     let mut failed = false;
     for layer in Suite::find("quick")?.layers {
-        let contenders: Vec<Contender> = variants::all()
-            .iter()
-            .filter(|variant| (variant.info().kind == Kind::Cpu) != device.is_gpu())
+        let contenders: Vec<Contender> = all
+            .on(device.is_gpu())
             .filter(|variant| fits(&format!("{} {}", layer.title(), variant.info().name)))
             .map(|variant| Contender::Variant {
                 variant: variant.clone(),

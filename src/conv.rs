@@ -61,7 +61,7 @@ impl Conv {
     /// [`Error::NoVariant`] where a rule finds none; for a variant that was named,
     /// [`Error::Unsupported`] with its reason, or a missing library.
     pub fn new(device: &Device, problem: &Problem, pick: &Pick) -> Result<Self> {
-        Self::first_of(device, problem, pick.candidates(device, problem)?)
+        Self::first_of(device, problem, pick.candidates(&device.limits(), problem)?)
     }
 
     /// The first candidate that can be readied.
@@ -76,7 +76,7 @@ impl Conv {
                 answer => return answer,
             }
         }
-        Err(candidates.none(device, problem))
+        Err(candidates.none(&device.to_string(), problem))
     }
 
     fn of_candidate(device: &Device, problem: &Problem, candidate: Candidate) -> Result<Self> {
@@ -132,7 +132,9 @@ impl Conv {
         };
         let prepared = variant.prepare(device, &query, plan)?;
         let name = &variant.info().name;
-        let key = prepared.packing().map(|packing| packed::Key::new(name, problem, packing));
+        let key = prepared
+            .packing()
+            .map(|packing| packed::Key::new(name, problem, packing));
         Ok(Conv {
             device: device.clone(),
             problem: problem.clone(),
@@ -546,6 +548,12 @@ impl Conv {
 
 impl fmt::Debug for Conv {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Conv({} of {} on {})", self.name(), self.problem, self.device)
+        write!(
+            f,
+            "Conv({} of {} on {})",
+            self.name(),
+            self.problem,
+            self.device
+        )
     }
 }

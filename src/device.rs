@@ -11,7 +11,7 @@ use bytemuck::Pod;
 use crate::gpu;
 use crate::{Error, Result, Storage};
 
-pub(crate) use host_copies::{HostCopies, with_host_copies};
+pub use host_copies::{HostCopies, with_host_copies};
 
 /// What a kernel may use; read once per device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,6 +40,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Whether these are a GPU's.
+    pub fn is_gpu(&self) -> bool {
+        self.arch > 0
+    }
+
     /// Clocks of a multiprocessor in a microsecond, at its highest.
     pub fn clocks_per_us(&self) -> f64 {
         f64::from(self.clock_khz) / 1e3
@@ -56,15 +61,24 @@ impl Limits {
     /// What a chip of this name tells of itself, for planning without one: an H200, an H100 (both
     /// SXM), an A100 of 80 GB, an L40S, an RTX 4090.
     pub fn of_chip(name: &str) -> Option<Self> {
-        let [arch, sm_count, shared_per_block, shared_per_sm, l2_mib, memory_gib, mhz, memory_mhz, bits] =
-            match name {
-                "h200" => [90, 132, 232_448, 233_472, 60, 140, 1980, 3201, 6144],
-                "h100" => [90, 132, 232_448, 233_472, 50, 79, 1980, 2619, 5120],
-                "a100" => [80, 108, 166_912, 167_936, 40, 79, 1410, 1593, 5120],
-                "l40s" => [89, 142, 101_376, 102_400, 96, 44, 2520, 9001, 384],
-                "rtx4090" => [89, 128, 101_376, 102_400, 72, 23, 2520, 10501, 384],
-                _ => return None,
-            };
+        let [
+            arch,
+            sm_count,
+            shared_per_block,
+            shared_per_sm,
+            l2_mib,
+            memory_gib,
+            mhz,
+            memory_mhz,
+            bits,
+        ] = match name {
+            "h200" => [90, 132, 232_448, 233_472, 60, 140, 1980, 3201, 6144],
+            "h100" => [90, 132, 232_448, 233_472, 50, 79, 1980, 2619, 5120],
+            "a100" => [80, 108, 166_912, 167_936, 40, 79, 1410, 1593, 5120],
+            "l40s" => [89, 142, 101_376, 102_400, 96, 44, 2520, 9001, 384],
+            "rtx4090" => [89, 128, 101_376, 102_400, 72, 23, 2520, 10501, 384],
+            _ => return None,
+        };
         Some(Limits {
             arch,
             sm_count,

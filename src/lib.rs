@@ -10,7 +10,10 @@
 //! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
 //! | [`Pipeline`] | a batch in host memory, cut over streams: copies beside kernels |
-#![cfg_attr(feature = "cuda", doc = "| [`gpu`] | safe wrappers over the CUDA driver |")]
+#![cfg_attr(
+    feature = "cuda",
+    doc = "| [`gpu`] | safe wrappers over the CUDA driver |"
+)]
 #![cfg_attr(
     feature = "cudnn",
     doc = "| [`cudnn`] | searching the fastest of cuDNN's plans |"
@@ -45,7 +48,9 @@ pub mod variants;
 #[cfg(feature = "cudnn")]
 pub use baselines::cudnn;
 pub use conv::{Conv, Operands, Packed, RawOperands, Workspace};
-pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};
+pub use device::{
+    Buffer, Device, Element, HostBuffer, HostCopies, Limits, Mark, Stream, with_host_copies,
+};
 pub use error::{Error, Result};
 pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};

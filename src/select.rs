@@ -105,7 +105,7 @@ impl Pick {
     /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`], or
     /// [`Error::NoVariant`] with every variant's reason.
     pub fn choose(&self, device: &Device, problem: &Problem) -> Result<Choice> {
-        let mut candidates = self.candidates(device, problem)?;
+        let mut candidates = self.candidates(&device.limits(), problem)?;
         let order = std::mem::take(&mut candidates.order);
         for Candidate {
             variant, config, ..
@@ -116,14 +116,31 @@ impl Pick {
                 _ => return Ok((variant, config)),
             }
         }
-        Err(candidates.none(device, problem))
+        Err(candidates.none(&device.to_string(), problem))
     }
 
-    pub(crate) fn candidates(&self, device: &Device, problem: &Problem) -> Result<Candidates> {
+    /// What [`choose`](Self::choose) would answer on a device of these limits where every library can
+    /// be opened: by numbers alone, without a device, a driver or a library.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub fn choose_for(&self, limits: &Limits, problem: &Problem) -> Result<Choice> {
+        let mut candidates = self.candidates(limits, problem)?;
+        let order = std::mem::take(&mut candidates.order);
+        match order.into_iter().next() {
+            Some(first) => Ok((first.variant, first.config)),
+            None if limits.is_gpu() => {
+                Err(candidates.none(&format!("a GPU of sm_{}", limits.arch), problem))
+            }
+            None => Err(candidates.none("a CPU", problem)),
+        }
+    }
+
+    pub(crate) fn candidates(&self, limits: &Limits, problem: &Problem) -> Result<Candidates> {
         match self {
-            Pick::Rule => Ok(by_rank(device, problem, |_| true)),
-            Pick::Kernels => Ok(by_rank(device, problem, |kind| kind == Kind::Kernel)),
-            Pick::Policy(name) => Ok(by_policy(device, problem, &Policy::find(name)?)),
+            Pick::Rule => Ok(by_rank(limits, problem, |_| true)),
+            Pick::Kernels => Ok(by_rank(limits, problem, |kind| kind == Kind::Kernel)),
+            Pick::Policy(name) => Ok(by_policy(limits, problem, &Policy::find(name)?)),
             Pick::Named { variant, config } => Ok(Candidates {
                 order: vec![find(variant, config.as_deref())?.into()],
                 refused: Vec::new(),
@@ -145,9 +162,9 @@ impl Candidates {
     }
 
     /// That none is left, with everyone's reason.
-    pub fn none(self, device: &Device, problem: &Problem) -> Error {
+    pub fn none(self, device: &str, problem: &Problem) -> Error {
         Error::NoVariant {
-            device: device.to_string(),
+            device: device.to_owned(),
             problem: Box::new(problem.clone()),
             why: self.refused.join("; "),
         }
@@ -165,8 +182,7 @@ fn find(variant: &str, config: Option<&str>) -> Result<Choice> {
 
 /// Those of some kinds that can do the problem, each with the configuration that it estimates best,
 /// the least estimated time first.
-fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> Candidates {
-    let limits = device.limits();
+fn by_rank(limits: &Limits, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> Candidates {
     let mut refused = Vec::new();
     let mut timed = Vec::new();
     for variant in variants::all() {
@@ -174,7 +190,7 @@ fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
         if !kinds(info.kind) {
             continue;
         }
-        match best_config(variant, device, problem, &limits) {
+        match best_config(variant, limits, problem) {
             Ok(best) => timed.push(best),
             Err(why) => refused.push(format!("{} {why}", info.name)),
         }
@@ -195,9 +211,8 @@ fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
 /// none for the problem.
 fn best_config(
     variant: &Arc<dyn Variant>,
-    device: &Device,
-    problem: &Problem,
     limits: &Limits,
+    problem: &Problem,
 ) -> Result<(f64, Candidate), String> {
     let mut best: Option<(f64, Candidate)> = None;
     let mut first_refusal = None;
@@ -207,7 +222,7 @@ fn best_config(
             config,
             limits,
         };
-        let plan = match variant::plan(&**variant, device.is_gpu(), &query) {
+        let plan = match variant::plan(&**variant, limits.is_gpu(), &query) {
             Ok(plan) if plan.packing.is_some_and(|p| p.space == Space::Constant) => {
                 let why = "keeps its filter in constant memory, which a rule does not take";
                 first_refusal.get_or_insert(why.to_owned());
@@ -233,8 +248,7 @@ fn best_config(
 }
 
 /// Those of the lines that fit, in their order, as far as they can do the problem.
-fn by_policy(device: &Device, problem: &Problem, policy: &Policy) -> Candidates {
-    let limits = device.limits();
+fn by_policy(limits: &Limits, problem: &Problem, policy: &Policy) -> Candidates {
     let mut candidates = Candidates {
         order: Vec::new(),
         refused: Vec::new(),
@@ -252,9 +266,9 @@ fn by_policy(device: &Device, problem: &Problem, policy: &Policy) -> Candidates 
         let query = Query {
             problem,
             config,
-            limits: &limits,
+            limits,
         };
-        match variant::plan(&*variant, device.is_gpu(), &query) {
+        match variant::plan(&*variant, limits.is_gpu(), &query) {
             Ok(plan) => candidates.order.push(Candidate {
                 variant,
                 config,

@@ -159,7 +159,7 @@ impl Gpu {
     ///
     /// # Errors
     /// What the driver answers.
-    pub fn enter(&self) -> Result<Entered> {
+    pub fn enter(&self) -> Result<Entered<'_>> {
         Entered::new(self.0.context)
     }
 }

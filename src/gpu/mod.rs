@@ -3,7 +3,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `gpu` | [`Gpu`]: one device and its primary context |
+//! | `gpu` | [`Gpu`]: one device and its primary context, which a thread [enters](Entered) |
 //! | `stream` | [`Stream`]: a queue of work; recording a queue as a [`Graph`] |
 //! | `event` | [`Event`]: a mark in a queue; time between two |
 //! | `buffer` | [`DeviceBuffer`]: elements in device memory |

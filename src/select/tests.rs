@@ -85,6 +85,10 @@ fn picks_are_spelled_as_they_are_read() {
 fn on_the_cpu_kernels_have_a_reason() {
     let (rule, _) = Pick::Rule.choose(&Device::Cpu, &problem()).unwrap();
     assert_eq!(rule.info().name, "cpu_gemm");
+    let (same, _) = Pick::Rule
+        .choose_for(&Device::Cpu.limits(), &problem())
+        .unwrap();
+    assert_eq!(same.info().name, "cpu_gemm");
     for pick in Pick::automatic().into_iter().skip(1) {
         let error = pick.choose(&Device::Cpu, &problem()).err().unwrap();
         assert!(matches!(error, Error::NoVariant { .. }), "{error}");
@@ -128,7 +132,7 @@ fn the_best_of_all_configurations_counts() {
             ..missing().info().clone()
         };
         let variant: Arc<dyn Variant> = Arc::new(Estimates(info, estimates));
-        best_config(&variant, &Device::Cpu, &problem(), &Device::Cpu.limits())
+        best_config(&variant, &Device::Cpu.limits(), &problem())
             .map(|(us, candidate)| (us, candidate.config))
     };
     assert_eq!(best(&[Some(5.0), Some(3.0), Some(4.0)]), Ok((3.0, 1)));

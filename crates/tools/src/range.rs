@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 /// without CUDA, it is nothing.
 ///
 /// ```
-/// let _layer = convforge::Range::enter("layer 1");
+/// let _layer = convforge_tools::Range::enter("layer 1");
 /// ```
 #[derive(Debug)]
 #[must_use = "the range ends when the value is dropped"]

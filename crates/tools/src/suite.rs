@@ -1,9 +1,10 @@
 //! Named sets of problems: text files compiled into the program, one `name problem` per line, `#`
 //! for remarks.
 
+use convforge::{Layout, Math, Problem, Storage};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Layout, Math, Problem, Result, Storage, error::closest};
+use crate::{Error, Result, error::closest};
 
 /// The files, in reading order.
 const FILES: [(&str, &str); 12] = [
@@ -128,7 +129,7 @@ impl Overrides {
     /// The layers with these words replaced; what has become equal is kept once.
     ///
     /// # Errors
-    /// [`Error::InvalidProblem`] where the words do not go together.
+    /// [`convforge::Error::InvalidProblem`] where the words do not go together.
     pub fn apply(&self, layers: &[Layer]) -> Result<Vec<Layer>> {
         let mut changed = Vec::new();
         for layer in layers {

@@ -10,12 +10,15 @@ use std::process::ExitCode;
 
 use common::{Answer, data_folder};
 use convforge::{Device, Math, Pick};
-use convforge_tools::net::{
-    FusedNetwork, Network, Outcome, SIDE,
-    idx::{Images, Labels},
-    npy::Array2,
-    resize::resize,
-    weights::Weights,
+use convforge_tools::{
+    Contender,
+    net::{
+        FusedNetwork, Network, Outcome, SIDE,
+        idx::{Images, Labels},
+        npy::Array2,
+        resize::resize,
+        weights::Weights,
+    },
 };
 use libtest_mimic::{Arguments, Completion, Failed};
 
@@ -58,7 +61,8 @@ fn images(count: usize) -> Result<Images, Failed> {
 
 /// That both networks give the same logits, as far as fp32 goes.
 fn agree(device: &Device, weights: &Weights, images: &Images) -> Answer {
-    let mut layers = Network::new(device, weights, Pick::Kernels, Math::Fp32)?;
+    let kernels = Contender::Pick(Pick::Kernels);
+    let mut layers = Network::new(device, weights, &kernels, Math::Fp32)?;
     let expected = layers.classify(images, images.count, &mut |_| true)?.logits;
     if expected.iter().all(|logit| *logit == expected[0]) {
         return Err("all logits are equal, which shows nothing".into());

@@ -10,12 +10,15 @@ use std::{fs, path::Path, process::ExitCode};
 
 use common::{checkout, data_folder};
 use convforge::{Device, Math, Pick};
-use convforge_tools::net::{
-    Network, SIDE,
-    idx::{Images, Labels},
-    npy::Array2,
-    resize::resize,
-    weights::Weights,
+use convforge_tools::{
+    Contender,
+    net::{
+        Network, SIDE,
+        idx::{Images, Labels},
+        npy::Array2,
+        resize::resize,
+        weights::Weights,
+    },
 };
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use sha2::{Digest, Sha256};
@@ -170,7 +173,8 @@ fn shipped_weights() -> Result<Completion, Failed> {
     }
     let weights = Weights::read(weights)?;
     let images = resize(&Images::read(images)?, SIDE)?;
-    let mut network = Network::new(&Device::Cpu, &weights, Pick::Rule, Math::Fp32)?;
+    let rule = Contender::Pick(Pick::Rule);
+    let mut network = Network::new(&Device::Cpu, &weights, &rule, Math::Fp32)?;
     let classes = network.classify(&images, 500, &mut |_| true)?.classes();
     let labels = Labels::read(labels)?.values;
     let pairs = classes.iter().zip(&labels);

@@ -46,7 +46,7 @@ pub fn font(side: HPos, size: i32, color: &RGBColor) -> TextStyle<'static> {
 }
 
 pub fn failed(error: impl std::fmt::Display) -> Error {
-    Error::Check(format!("the chart could not be drawn: {error}"))
+    Error::Drawing(error.to_string())
 }
 
 /// A sheet with a title, lines of text below it, room for `high` pixels of drawing, and remarks at

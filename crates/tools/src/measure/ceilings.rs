@@ -1,16 +1,16 @@
 //! The measuring of a GPU's ceilings. Each result is looked at: work that was not done, or was
 //! optimised away, would give the best rates of all.
 
-use half::{bf16, f16};
+use convforge::{
+    Conv, Device, Error as Refused, Math, Problem, RawOperands, Shape, Storage, Stream,
+    gpu::{DeviceBuffer, Gpu, checked},
+    variants,
+};
+use convforge_check::{narrow, widen};
 use rayon::prelude::*;
 
 use super::Ceilings;
-use crate::{
-    Conv, Device, Error, Math, Problem, RawOperands, Result, Shape, Storage, Stream,
-    gpu::{DeviceBuffer, Gpu},
-    kernels::{checked, ffi},
-    variants,
-};
+use crate::{Error, Result, ffi};
 
 /// Runs of each, after one that does not count; the median is taken.
 const RUNS: usize = 7;
@@ -23,12 +23,11 @@ const SIDE: usize = 8192;
 
 /// All ceilings of a GPU.
 pub(super) fn measure(gpu: &Gpu) -> Result<Ceilings> {
-    let device = Device::Gpu(gpu.clone());
-    let stream = device.stream()?;
+    let stream = Device::Gpu(gpu.clone()).stream()?;
     let [read, write, copy] = bandwidths(gpu, &stream)?;
     let fp32 = fma(gpu, &stream)?;
-    let matrix = Matrix::new(gpu)?;
-    let product = |math, storage| matrix.product(&device, &stream, math, storage);
+    let matrix = Matrix::new();
+    let product = |math, storage| matrix.product(gpu, &stream, math, storage);
     Ok(Ceilings {
         read,
         write,
@@ -43,7 +42,10 @@ pub(super) fn measure(gpu: &Gpu) -> Result<Ceilings> {
 
 /// The median time of `work`, in seconds. All runs are queued together: the GPU does not wait for
 /// the host between them.
-fn seconds(stream: &Stream, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+fn seconds(
+    stream: &Stream,
+    mut work: impl FnMut() -> convforge::Result<()>,
+) -> convforge::Result<f64> {
     work()?;
     let mut marks = vec![stream.mark()?];
     for _ in 0..RUNS {
@@ -51,13 +53,13 @@ fn seconds(stream: &Stream, mut work: impl FnMut() -> Result<()>) -> Result<f64>
         marks.push(stream.mark()?);
     }
     let times = marks.windows(2).map(|pair| pair[1].us_since(&pair[0]));
-    let mut times = times.collect::<Result<Vec<f64>>>()?;
+    let mut times = times.collect::<convforge::Result<Vec<f64>>>()?;
     times.sort_by(f64::total_cmp);
     Ok(times[RUNS / 2] * 1e-6)
 }
 
 fn wrong(what: &str) -> Error {
-    Error::Check(format!(
+    Error::Wrong(format!(
         "the {what} that was to measure a ceiling left a wrong result"
     ))
 }
@@ -163,26 +165,21 @@ fn fma(gpu: &Gpu, stream: &Stream) -> Result<f64> {
     Ok(threads as f64 * f64::from(ffi::CF_FMA_CHAINS * steps) * 2.0 / each)
 }
 
-/// Random numbers from -1 to 1, as a square matrix; here and on the device.
-struct Matrix {
-    host: Vec<f32>,
-    device: DeviceBuffer<f32>,
-}
+/// Random numbers from -1 to 1, as a square matrix.
+struct Matrix(Vec<f32>);
 
 impl Matrix {
-    fn new(gpu: &Gpu) -> Result<Self> {
+    fn new() -> Self {
         let number = |i: usize| {
             let mixed = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             (mixed >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
-        let host: Vec<f32> = (0..SIDE * SIDE).into_par_iter().map(number).collect();
-        let device = DeviceBuffer::from_slice(gpu, &host)?;
-        Ok(Matrix { host, device })
+        Matrix((0..SIDE * SIDE).into_par_iter().map(number).collect())
     }
 
     fn row(&self, row: usize) -> &[f32] {
-        &self.host[row * SIDE..][..SIDE]
+        &self.0[row * SIDE..][..SIDE]
     }
 
     /// Operations per second of cuBLAS's product of the matrix and its transpose, two copies of it;
@@ -190,7 +187,7 @@ impl Matrix {
     /// connected layer, which is a product and nothing else.
     fn product(
         &self,
-        device: &Device,
+        gpu: &Gpu,
         stream: &Stream,
         math: Math,
         storage: Storage,
@@ -199,16 +196,13 @@ impl Matrix {
         (shape.storage, shape.math, shape.align) = (storage, math, 16);
         let problem = Problem::new(shape)?;
         let cublas = variants::find("cublas_gemm")?;
-        let conv = match Conv::with_variant(device, &problem, cublas, 0) {
-            Err(Error::Library { .. } | Error::Unsupported { .. }) => return Ok(None),
+        let conv = match Conv::with_variant(&Device::Gpu(gpu.clone()), &problem, cublas, 0) {
+            Err(Refused::Library { .. } | Refused::Unsupported { .. }) => return Ok(None),
             other => other?,
         };
-        let gpu = self.device.gpu();
-        let new = || DeviceBuffer::<u8>::alloc(gpu, SIDE * SIDE * storage.bytes());
-        let [x, w, y] = [new()?, new()?, new()?];
-        for operand in [&x, &w] {
-            self.convert_to(operand, storage, stream)?;
-        }
+        let stored = narrow(storage, &self.0);
+        let copy = || DeviceBuffer::from_slice(gpu, &stored);
+        let (x, w, y) = (copy()?, copy()?, DeviceBuffer::alloc(gpu, stored.len())?);
         let pointer = |buffer: &DeviceBuffer<u8>| buffer.address() as *mut std::ffi::c_void;
         let operands = RawOperands::new(pointer(&x), pointer(&w), pointer(&y));
         let mut workspace = conv.workspace(stream)?;
@@ -221,30 +215,6 @@ impl Matrix {
         Ok(Some(problem.flops() / each))
     }
 
-    fn convert_to(&self, to: &DeviceBuffer<u8>, storage: Storage, stream: &Stream) -> Result<()> {
-        let kind = match storage {
-            Storage::F32 => ffi::CF_STORE_F32,
-            Storage::F16 => ffi::CF_STORE_F16,
-            Storage::Bf16 => ffi::CF_STORE_BF16,
-        };
-        let from = self.device.address() as *const std::ffi::c_void;
-        let to = to.address() as *mut std::ffi::c_void;
-        let count = (SIDE * SIDE) as i64;
-        let _current = self.device.gpu().enter()?;
-        // SAFETY: both matrices are on the stream's device and have `count` elements; their owners
-        // wait for the stream before they are freed.
-        checked("cf_convert", unsafe {
-            ffi::cf_convert(
-                from,
-                ffi::CF_STORE_F32 as i32,
-                to,
-                kind as i32,
-                count,
-                stream.raw(),
-            )
-        })
-    }
-
     /// Whether some elements are about the products of their rows: no check of cuBLAS, only that
     /// the work was done.
     fn judge(&self, y: &DeviceBuffer<u8>, storage: Storage) -> Result<()> {
@@ -254,12 +224,7 @@ impl Matrix {
             let size = storage.bytes();
             let at = (row * SIDE + column) * size;
             let bytes = y.download_range(at..at + size)?;
-            let found = match *bytes {
-                [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
-                [a, b] if storage == Storage::F16 => f16::from_le_bytes([a, b]).to_f32(),
-                [a, b] => bf16::from_le_bytes([a, b]).to_f32(),
-                _ => f32::NAN,
-            };
+            let found = widen(storage, &bytes)[0];
             let pairs = self.row(row).iter().zip(self.row(column));
             let expected: f64 = pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
             off += (f64::from(found) - expected).powi(2);

@@ -121,12 +121,13 @@ impl Axis {
 
 #[cfg(test)]
 mod tests {
+    use convforge::{Device, variants};
+
     use super::*;
     use crate::{
-        Device,
-        measure::{Contender, Options, compare},
+        Contender,
+        measure::{Options, compare},
         suite::Layer,
-        variants,
     };
 
     fn rows() -> Vec<Row> {

@@ -1,77 +1,16 @@
 //! One problem, several contenders: each checked, those that passed timed in turns.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
+use convforge_check::{self as check, Data, Measured, Outcome};
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, How, Options, Stage, Timing, time};
 use crate::{
-    Conv, Device, Error, Pick, Problem, Range,
-    check::{self, Data, Measured, Outcome},
+    Contender, Range, error,
     suite::{CPU_FLOPS, Layer},
-    variant::{Arithmetic, Variant},
 };
-
-/// Who takes part.
-#[derive(Clone)]
-pub enum Contender {
-    /// A variant with one of its configurations.
-    Variant {
-        /// The variant.
-        variant: Arc<dyn Variant>,
-        /// Index of its configuration; 0 where it has none.
-        config: usize,
-    },
-    /// Whatever this pick chooses for the problem.
-    Pick(Pick),
-}
-
-impl Contender {
-    /// `fused_shared:tile=24`, or `policy:per-layer`.
-    pub fn name(&self) -> String {
-        match self {
-            Contender::Variant { variant, config } => variant.info().spelled(*config),
-            Contender::Pick(pick) => pick.to_string(),
-        }
-    }
-
-    /// The name without a configuration.
-    pub fn variant(&self) -> String {
-        match self {
-            Contender::Variant { variant, .. } => variant.info().name.clone(),
-            Contender::Pick(pick) => pick.to_string(),
-        }
-    }
-
-    /// The configuration.
-    pub fn config(&self) -> Option<String> {
-        match self {
-            Contender::Variant { variant, config } => variant.info().configs.get(*config).cloned(),
-            Contender::Pick(_) => None,
-        }
-    }
-
-    /// How the variant comes to its sums. What a pick chooses is exact: no rule picks a transform.
-    fn arithmetic(&self) -> Arithmetic {
-        match self {
-            Contender::Variant { variant, .. } => variant.info().arithmetic,
-            Contender::Pick(_) => Arithmetic::Exact,
-        }
-    }
-
-    /// The convolution that it stands for.
-    pub(crate) fn conv(&self, device: &Device, problem: &Problem) -> crate::Result<Conv> {
-        match self {
-            Contender::Variant { variant, config } => {
-                Conv::with_variant(device, problem, variant.clone(), *config)
-            }
-            Contender::Pick(pick) => Conv::new(device, problem, pick),
-        }
-    }
-}
 
 /// What became of a variant on a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -278,8 +217,7 @@ pub fn compare(
         let _range = Range::enter(&doing);
         let conv = contender.conv(device, &layer.problem);
         let conv = conv.map_err(Ending::from).and_then(|conv| {
-            let picked = matches!(contender, Contender::Pick(_));
-            row.chose = picked.then(|| conv.name());
+            row.chose = contender.is_pick().then(|| conv.name());
             checked(&conv, contender.arithmetic(), options.seed)?;
             Ok(conv)
         });
@@ -358,6 +296,15 @@ impl From<Error> for Ending {
     }
 }
 
+impl From<crate::Error> for Ending {
+    fn from(error: crate::Error) -> Self {
+        match error {
+            crate::Error::Convforge(error) => error.into(),
+            error => Ending::failed(error::chain(&error)),
+        }
+    }
+}
+
 /// Checks a convolution as thoroughly as a time demands.
 pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<(), Ending> {
     let options = thoroughness(conv.device(), conv.problem(), arithmetic);
@@ -409,8 +356,9 @@ fn beside_cudnn(rows: &mut [Row]) {
 
 #[cfg(test)]
 mod tests {
+    use convforge::variants;
+
     use super::*;
-    use crate::variants;
 
     /// A row of this variant; without a time it did not pass.
     fn row(name: &str, median_us: Option<f64>) -> Row {

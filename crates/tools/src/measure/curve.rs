@@ -200,8 +200,10 @@ impl ValueFormatter<f64> for Axis {
 
 #[cfg(test)]
 mod tests {
+    use convforge::Device;
+
     use super::*;
-    use crate::{Device, measure::sweep::tests::example};
+    use crate::measure::sweep::tests::example;
 
     fn svg(configs: &[(&str, Option<f64>)]) -> String {
         let environment = Environment::of(&Device::Cpu, Vec::new());

@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, process::Command};
 
+use convforge::Device;
+#[cfg(feature = "cuda")]
+use convforge::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 
 use super::Ceilings;
-use crate::Device;
 
 /// Where and when a report was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +48,7 @@ impl Environment {
         let found = |library: Library| Some((library.name.to_owned(), library.version.ok()?));
         Environment {
             convforge: env!("CARGO_PKG_VERSION").to_owned(),
-            csrc: crate::CSRC_HASH.to_owned(),
+            csrc: convforge::CSRC_HASH.to_owned(),
             device: device.name(),
             gpu: device.is_gpu().then(|| device.name()),
             arch: device.is_gpu().then_some(limits.arch),
@@ -91,14 +93,9 @@ pub fn libraries() -> Vec<Library> {
     let mut libraries = Vec::new();
     #[cfg(feature = "cuda")]
     {
-        let mut driver = 0;
-        // SAFETY: the function writes one integer to a valid address.
-        let answer = unsafe { cuda_sys::cuDriverGetVersion(&mut driver) };
         libraries.push(Library {
             name: "CUDA driver",
-            version: answer
-                .map(|_| format!("{}.{}", driver / 1000, driver % 1000 / 10))
-                .map_err(|missing| missing.why.to_string()),
+            version: Gpu::driver_version().map_err(why_not),
         });
         // SAFETY: the function takes no argument.
         let cublas = unsafe { cublas_sys::cublasLtGetVersion() };
@@ -109,14 +106,13 @@ pub fn libraries() -> Vec<Library> {
                 .map_err(|missing| missing.why.to_string()),
         });
     }
-    #[cfg(all(feature = "cudnn", not(no_toolkit)))]
+    #[cfg(feature = "cudnn")]
     libraries.extend([
         Library {
             name: "cuDNN",
-            version: crate::baselines::cudnn_version().map_err(|error| match error {
-                crate::Error::Library { why, .. } => why,
-                error => error.to_string(),
-            }),
+            version: convforge::cudnn::version()
+                .map(|version| version.to_string())
+                .map_err(why_not),
         },
         // cuDNN opens it by itself, and without it has fewer plans.
         Library {
@@ -127,6 +123,14 @@ pub fn libraries() -> Vec<Library> {
         },
     ]);
     libraries
+}
+
+#[cfg(feature = "cuda")]
+fn why_not(error: convforge::Error) -> String {
+    match error {
+        convforge::Error::Library { why, .. } => why,
+        error => error.to_string(),
+    }
 }
 
 /// 130100 is 13.1.0.

@@ -1,9 +1,10 @@
 //! The least time that a problem can take on a device.
 
+use convforge::{Device, Error::NoGpu, Math, Problem};
 use serde::{Deserialize, Serialize};
 
 use super::table::significant;
-use crate::{Device, Error, Math, Problem, Result};
+use crate::Result;
 
 /// What a device did at best, in the run whose floors it gives.
 ///
@@ -35,11 +36,11 @@ impl Ceilings {
     /// Measures them, in about a second.
     ///
     /// # Errors
-    /// [`Error::NoGpu`] on the CPU, whose floors nobody asks for; [`Error::OutOfMemory`]; a wrong
-    /// result of what was measured.
+    /// On the CPU, whose floors nobody asks for; no memory; [`Error::Wrong`](crate::Error::Wrong) where what was measured
+    /// left a wrong result.
     pub fn measure(device: &Device) -> Result<Self> {
         match device {
-            Device::Cpu => Err(Error::NoGpu("ceilings are measured on GPUs only".into())),
+            Device::Cpu => Err(NoGpu("ceilings are measured on GPUs only".into()).into()),
             #[cfg(feature = "cuda")]
             Device::Gpu(gpu) => super::ceilings::measure(gpu),
         }
@@ -99,6 +100,7 @@ impl Ceilings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     const SOME: Ceilings = Ceilings {
         read: 4.3e12,
@@ -121,9 +123,7 @@ mod tests {
 
     #[test]
     fn the_cpu_has_none() {
-        assert!(matches!(
-            Ceilings::measure(&Device::Cpu),
-            Err(Error::NoGpu(_))
-        ));
+        let none = Ceilings::measure(&Device::Cpu);
+        assert!(matches!(none, Err(Error::Convforge(NoGpu(_)))));
     }
 }

@@ -2,13 +2,16 @@
 
 use std::ffi::c_void;
 
-use super::{How, LEAST_SAMPLES, Options, Timing, stages::stages};
 #[cfg(feature = "cuda")]
-use crate::gpu;
-use crate::{
-    Buffer, Conv, Device, Error, Mark, Problem, Range, RawOperands, Result, Stream, Workspace,
-    check::{Data, Recipe, Tensor},
+use convforge::gpu;
+use convforge::{
+    Buffer, Conv, Device, Error, Mark, Packed, Problem, RawOperands, Result, Stream, Workspace,
+    variant::Space,
 };
+use convforge_check::{Data, Recipe, Tensor};
+
+use super::{How, LEAST_SAMPLES, Options, Timing, stages::stages};
+use crate::Range;
 
 /// Microseconds that one sample should last: long against the clock's own error.
 const SAMPLE_US: f64 = 4_000.0;
@@ -129,28 +132,49 @@ impl Tensors {
     }
 }
 
-/// Re-arranges the filter of each set for `conv`, where it wants that. Answers the memory that the
-/// operands then point at, and the microseconds that the last one took.
+/// Filters as a variant re-arranged them.
+pub(super) enum Filters {
+    /// Each set's.
+    Sets { _memory: Arena },
+    /// The first set's, for all of them: constant memory has room for few filters, and no launch
+    /// reads it from device memory anyway.
+    Constant { _packed: Packed },
+}
+
+/// Re-arranges filters for `conv`, where it wants that. Answers what the operands then point at, and
+/// the microseconds that the last one took.
 pub(super) fn pack(
     conv: &Conv,
     operands: &mut [RawOperands],
     stream: &Stream,
-) -> Result<Option<(Arena, f64)>> {
-    let bytes = conv.packed_bytes();
-    if bytes == 0 {
+) -> Result<Option<(Filters, f64)>> {
+    let Some(packing) = conv.packing() else {
         return Ok(None);
+    };
+    if packing.space == Space::Constant {
+        let from = stream.mark()?;
+        // SAFETY: the filter is of this device and of the right size; the caller keeps it.
+        let Some(packed) = (unsafe { conv.pack_raw(operands[0].w, stream)? }) else {
+            return Ok(None);
+        };
+        let us = stream.mark()?.us_since(&from)?;
+        operands
+            .iter_mut()
+            .for_each(|one| one.packed = packed.as_ptr());
+        return Ok(Some((Filters::Constant { _packed: packed }, us)));
     }
-    let arena = Arena::new(conv.device(), conv.problem(), bytes, operands.len(), None)?;
+    let (device, problem) = (conv.device(), conv.problem());
+    let arena = Arena::new(device, problem, packing.bytes, operands.len(), None)?;
     let mut us = 0.0;
     for (set, operands) in operands.iter_mut().enumerate() {
         operands.packed = arena.at(set);
         let from = stream.mark()?;
         // SAFETY: the filter and the arena are of this device and of the right sizes; the caller
         // keeps both.
-        unsafe { conv.pack_raw(operands.w, arena.at(set), stream)? };
+        unsafe { conv.pack_into(operands.w, arena.at(set), stream)? };
         us = stream.mark()?.us_since(&from)?;
     }
-    Ok(Some((arena, us)))
+    Ok(Some((Filters::Sets { _memory: arena }, us)))
 }
 
 /// What one sample runs.
@@ -166,7 +190,7 @@ pub(super) struct Lane<'a> {
     name: String,
     operands: Vec<RawOperands>,
     /// What the operands point at, beside the shared tensors.
-    _packed: Option<Arena>,
+    _packed: Option<Filters>,
     pack_us: Option<f64>,
     work: Work,
     launches: usize,

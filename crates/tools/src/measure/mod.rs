@@ -31,25 +31,25 @@ use std::{
     time::Duration,
 };
 
+use convforge::{Conv, Device, Error, Problem, Result, Workspace};
 use serde::{Deserialize, Serialize};
 
-#[cfg(all(feature = "cudnn", not(no_toolkit)))]
+use lane::{Lane, Tensors};
+
+#[cfg(feature = "cudnn")]
 pub(crate) use compare::thoroughness;
-pub use compare::{Contender, Row, Status, compare};
 pub(crate) use compare::{Ending, checked};
+pub use compare::{Row, Status, compare};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
 pub use profile::profile;
 pub use report::{ClockLog, Format, Report};
-pub(crate) use report::{Entry, has, put, write_whole};
+pub(crate) use report::{Entry, has, put};
 pub(crate) use stages::stages;
 pub(crate) use table::{Line, Lines, or_dash, rank, times};
 pub use table::{bytes, duration};
 pub use trace::{Event, write_trace};
 pub use view::{Part, View};
-
-use crate::{Conv, Device, Error, Problem, Result, Workspace};
-use lane::{Lane, Tensors};
 
 /// How much to measure.
 #[derive(Clone, Debug)]

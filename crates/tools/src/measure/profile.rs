@@ -1,14 +1,16 @@
 //! One convolution by itself, for a profiler: plain calls, no graph, nothing else meanwhile.
 
+use convforge::{Conv, Mark};
+#[cfg(feature = "cuda")]
+use convforge::{Stream, gpu::ProfilerRange};
+
 use super::{
     Event, Options,
     compare::checked,
     lane::{Tensors, pack},
     stages::staged,
 };
-use crate::{Conv, Error, Mark, Range, Result};
-#[cfg(feature = "cuda")]
-use crate::{Stream, gpu::Recording};
+use crate::{Error, Range, Result};
 
 /// Checks a convolution, calls it once to warm up and then `runs` times. A call is a layer of the
 /// reports but for the allocations: the input copied from ordinary host memory, the stages, the output
@@ -18,10 +20,10 @@ use crate::{Stream, gpu::Recording};
 /// stand in a [`Range`] of the variant and the problem.
 ///
 /// # Errors
-/// [`Error::Check`] where the variant is wrong; no memory; or what a launch answers.
+/// [`Error::Wrong`] where the variant is wrong; no memory; or what a launch answers.
 pub fn profile(conv: &Conv, runs: usize, seed: u64) -> Result<Vec<Event>> {
     checked(conv, conv.variant().info().arithmetic, seed)
-        .map_err(|ending| Error::Check(ending.reason))?;
+        .map_err(|ending| Error::Wrong(ending.reason))?;
     let (device, problem) = (conv.device(), conv.problem());
     let options = Options {
         warm: true,
@@ -43,7 +45,7 @@ pub fn profile(conv: &Conv, runs: usize, seed: u64) -> Result<Vec<Event>> {
 
     #[cfg(feature = "cuda")]
     let _recording = match &stream {
-        Stream::Gpu(stream) => Some(Recording::start(stream.gpu())?),
+        Stream::Gpu(stream) => Some(ProfilerRange::start(stream.gpu())?),
         Stream::Cpu(_) => None,
     };
     let _range = Range::enter(&format!("{} {problem}", conv.name()));

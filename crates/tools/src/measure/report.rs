@@ -1,11 +1,16 @@
 //! What a run of measurements leaves behind: one JSON object, or a CSV table.
 
-use std::{fmt, fs, path::Path};
+use std::{fmt, path::Path};
 
+use convforge::Error::Interrupted;
 use serde::{Deserialize, Serialize};
 
-use super::{Clocks, Contender, Environment, Part, Row, Status, View};
-use crate::{Error, Result, suite::Layer};
+use super::{Clocks, Environment, Part, Row, Status, View};
+use crate::{
+    Contender, Result,
+    files::{json, read_json, write_whole},
+    suite::Layer,
+};
 
 /// A run: where and when, and a row per problem and variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,32 +63,24 @@ impl Report {
     /// Reads a JSON report.
     ///
     /// # Errors
-    /// [`Error::File`] with what is wrong with it.
+    /// [`Error::File`](crate::Error::File) with what is wrong with it.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-        serde_json::from_str(&text).map_err(|error| {
-            Error::file(
-                path,
-                format!("is no JSON report of `compare` or `sweep`: {error}"),
-            )
-        })
+        read_json(path, "is no JSON report of `compare` or `sweep`")
     }
 
-    /// Writes the report to a file of another name and renames it, so that the file is whole at
-    /// any time.
+    /// Writes the report so that the file is whole at any time.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`](crate::Error::File).
     pub fn write(&self, path: &Path, format: Format) -> Result<()> {
-        write_whole(path, &self.text(format))
+        write_whole(path, self.text(format))
     }
 
     /// The file's text.
     pub fn text(&self, format: Format) -> String {
         match format {
             Format::Csv => self.csv(),
-            // It consists of strings and numbers only.
-            Format::Json => serde_json::to_string_pretty(self).unwrap_or_default() + "\n",
+            Format::Json => json(self),
         }
     }
 
@@ -136,24 +133,52 @@ impl Report {
         for note in &self.notes {
             text += &format!("# {}\n", note.replace('\n', "\n# "));
         }
-        text += "suite,layer,problem,math,variant,config,chose,arithmetic,status,reason,median_us,\
-                 p10_us,p90_us,samples,how,cold,stages,floor_us,tflops,gbs,workspace_bytes,pack_us,\
-                 plan,cudnn_variant,cudnn_us,cudnn_plan,speedup_vs_cudnn\n";
-        for row in &self.rows {
-            text += &(csv_fields(row).join(",") + "\n");
-        }
-        text
+        let rows = self.rows.iter().map(csv_fields);
+        let header = CSV_HEADER.map(str::to_owned).to_vec();
+        text + &csv_text(std::iter::once(header).chain(rows))
     }
 }
 
-/// Writes a text to a file of another name and renames it, so that the file is whole at any time.
-pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let failed = |error| Error::file(path, format!("cannot be written: {error}"));
-    fs::write(&part, text).map_err(failed)?;
-    fs::rename(&part, path).map_err(failed)
+/// The columns of a CSV file.
+const CSV_HEADER: [&str; 27] = [
+    "suite",
+    "layer",
+    "problem",
+    "math",
+    "variant",
+    "config",
+    "chose",
+    "arithmetic",
+    "status",
+    "reason",
+    "median_us",
+    "p10_us",
+    "p90_us",
+    "samples",
+    "how",
+    "cold",
+    "stages",
+    "floor_us",
+    "tflops",
+    "gbs",
+    "workspace_bytes",
+    "pack_us",
+    "plan",
+    "cudnn_variant",
+    "cudnn_us",
+    "cudnn_plan",
+    "speedup_vs_cudnn",
+];
+
+/// Lines of as many fields each, quoted where that is needed.
+fn csv_text(lines: impl Iterator<Item = Vec<String>>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        // Only another number of fields would be refused.
+        let _ = writer.write_record(line);
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// A row of a file that is written piece by piece.
@@ -168,7 +193,7 @@ pub(crate) trait Entry: Clone {
 
     /// Whether it says all that it would in a run that was not interrupted.
     fn is_whole(&self) -> bool {
-        self.reason() != Some(&Error::Interrupted.to_string())
+        self.reason() != Some(&Interrupted.to_string())
     }
 
     /// Whether later rows of the same work say no more than it does: one was interrupted, or all of
@@ -235,7 +260,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         .map(|stage| format!("{}={}", stage.name, stage.us))
         .collect();
     let how = row.how.and_then(|how| serde_json::to_value(how).ok());
-    let fields = vec![
+    vec![
         row.suite.clone(),
         row.layer.clone(),
         row.problem.to_string(),
@@ -263,27 +288,19 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.cudnn_us),
         or_empty(row.cudnn_plan.as_ref()),
         or_empty(row.speedup_vs_cudnn),
-    ];
-    fields.into_iter().map(quoted).collect()
-}
-
-fn quoted(field: String) -> String {
-    if field.contains([',', '"', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field
-    }
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use convforge::{Device, Problem, variants};
+
     use super::*;
     use crate::{
-        Device, Problem,
+        chain,
         measure::{Options, compare},
-        variants,
     };
 
     fn contenders() -> Vec<Contender> {
@@ -339,12 +356,8 @@ mod tests {
         assert!(read.has(&layer, &all[..1]) && !read.has(&layer, &all));
 
         std::fs::write(&path, "[]").unwrap();
-        assert!(
-            Report::read(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("report.json")
-        );
+        let text = chain(&Report::read(&path).unwrap_err());
+        assert!(text.contains("report.json: is no JSON report"), "{text}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::ffi::CStr;
 
+use convforge::{Mark, Result, Stream};
+
 use super::{Stage, median};
-use crate::{Mark, Result, Stream};
 
 /// How often they are timed.
 const RUNS: usize = 7;

@@ -104,12 +104,13 @@ fn numbers<'a>(rows: &[&'a Row]) -> Option<(&'a str, Vec<u64>)> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use convforge::{Device, variants};
+
     use super::*;
     use crate::{
-        Device,
-        measure::{Contender, Options, Part, Status, View},
+        Contender,
+        measure::{Options, Part, Status, View},
         suite::Layer,
-        variants,
     };
 
     /// A sweep that might have been: configurations with their medians, or unsupported.

@@ -1,9 +1,9 @@
 //! Rows as a table for people.
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
+use convforge::variant::Arithmetic;
 
 use super::{Row, Status};
-use crate::variant::Arithmetic;
 
 /// A line under the header, nothing else.
 const STYLE: TableStyle =

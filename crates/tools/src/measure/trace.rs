@@ -4,8 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::write_whole;
-use crate::Result;
+use crate::{Result, files::write_whole};
 
 /// One piece of work on a timeline.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +63,7 @@ fn to_ns(us: f64) -> f64 {
 /// # Errors
 /// [`Error::File`](crate::Error::File).
 pub fn write_trace(path: &Path, title: &str, events: &[Event]) -> Result<()> {
-    write_whole(path, &text(title, events))
+    write_whole(path, text(title, events))
 }
 
 #[cfg(test)]

@@ -6,19 +6,21 @@
 
 use std::{ops::Range, time::Instant};
 
+use convforge::{
+    Buffer, Device,
+    Error::NoGpu,
+    Mark, Stream,
+    gpu::{Gpu, PinnedBuffer, checked},
+    with_host_copies,
+};
+
 use super::{
     check_size,
     idx::Images,
     network::{CLASSES, SIDE},
     weights::Weights,
 };
-use crate::{
-    Buffer, Device, Error, Mark, Result, Stream,
-    device::with_host_copies,
-    gpu::{Gpu, PinnedBuffer},
-    kernels::{checked, ffi},
-    study::Spread,
-};
+use crate::{Error, Result, ffi, study::Spread};
 
 /// Bytes of an image.
 const IMAGE: usize = ffi::CF_FUSED_PIXELS as usize;
@@ -81,19 +83,21 @@ impl FusedNetwork {
     /// for each image.
     ///
     /// # Errors
-    /// [`Error::NoGpu`] for the CPU and for GPUs older than compute capability 9.0;
-    /// [`Error::InvalidProblem`] for weights that are infinite or no numbers; out of memory.
+    /// [`NoGpu`] for the CPU and for GPUs older than compute capability 9.0;
+    /// [`Error::Input`] for weights that are infinite or no numbers; out of memory.
     pub fn new(device: &Device, weights: &Weights, images: usize) -> Result<Self> {
         let limits = device.limits();
         let gpu = match device {
             Device::Gpu(gpu) if limits.arch >= LEAST_ARCH => gpu.clone(),
             _ => {
-                return Err(Error::NoGpu(format!(
+                return Err(NoGpu(format!(
                     "the fused network takes one of compute capability 9.0 or newer, and {device} \
                      is none; the layers one by one run anywhere"
-                )));
+                ))
+                .into());
             }
         };
+        load(&gpu)?;
         let chunks = chunks(images, limits.sm_count as usize);
         let streams = [device.stream()?, device.stream()?];
         let room = |numbers: usize| images.saturating_mul(numbers);
@@ -111,7 +115,7 @@ impl FusedNetwork {
             copied: chunks
                 .iter()
                 .map(|_| streams[0].mark())
-                .collect::<Result<_>>()?,
+                .collect::<convforge::Result<_>>()?,
             images,
             chunks,
             streams,
@@ -135,12 +139,12 @@ impl FusedNetwork {
     /// Slices of a [`PinnedBuffer`] are copied while kernels run, others hardly.
     ///
     /// # Errors
-    /// [`Error::InvalidProblem`] for slices of another length, or what the driver answers.
+    /// [`Error::Input`] for slices of another length, or what the driver answers.
     pub fn run(&mut self, pixels: &[u8], logits: &mut [f32]) -> Result<f64> {
         let start = Instant::now();
         let expected = (self.images * IMAGE, self.images * CLASSES);
         if (pixels.len(), logits.len()) != expected {
-            return Err(Error::InvalidProblem(format!(
+            return Err(Error::Input(format!(
                 "a batch of {} images has {} pixels and {} logits; {} and {} were given",
                 self.images,
                 expected.0,
@@ -151,7 +155,7 @@ impl FusedNetwork {
         }
         let (streams, resident) = (&self.streams, &mut self.resident);
         let [copies_in, kernels] = streams;
-        let (queued, waited) = with_host_copies(streams, |copies| -> Result<()> {
+        let (queued, waited) = with_host_copies(streams, |copies| -> convforge::Result<()> {
             for (chunk, copied) in self.chunks.iter().zip(&mut self.copied) {
                 let (at, end) = (chunk.start * IMAGE, chunk.end * IMAGE);
                 copies.upload(0, &pixels[at..end], &mut resident.pixels, at)?;
@@ -170,7 +174,7 @@ impl FusedNetwork {
     /// kernels. Kernels alone and the copy alone are measured in turn with it.
     ///
     /// # Errors
-    /// [`Error::InvalidProblem`] for images of another size or number; [`Error::Check`] where two runs
+    /// [`Error::Input`] for images of another size or number; [`Error::Wrong`] where two runs
     /// give different logits, or for no run; or what the driver answers.
     pub fn measure(&mut self, images: &Images, runs: usize) -> Result<Measured> {
         check_size(images)?;
@@ -189,12 +193,12 @@ impl FusedNetwork {
                 .zip(&first)
                 .all(|(a, b)| a.to_bits() == b.to_bits());
             if !same {
-                return Err(Error::Check("two runs gave different logits".to_owned()));
+                return Err(Error::Wrong("two runs gave different logits".to_owned()));
             }
             kernels.push(self.kernels_us()?);
             copy_in.push(self.copy_in_us(&pixels)?);
         }
-        let none = || Error::Check("a measurement takes at least one run".to_owned());
+        let none = || Error::Input("a measurement takes at least one run".to_owned());
         let spread = |samples: &[f64]| Spread::of(samples).ok_or_else(none);
         Ok(Measured {
             logits: first,
@@ -210,7 +214,7 @@ impl FusedNetwork {
         stream.move_mark(&mut self.marks[0])?;
         self.resident.enqueue(0..self.images, stream)?;
         stream.move_mark(&mut self.marks[1])?;
-        self.marks[1].us_since(&self.marks[0])
+        Ok(self.marks[1].us_since(&self.marks[0])?)
     }
 
     /// Microseconds of copying all pixels to the device.
@@ -223,13 +227,13 @@ impl FusedNetwork {
         });
         queued?;
         waited?;
-        end.us_since(begin)
+        Ok(end.us_since(begin)?)
     }
 }
 
 impl Resident {
     /// Queues the kernels for some of the images; the first of them is a multiple of 4.
-    fn enqueue(&mut self, images: Range<usize>, stream: &Stream) -> Result<()> {
+    fn enqueue(&mut self, images: Range<usize>, stream: &Stream) -> convforge::Result<()> {
         let _current = self.gpu.enter()?;
         let pixels = self.pixels.as_ptr().cast::<u8>();
         let features = self.features.as_mut_ptr().cast::<f32>();
@@ -250,24 +254,32 @@ impl Resident {
     }
 }
 
+/// Loads the kernels; the first launch would otherwise.
+fn load(gpu: &Gpu) -> Result<()> {
+    let _current = gpu.enter()?;
+    // SAFETY: it takes no argument, and a context is current.
+    let code = unsafe { ffi::cf_net_fused_prepare() };
+    Ok(checked("cf_net_fused_prepare", code)?)
+}
+
 /// The weights in the kernels' own order. Numbers that are not finite have no scale, and the kernels'
 /// ReLU would hide them.
 fn pack(device: &Device, gpu: &Gpu, weights: &Weights, stream: &Stream) -> Result<Buffer<u8>> {
     let tensor = |name: &str, values: &[f32], len: usize| {
         if values.len() != len {
-            return Err(Error::InvalidProblem(format!(
+            return Err(Error::Input(format!(
                 "{name} of the network has {len} values, not {}",
                 values.len()
             )));
         }
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            return Err(Error::InvalidProblem(format!(
+            return Err(Error::Input(format!(
                 "value {at} of {name} is {}: the fused network takes finite weights only; the layers \
                  one by one take any",
                 values[at]
             )));
         }
-        device.upload(values)
+        Ok(device.upload(values)?)
     };
     let conv1 = tensor("convolution 1", &weights.conv1, 4 * 49)?;
     let conv2 = tensor("convolution 2", &weights.conv2, 16 * 4 * 49)?;

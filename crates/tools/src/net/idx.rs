@@ -9,7 +9,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 const IMAGE_MAGIC: u32 = 2051;
 const LABEL_MAGIC: u32 = 2049;
@@ -61,7 +61,7 @@ impl Images {
     /// image `i` being of class `i % 10`. Equal seeds give equal images.
     ///
     /// # Errors
-    /// [`Error::InvalidProblem`] if so many images do not fit in memory.
+    /// [`Error::Input`] if so many images do not fit in memory.
     pub fn synthetic(count: usize, seed: u64) -> Result<(Self, Labels)> {
         let mut images = Images::blank(count, SIDE, SIDE)?;
         for (at, pixel) in images.pixels.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ impl Images {
             .and_then(|bytes| pixels.try_reserve_exact(bytes).ok().map(|()| bytes))
             .map(|bytes| pixels.resize(bytes, 0))
             .ok_or_else(|| {
-                Error::InvalidProblem(format!(
+                Error::Input(format!(
                     "{count} images of {rows}x{cols} pixels do not fit in memory"
                 ))
             })?;
@@ -115,15 +115,16 @@ impl Labels {
 /// The sizes in the header, `D` of them, and the bytes behind it.
 fn read_idx<const D: usize>(path: &Path, magic: u32) -> Result<([usize; D], Vec<u8>)> {
     let fail = |why: String| Error::file(path, why);
-    let (mut input, gzip) =
-        open(path).map_err(|e| fail(format!("expected {}: {e}", kind(magic))))?;
+    let because = |what: String, why: io::Error| Error::file_because(path, what, why);
+    let opened = open(path).map_err(|why| because(format!("expected {}", kind(magic)), why));
+    let (mut input, gzip) = opened?;
     // The vector grows with the data, so no header can ask for memory that the file does not fill.
     let mut read_up_to = |bytes: u64| {
         let mut data = Vec::new();
         match input.by_ref().take(bytes).read_to_end(&mut data) {
             Ok(_) => Ok(data),
-            Err(e) if gzip => Err(fail(format!("could not be unpacked as gzip: {e}"))),
-            Err(e) => Err(fail(format!("could not be read: {e}"))),
+            Err(why) if gzip => Err(because("could not be unpacked as gzip".to_owned(), why)),
+            Err(why) => Err(because("could not be read".to_owned(), why)),
         }
     };
 
@@ -245,6 +246,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::chain;
 
     fn idx(words: &[u32], data: &[u8]) -> Vec<u8> {
         let header = words.iter().flat_map(|word| word.to_be_bytes());
@@ -267,7 +269,7 @@ mod tests {
     /// The reason given for not reading `bytes` as images; it must stand behind the path.
     fn refused(bytes: &[u8]) -> String {
         let (_folder, path) = file(bytes);
-        let text = Images::read(&path).unwrap_err().to_string();
+        let text = chain(&Images::read(&path).unwrap_err());
         text.strip_prefix(&format!("{}: ", path.display()))
             .unwrap()
             .to_owned()
@@ -374,12 +376,10 @@ mod tests {
     #[test]
     fn refuses_missing_files_and_folders() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = Images::read(folder.path().join("none"))
-            .unwrap_err()
-            .to_string();
+        let missing = chain(&Images::read(folder.path().join("none")).unwrap_err());
         let expected = "none: expected IDX images (magic 2051): No such file or directory";
         assert!(missing.contains(expected), "{missing}");
-        let text = Labels::read(folder.path()).unwrap_err().to_string();
+        let text = chain(&Labels::read(folder.path()).unwrap_err());
         assert!(
             text.contains("expected IDX labels (magic 2049): Is a directory"),
             "{text}"
@@ -422,10 +422,7 @@ mod tests {
     fn refuses_more_images_than_memory() {
         assert_eq!(
             Images::synthetic(usize::MAX, 0).unwrap_err().to_string(),
-            format!(
-                "invalid problem: {} images of 28x28 pixels do not fit in memory",
-                usize::MAX
-            )
+            format!("{} images of 28x28 pixels do not fit in memory", usize::MAX)
         );
     }
 }

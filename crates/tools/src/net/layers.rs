@@ -1,15 +1,18 @@
 //! The layers around the convolutions, on either device. Simple on purpose: the convolutions are
 //! what is studied.
 
+#[cfg(feature = "cuda")]
+use convforge::gpu::checked;
+use convforge::{Buffer, Stream};
 use rayon::prelude::*;
 
 #[cfg(feature = "cuda")]
-use crate::kernels::{checked, ffi};
-use crate::{Buffer, Error, Result, Stream};
+use crate::ffi;
+use crate::{Error, Result};
 
 /// Buffers that do not live where the stream works.
 fn mixed() -> Error {
-    Error::Check("the buffers of a layer and its stream are on different devices".to_owned())
+    Error::Input("the buffers of a layer and its stream are on different devices".to_owned())
 }
 
 /// Pixels 0..255 as f32, unscaled. `x` is at least as long as `pixels`.
@@ -29,14 +32,14 @@ pub(super) fn from_bytes(pixels: &Buffer<u8>, x: &mut Buffer<f32>, stream: &Stre
         (Stream::Gpu(stream), Buffer::Gpu(pixels), Buffer::Gpu(x)) => {
             let _current = stream.gpu().enter()?;
             // SAFETY: both buffers are on the stream's device, x as long as the pixels.
-            checked("cf_net_from_bytes", unsafe {
+            Ok(checked("cf_net_from_bytes", unsafe {
                 ffi::cf_net_from_bytes(
                     pixels.address() as *const u8,
                     x.address() as *mut f32,
                     pixels.len().min(x.len()) as i64,
                     stream.raw(),
                 )
-            })
+            })?)
         }
         #[cfg(feature = "cuda")]
         _ => Err(mixed()),
@@ -79,7 +82,7 @@ pub(super) fn relu_maxpool(
         (Stream::Gpu(stream), Buffer::Gpu(x), Buffer::Gpu(y)) => {
             let _current = stream.gpu().enter()?;
             // SAFETY: both buffers are on the stream's device and long enough, as checked above.
-            checked("cf_net_relu_maxpool", unsafe {
+            Ok(checked("cf_net_relu_maxpool", unsafe {
                 ffi::cf_net_relu_maxpool(
                     x.address() as *const f32,
                     y.address() as *mut f32,
@@ -89,7 +92,7 @@ pub(super) fn relu_maxpool(
                     window as i32,
                     stream.raw(),
                 )
-            })
+            })?)
         }
         #[cfg(feature = "cuda")]
         _ => Err(mixed()),
@@ -148,7 +151,7 @@ impl Linear {
             ) => {
                 let _current = stream.gpu().enter()?;
                 // SAFETY: the buffers are on the stream's device and long enough, as checked above.
-                checked("cf_net_linear", unsafe {
+                Ok(checked("cf_net_linear", unsafe {
                     ffi::cf_net_linear(
                         x.address() as *const f32,
                         weight.address() as *const f32,
@@ -160,7 +163,7 @@ impl Linear {
                         self.relu.into(),
                         stream.raw(),
                     )
-                })
+                })?)
             }
             #[cfg(feature = "cuda")]
             _ => Err(mixed()),

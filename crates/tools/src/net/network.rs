@@ -2,14 +2,18 @@
 
 use std::time::Instant;
 
+use convforge::{
+    Buffer, Conv, Device, Error::Interrupted, Math, Operands, Packed, Problem, Shape, Stream,
+    Workspace,
+};
+
 use super::{
     idx::Images,
     layers::{Linear, from_bytes, relu_maxpool},
     weights::Weights,
 };
 use crate::{
-    Buffer, Conv, Device, Error, Math, Operands, Packed, Pick, Problem, Result, Shape, Stream,
-    Workspace,
+    Contender, Error, Result,
     measure::{Stage, stages},
 };
 
@@ -22,7 +26,7 @@ pub struct Network {
     device: Device,
     stream: Stream,
     workspace: Workspace,
-    pick: Pick,
+    contender: Contender,
     math: Math,
     filters: [Buffer<f32>; 2],
     linears: [Linear; 2],
@@ -47,12 +51,17 @@ pub struct Outcome {
 pub type Progress<'a> = &'a mut dyn FnMut(usize) -> bool;
 
 impl Network {
-    /// Puts the weights on `device`. `pick` chooses the variant of the convolutions, `math` how
-    /// they multiply; everything is stored as f32.
+    /// Puts the weights on `device`. `contender` does the convolutions, `math` says how they
+    /// multiply; everything is stored as f32.
     ///
     /// # Errors
     /// Out of memory, or no GPU.
-    pub fn new(device: &Device, weights: &Weights, pick: Pick, math: Math) -> Result<Self> {
+    pub fn new(
+        device: &Device,
+        weights: &Weights,
+        contender: &Contender,
+        math: Math,
+    ) -> Result<Self> {
         let stream = device.stream()?;
         let linear = |weight: &[f32], bias: &[f32], relu| -> Result<Linear> {
             Ok(Linear {
@@ -64,7 +73,7 @@ impl Network {
         Ok(Network {
             workspace: Workspace::new(&stream)?,
             stream,
-            pick,
+            contender: contender.clone(),
             math,
             filters: [
                 device.upload(&weights.conv1)?,
@@ -85,7 +94,7 @@ impl Network {
     ///
     /// # Errors
     /// Images that are not 86x86; a variant that cannot do the convolutions; out of memory;
-    /// [`Error::Interrupted`] where `progress` answers false.
+    /// [`Interrupted`] where `progress` answers false.
     pub fn classify(
         &mut self,
         images: &Images,
@@ -111,7 +120,7 @@ impl Network {
             outcome.variants = layers.convs.each_ref().map(Conv::name);
             self.run(layers, pixels, &mut outcome)?;
             if !progress(outcome.logits.len() / CLASSES) {
-                return Err(Error::Interrupted);
+                return Err(Interrupted.into());
             }
         }
         Ok(outcome)
@@ -120,7 +129,7 @@ impl Network {
     /// The two convolutions for a batch of `n` images.
     ///
     /// # Errors
-    /// [`Error::InvalidProblem`] for more images than any memory holds.
+    /// [`convforge::Error::InvalidProblem`] for more images than any memory holds.
     pub fn problems(n: usize, math: Math) -> Result<[Problem; 2]> {
         let problem = |c, side, k| {
             let shape = Shape {
@@ -136,8 +145,8 @@ impl Network {
     pub(crate) fn layers(&mut self, n: usize) -> Result<Layers> {
         let [first, second] = &Self::problems(n, self.math)?;
         let convs = [
-            Conv::new(&self.device, first, &self.pick)?,
-            Conv::new(&self.device, second, &self.pick)?,
+            self.contender.conv(&self.device, first)?,
+            self.contender.conv(&self.device, second)?,
         ];
         for conv in &convs {
             self.workspace.reserve(conv, &self.stream)?;
@@ -237,7 +246,7 @@ pub(crate) struct Layers {
 pub(crate) fn check_size(images: &Images) -> Result<()> {
     match (images.rows, images.cols) {
         (SIDE, SIDE) => Ok(()),
-        (rows, cols) => Err(Error::InvalidProblem(format!(
+        (rows, cols) => Err(Error::Input(format!(
             "the network takes images of {SIDE}x{SIDE}; these are {rows}x{cols}"
         ))),
     }
@@ -277,7 +286,7 @@ impl Outcome {
     /// Fewer expected logits than there are.
     pub fn deviation(&self, expected: &[f32]) -> Result<f64> {
         if expected.len() < self.logits.len() {
-            return Err(Error::Check(format!(
+            return Err(Error::Input(format!(
                 "{} logits were expected, {} were computed",
                 expected.len(),
                 self.logits.len()

@@ -9,7 +9,7 @@
 use rayon::prelude::*;
 
 use super::idx::Images;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The two source pixels of an output row or column.
 struct Tap {
@@ -23,7 +23,7 @@ struct Tap {
 /// the images become smaller.
 ///
 /// # Errors
-/// [`Error::InvalidProblem`] if `pixels` is not `count * rows * cols` long, the images have no
+/// [`Error::Input`] if `pixels` is not `count * rows * cols` long, the images have no
 /// pixels, `side` is 0, or the result does not fit in memory.
 pub fn resize(images: &Images, side: usize) -> Result<Images> {
     let &Images {
@@ -34,13 +34,13 @@ pub fn resize(images: &Images, side: usize) -> Result<Images> {
     } = images;
     let area = rows.checked_mul(cols).filter(|&area| area > 0);
     if area.and_then(|area| area.checked_mul(count)) != Some(pixels.len()) {
-        return Err(Error::InvalidProblem(format!(
+        return Err(Error::Input(format!(
             "{count} images of {rows}x{cols} pixels cannot have {} bytes",
             pixels.len()
         )));
     }
     if side == 0 {
-        return Err(Error::InvalidProblem(
+        return Err(Error::Input(
             "images cannot be resized to 0x0 pixels".to_owned(),
         ));
     }
@@ -180,20 +180,20 @@ mod tests {
         };
         assert_eq!(
             refused(2, 3, 4, 23, 86),
-            "invalid problem: 2 images of 3x4 pixels cannot have 23 bytes"
+            "2 images of 3x4 pixels cannot have 23 bytes"
         );
         assert_eq!(
             refused(2, 0, 4, 0, 86),
-            "invalid problem: 2 images of 0x4 pixels cannot have 0 bytes"
+            "2 images of 0x4 pixels cannot have 0 bytes"
         );
         assert_eq!(
             refused(1, 2, 2, 4, 0),
-            "invalid problem: images cannot be resized to 0x0 pixels"
+            "images cannot be resized to 0x0 pixels"
         );
         let side = usize::MAX / 2;
         assert_eq!(
             refused(1, 2, 2, 4, side),
-            format!("invalid problem: 1 images of {side}x{side} pixels do not fit in memory")
+            format!("1 images of {side}x{side} pixels do not fit in memory")
         );
     }
 }

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::idx::noise;
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// Each layer of the file: its name, the number of its weights and of its biases.
 const LAYERS: [(&str, usize, usize); 10] = [
@@ -60,7 +60,7 @@ impl Weights {
         let mut bytes = Vec::new();
         File::open(path)
             .and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|e| Error::file(path, format!("expected a weight file: {e}")))?;
+            .map_err(|why| Error::file_because(path, "expected a weight file", why))?;
         let weights = match tensors::begins(&bytes) {
             _ if bytes.len() > MOST_BYTES => Err(format!(
                 "expected a weight file of at most {MOST_BYTES} bytes, found more"
@@ -173,6 +173,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::chain;
 
     /// A file of the right form whose `i`-th value is `i`.
     fn good() -> Vec<u8> {
@@ -270,9 +271,7 @@ mod tests {
     #[test]
     fn refuses_missing_files() {
         let folder = tempfile::tempdir().unwrap();
-        let text = Weights::read(folder.path().join("none"))
-            .unwrap_err()
-            .to_string();
+        let text = chain(&Weights::read(folder.path().join("none")).unwrap_err());
         let expected = "none: expected a weight file: No such file or directory";
         assert!(text.contains(expected), "{text}");
     }

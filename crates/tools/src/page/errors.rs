@@ -1,5 +1,6 @@
 //! How far results are from f64: curves over the terms of a sum, and every number.
 
+use convforge_check::Data;
 use maud::{Markup, html};
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
 };
 use crate::{
     Result,
-    check::Data,
     measure::{canvas::FLOOR, table::significant},
     study::{DataErrors, ERROR_DATA, ErrorRow},
 };
@@ -266,8 +266,10 @@ fn without(rows: &[ErrorRow]) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use convforge_check::Deviation;
+
     use super::*;
-    use crate::{check::Deviation, measure::Status};
+    use crate::measure::Status;
 
     fn row(variant: &str, problem: &str, rms: f64) -> ErrorRow {
         let deviation = |rms| Deviation {

@@ -1,5 +1,6 @@
 //! Layer by layer: bars, roofline and table of all variants.
 
+use convforge::variant::Arithmetic;
 use maud::{Markup, html};
 
 use super::{
@@ -18,7 +19,6 @@ use crate::{
         duration,
         table::{over_floor, significant, spread, times},
     },
-    variant::Arithmetic,
 };
 
 pub fn section(results: &Results) -> Result<Section> {

@@ -1,5 +1,6 @@
 //! What the profiler counted, variants against each other, and what bounds each.
 
+use convforge::Problem;
 use maud::{Markup, html};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     steps::STEPS,
 };
 use crate::{
-    Problem,
     measure::{bytes, table::significant},
     study::{Counters, Profile, ProfileRow},
 };

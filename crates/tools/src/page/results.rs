@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use convforge::{Layout, Math, Problem};
+
 use super::Source;
 use crate::{
-    Layout, Math, Problem,
     measure::{Environment, Report, Row, Status, View},
     study::{Profile, ProfileRow, Study},
 };

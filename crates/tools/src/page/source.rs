@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     Error, Result,
+    files::read_text,
     measure::Report,
     study::{Profile, Study},
 };
@@ -28,8 +29,7 @@ impl Source {
     /// # Errors
     /// [`Error::File`] where it is none of them, or a damaged one.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-        Self::parse(&text).map_err(|why| Error::file(path, why))
+        Self::parse(&read_text(path)?).map_err(|why| Error::file(path, why))
     }
 
     fn parse(text: &str) -> std::result::Result<Self, String> {
@@ -58,11 +58,10 @@ fn read<T: DeserializeOwned>(value: Value, kind: &str) -> std::result::Result<T,
 
 #[cfg(test)]
 mod tests {
+    use convforge::Device;
+
     use super::*;
-    use crate::{
-        Device,
-        measure::{Environment, Format, View},
-    };
+    use crate::measure::{Environment, Format, View};
 
     #[test]
     fn files_are_told_apart_by_their_content() {

@@ -1,8 +1,9 @@
 //! The whole page, of results that were made up for it.
 
+use convforge::{Device, Problem};
+
 use super::*;
 use crate::{
-    Device, Problem,
     measure::{Environment, Report, Row, View},
     study::{
         Counters, HostMemory, LayerTimes, NetworkRow, OverlapRow, Profile, ProfileRow, Span,

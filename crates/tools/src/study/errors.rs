@@ -6,12 +6,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use convforge::{Device, Error::Interrupted, Problem};
+use convforge_check::{self as check, Data, Deviation, sequential};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Device, Error, Problem, Result,
-    check::{self, Data, Deviation, sequential},
-    measure::{Contender, Ending, Entry, Status},
+    Contender, Result,
+    measure::{Ending, Entry, Status},
     suite::Layer,
 };
 
@@ -133,7 +134,7 @@ pub fn errors(
     let mut go_on = |doing: &str| {
         progress(doing);
         match stop.load(Ordering::Relaxed) {
-            true => Err(Error::Interrupted),
+            true => Err(Interrupted.into()),
             false => Ok(()),
         }
     };
@@ -185,12 +186,13 @@ pub fn errors(
 mod tests {
     use std::sync::Arc;
 
-    use super::*;
-    use crate::{
-        Math,
-        variant::{Info, Plan, Query, Variant},
+    use convforge::{
+        Math, Result,
+        variant::{Info, Plan, Prepared, Query, Variant},
         variants,
     };
+
+    use super::*;
 
     const PROBLEM: &str = "mb2ic5ih12oc8kh3";
 
@@ -215,33 +217,31 @@ mod tests {
         math: Math,
     }
 
-    impl Variant for Rounded {
+    // SAFETY: what it prepares is the library's own, for a problem of the same sizes.
+    unsafe impl Variant for Rounded {
         fn info(&self) -> &Info {
             &self.info
         }
 
-        fn supports(&self, _: &Query) -> Result<(), String> {
-            Ok(())
+        fn plan(&self, _: &Query) -> Result<Plan, String> {
+            Ok(Plan::default())
         }
 
-        fn plan(&self, device: &Device, query: &Query) -> Result<Box<dyn Plan>> {
+        fn prepare(&self, device: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
             let problem = query.problem.with(|shape| shape.math = self.math)?;
-            self.plain.plan(
-                device,
-                &Query {
-                    problem: &problem,
-                    ..*query
-                },
-            )
+            let query = Query {
+                problem: &problem,
+                ..*query
+            };
+            let plan = self.plain.plan(&query).expect("it can do any");
+            self.plain.prepare(device, &query, plan)
         }
     }
 
     fn rounded(math: Math) -> Contender {
         let plain = variants::find("cpu_direct").unwrap();
-        let info = Info {
-            name: "rounded".to_owned(),
-            ..plain.info().clone()
-        };
+        let mut info = plain.info().clone();
+        info.name = "rounded".to_owned();
         Contender::Variant {
             variant: Arc::new(Rounded { info, plain, math }),
             config: 0,

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use convforge::{Math, Problem};
 use serde::{Deserialize, Serialize};
 
 use super::{ErrorRow, NetworkRow, OverlapRow};
 use crate::{
-    Error, Math, Problem, Result,
-    measure::{self, ClockLog, Contender, Entry, Environment, Report, Row, Status, View},
+    Contender, Result,
+    files::{json, read_json, write_whole},
+    measure::{self, ClockLog, Entry, Environment, Report, Row, Status, View},
     suite::Layer,
 };
 
@@ -48,21 +50,17 @@ impl Study {
     /// Reads a study.
     ///
     /// # Errors
-    /// [`Error::File`] with what is wrong with it.
+    /// [`Error::File`](crate::Error::File) with what is wrong with it.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-        serde_json::from_str(&text)
-            .map_err(|error| Error::file(path, format!("is no file of `study`: {error}")))
+        read_json(path, "is no file of `study`")
     }
 
     /// Writes the study so that the file is whole at any time.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`](crate::Error::File).
     pub fn write(&self, path: &Path) -> Result<()> {
-        // It consists of strings and numbers only.
-        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        measure::write_whole(path, &text)
+        write_whole(path, json(self))
     }
 
     /// The layers as `compare` would have kept them, to be shown as it shows them.
@@ -202,13 +200,11 @@ impl Entry for OverlapRow {
 
 #[cfg(test)]
 mod tests {
+    use convforge::{Device, Error::Interrupted, variants};
+    use convforge_check::{Data, Deviation};
+
     use super::*;
-    use crate::{
-        Device,
-        check::{Data, Deviation},
-        study::{DataErrors, HostMemory, Spread},
-        variants,
-    };
+    use crate::study::{DataErrors, HostMemory, Spread};
 
     fn study() -> Study {
         Study::new(Environment::of(&Device::Cpu, Vec::new()))
@@ -282,7 +278,7 @@ mod tests {
     }
 
     fn interrupted() -> Option<String> {
-        Some(Error::Interrupted.to_string())
+        Some(Interrupted.to_string())
     }
 
     #[test]

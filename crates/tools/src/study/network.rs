@@ -5,12 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use convforge::{
+    Conv, Device, Error::Interrupted, Math, Operands, Stream, Workspace, variant::Kind,
+};
+
 use super::{LayerTimes, NetworkRow, Spread};
 use crate::{
-    Conv, Device, Error, Math, Operands, Pick, Result, Stream, Workspace,
+    Contender, Error, Result,
     measure::{Ending, Status, checked},
     net::{Network, Outcome, SIDE, check_size, classes, idx, weights::Weights},
-    variant::Kind,
 };
 
 /// What is classified, with which weights, and what is known of the answer.
@@ -80,14 +83,14 @@ fn bound(math: Math) -> f64 {
 pub fn network(
     device: &Device,
     data: &NetworkData,
-    pick: &Pick,
+    contender: &Contender,
     math: Math,
     options: &NetworkOptions,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> NetworkRow {
     let mut row = NetworkRow {
-        variant: pick.to_string(),
+        variant: contender.name(),
         math: math.to_string(),
         images: options.images,
         status: Status::Passed,
@@ -101,11 +104,18 @@ pub fn network(
     let mut go_on = |doing: &str| {
         progress(doing);
         match stop.load(Ordering::Relaxed) {
-            true => Err(Error::Interrupted),
+            true => Err(Interrupted.into()),
             false => Ok(()),
         }
     };
-    let ended = measure(&mut row, device, data, (pick, math), options, &mut go_on);
+    let ended = measure(
+        &mut row,
+        device,
+        data,
+        (contender, math),
+        options,
+        &mut go_on,
+    );
     if let Err(Ending { status, reason }) = ended {
         row.status = status;
         row.reason = Some(reason);
@@ -118,14 +128,14 @@ fn measure(
     row: &mut NetworkRow,
     device: &Device,
     data: &NetworkData,
-    (pick, math): (&Pick, Math),
+    (contender, math): (&Contender, Math),
     options: &NetworkOptions,
     go_on: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<(), Ending> {
     let n = options.images;
     let pixels = pixels(data, n)?;
     go_on("planning")?;
-    let mut network = Network::new(device, data.weights, pick.clone(), math)?;
+    let mut network = Network::new(device, data.weights, contender, math)?;
     let mut layers = network.layers(n)?;
     for conv in &layers.convs {
         go_on(&format!("checking {}", conv.name()))?;
@@ -184,7 +194,7 @@ fn pixels<'a>(data: &NetworkData<'a>, n: usize) -> Result<&'a [u8]> {
         labels.values.len().min(data.images.count)
     });
     if n == 0 || n > count {
-        return Err(Error::InvalidProblem(format!(
+        return Err(Error::Input(format!(
             "a batch of {n} cannot be taken of {count} images with their labels"
         )));
     }
@@ -199,7 +209,8 @@ fn check(conv: &Conv, judged: bool, seed: u64) -> Result<(), Ending> {
         return checked(conv, info.arithmetic, seed);
     }
     let problem = conv.problem().with(|shape| shape.n = CHECKED_IMAGES)?;
-    let cut = Conv::new(conv.device(), &problem, &conv.name().parse()?)?;
+    let variant = conv.variant().clone();
+    let cut = Conv::with_variant(conv.device(), &problem, variant, conv.config())?;
     checked(&cut, info.arithmetic, seed)
 }
 
@@ -290,9 +301,15 @@ impl<'a> Alone<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Contenders;
     use crate::net::resize::resize;
 
     const IMAGES: usize = 3;
+
+    fn contender(name: &str) -> Contender {
+        let named = name.parse().unwrap();
+        Contenders::new().named(&named).unwrap()
+    }
 
     fn run(
         math: Math,
@@ -314,12 +331,11 @@ mod tests {
             runs: 2,
             ..NetworkOptions::default()
         };
-        let pick = "cpu_gemm".parse().unwrap();
         let stop = AtomicBool::new(stopped);
         network(
             &Device::Cpu,
             &data,
-            &pick,
+            &contender("cpu_gemm"),
             math,
             &options,
             &stop,
@@ -331,9 +347,9 @@ mod tests {
     fn expected() -> Vec<f32> {
         let (images, _) = idx::Images::synthetic(IMAGES, 1).unwrap();
         let images = resize(&images, SIDE).unwrap();
-        let pick = "cpu_direct".parse().unwrap();
         let weights = Weights::synthetic(1);
-        let mut network = Network::new(&Device::Cpu, &weights, pick, Math::Fp32).unwrap();
+        let mut network =
+            Network::new(&Device::Cpu, &weights, &contender("cpu_direct"), Math::Fp32).unwrap();
         let outcome = network.classify(&images, IMAGES, &mut |_| true);
         outcome.unwrap().logits
     }
@@ -383,6 +399,6 @@ mod tests {
         assert_eq!(row.status, Status::Failed);
         let row = run(Math::Fp32, false, None, 2, true);
         assert_eq!(row.status, Status::Skipped);
-        assert_eq!(row.reason, Some(Error::Interrupted.to_string()));
+        assert_eq!(row.reason, Some(Interrupted.to_string()));
     }
 }

@@ -12,14 +12,20 @@ mod batch;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use convforge::{
+    Device, Element,
+    Error::{self as Refused, Interrupted},
+    Pipeline, Storage,
+    pipeline::Options,
+    variant::Arithmetic,
+};
+use convforge_check::{Data, Recipe, Tensor};
+
 use super::{HostMemory, OverlapRow, Span, Spread, Work};
 use crate::{
-    Device, Element, Error, Pick, Pipeline, Result, Storage,
-    check::{Data, Recipe, Tensor},
+    Contender, Error, Result,
     measure::{Ending, Status, checked},
-    pipeline::Options,
     suite::Layer,
-    variant::Arithmetic,
 };
 use batch::{Batch, elements};
 
@@ -30,7 +36,7 @@ pub struct OverlapOptions {
     pub streams: Vec<usize>,
     /// Kinds of host memory.
     pub memory: Vec<HostMemory>,
-    /// Images in a chunk, or as [`pipeline::Options::chunk`](crate::pipeline::Options::chunk) says.
+    /// Images in a chunk, or as [`pipeline::Options::chunk`](convforge::pipeline::Options::chunk) says.
     pub chunk: Option<usize>,
     /// Timed runs of each.
     pub runs: usize,
@@ -54,13 +60,13 @@ impl Default for OverlapOptions {
     }
 }
 
-/// Checks what `pick` chooses for the layer, then times it under every number of streams, with every
+/// Checks what the contender is for the layer, then times it under every number of streams, with every
 /// kind of host memory: a row for each. `progress` hears what is being done. Once `stop` is set,
 /// rows end with the runs they have, or are skipped as interrupted.
 pub fn overlap(
     device: &Device,
     layer: &Layer,
-    pick: &Pick,
+    contender: &Contender,
     options: &OverlapOptions,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
@@ -68,7 +74,7 @@ pub fn overlap(
     let study = Study {
         device,
         layer,
-        pick,
+        contender,
         options,
         stop,
     };
@@ -82,7 +88,7 @@ pub fn overlap(
 struct Study<'a> {
     device: &'a Device,
     layer: &'a Layer,
-    pick: &'a Pick,
+    contender: &'a Contender,
     options: &'a OverlapOptions,
     stop: &'a AtomicBool,
 }
@@ -104,8 +110,7 @@ impl Study<'_> {
             }
         };
         let conv = pipelines.cut.conv();
-        let picked = !matches!(self.pick, Pick::Named { .. });
-        let chose = picked.then(|| conv.name());
+        let chose = self.contender.is_pick().then(|| conv.name());
         for row in &mut rows {
             row.chose.clone_from(&chose);
             row.chunk = pipelines.cut.chunk();
@@ -130,7 +135,7 @@ impl Study<'_> {
             suite: self.layer.suite.clone(),
             layer: self.layer.layer.clone(),
             problem: self.layer.problem.clone(),
-            variant: self.pick.to_string(),
+            variant: self.contender.name(),
             chose: None,
             streams,
             chunk: self.options.chunk.unwrap_or_default(),
@@ -153,9 +158,9 @@ impl Study<'_> {
     /// Cuts the batch, and checks what computes the chunks.
     fn prepare<T: Element>(&self, progress: &mut dyn FnMut(&str)) -> Result<Pipelines<T>, Ending> {
         if self.stopped() {
-            return Err(ending(Error::Interrupted));
+            return Err(Interrupted.into());
         }
-        progress(&format!("checking {}", self.pick));
+        progress(&format!("checking {}", self.contender.name()));
         let problem = &self.layer.problem;
         let recipe = Recipe::new(problem, Data::Integer, self.options.seed);
         let filter: Vec<T> = elements(&recipe.bytes(Tensor::W));
@@ -165,8 +170,9 @@ impl Study<'_> {
             chunk: self.options.chunk,
             timeline: false,
         };
-        let cut = Pipeline::new(self.device, problem, self.pick, &filter, &bias, &options)
-            .map_err(ending)?;
+        let cut = self
+            .cut(&filter, &bias, &options)
+            .map_err(|error| ending(error.into()))?;
         let conv = cut.conv();
         let arithmetic = conv.variant().info().arithmetic;
         if arithmetic == Arithmetic::Transform {
@@ -187,8 +193,24 @@ impl Study<'_> {
         };
         let variant = (conv.variant().clone(), conv.config());
         let alone = Pipeline::with_variant(self.device, problem, variant, &filter, &bias, &whole)
-            .map_err(ending)?;
+            .map_err(|error| ending(error.into()))?;
         Ok(Pipelines { cut, alone })
+    }
+
+    fn cut<T: Element>(
+        &self,
+        filter: &[T],
+        bias: &[f32],
+        options: &Options,
+    ) -> convforge::Result<Pipeline<T>> {
+        let (device, problem) = (self.device, &self.layer.problem);
+        match self.contender {
+            Contender::Variant { variant, config } => {
+                let variant = (variant.clone(), *config);
+                Pipeline::with_variant(device, problem, variant, filter, bias, options)
+            }
+            Contender::Pick(pick) => Pipeline::new(device, problem, pick, filter, bias, options),
+        }
     }
 
     /// Times the rows, which are those of one kind of memory.
@@ -218,7 +240,7 @@ impl Study<'_> {
         for round in 0..=runs {
             progress(&format!("{} memory, run {round} of {runs}", memory.word()));
             match batch.run(alone, self.stop) {
-                Err(Error::Interrupted) => break,
+                Err(error) if error.is_interruption() => break,
                 ran if round == 0 => drop(ran?),
                 ran => parts.push(Parts::of(&ran?.spans)),
             }
@@ -246,16 +268,17 @@ impl Study<'_> {
 /// The batch over so many streams, unless some would have nothing to do.
 fn over<T: Element>(cut: &Pipeline<T>, streams: usize) -> Result<Pipeline<T>> {
     if streams <= cut.chunks().max(1) {
-        return cut.over(streams, false);
+        return Ok(cut.over(streams, false)?);
     }
-    Err(Error::Operand {
+    Err(Refused::Operand {
         problem: Box::new(cut.problem().clone()),
         why: format!(
             "in {} chunks of {} images has no work for {streams} streams; cut it smaller",
             cut.chunks(),
             cut.chunk()
         ),
-    })
+    }
+    .into())
 }
 
 /// A row taking part in the rounds.
@@ -275,8 +298,8 @@ impl<T: Element> Lane<'_, T> {
         };
         match batch.run(pipeline, stop) {
             Ok(ran) if timed => self.samples.push(ran.us),
-            Ok(_) | Err(Error::Interrupted) => {}
-            Err(error) => self.pipeline = Err(error),
+            Err(error) if !error.is_interruption() => self.pipeline = Err(error),
+            _ => {}
         }
     }
 
@@ -286,9 +309,10 @@ impl<T: Element> Lane<'_, T> {
             return;
         }
         let traced = cut.over(self.row.streams, true);
-        match traced.and_then(|mut pipeline| batch.run(&mut pipeline, stop)) {
+        let ran = traced.map_err(Error::from);
+        match ran.and_then(|mut pipeline| batch.run(&mut pipeline, stop)) {
             Ok(ran) => self.row.timeline = ran.spans,
-            Err(Error::Interrupted) => self.untraced = true,
+            Err(error) if error.is_interruption() => self.untraced = true,
             Err(error) => self.pipeline = Err(error),
         }
     }
@@ -297,10 +321,10 @@ impl<T: Element> Lane<'_, T> {
         let row = self.row;
         match self.pipeline {
             Err(error) => end(row, &ending(error)),
-            Ok(_) if self.samples.is_empty() => end(row, &ending(Error::Interrupted)),
+            Ok(_) if self.samples.is_empty() => end(row, &Interrupted.into()),
             Ok(_) => {
                 let interrupted = self.untraced || self.samples.len() < runs;
-                row.reason = interrupted.then(|| Error::Interrupted.to_string());
+                row.reason = interrupted.then(|| Interrupted.to_string());
                 row.time = Spread::of(&self.samples);
                 row.runs = self.samples.len();
                 let median = |part: fn(&Parts) -> f64| {
@@ -339,8 +363,8 @@ impl Parts {
 /// What an error makes of a row.
 fn ending(error: Error) -> Ending {
     let status = match error {
-        Error::NoGpu(_) => Status::Skipped,
-        Error::Operand { .. } => Status::Unsupported,
+        Error::Convforge(Refused::NoGpu(_)) => Status::Skipped,
+        Error::Convforge(Refused::Operand { .. }) => Status::Unsupported,
         error => return Ending::from(error),
     };
     Ending {
@@ -356,6 +380,8 @@ fn end(row: &mut OverlapRow, ending: &Ending) {
 
 #[cfg(test)]
 mod tests {
+    use convforge::Pick;
+
     use super::*;
 
     fn rows(problem: &str, options: &OverlapOptions, stop: bool) -> Vec<OverlapRow> {
@@ -364,7 +390,7 @@ mod tests {
         overlap(
             &Device::Cpu,
             &layer,
-            &Pick::Rule,
+            &Contender::Pick(Pick::Rule),
             options,
             &stop,
             &mut |_| {},

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use convforge::Problem;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Problem, Result};
+use crate::{Result, files::read_json};
 
 /// Counters of variants on problems.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,12 +104,9 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`Error::File`] with what is wrong with it.
+    /// [`Error::File`](crate::Error::File) with what is wrong with it.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-        serde_json::from_str(&text).map_err(|error| {
-            Error::file(path, format!("is no file of scripts/profile.sh: {error}"))
-        })
+        read_json(path, "is no file of scripts/profile.sh")
     }
 }
 

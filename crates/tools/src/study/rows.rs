@@ -1,11 +1,10 @@
 //! The rows of the study, as they stand in its file.
 
+use convforge::Problem;
+pub use convforge::pipeline::{Span, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Problem,
-    measure::{Event, Stage, Status, median, quantile},
-};
+use crate::measure::{Stage, Status, median, quantile};
 
 /// A median with its spread, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -145,68 +144,9 @@ impl OverlapRow {
     }
 }
 
-/// What is being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Work {
-    /// A copy to the device.
-    In,
-    /// The kernels.
-    Kernel,
-    /// A copy from the device.
-    Out,
-}
-
-/// One piece of work of a pipelined run, by events.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Span {
-    /// Its stream, from 0.
-    pub stream: usize,
-    /// Its chunk, from 0.
-    pub chunk: usize,
-    /// What was done.
-    pub work: Work,
-    /// Microseconds from the run's beginning.
-    pub begin_us: f64,
-    /// As `begin_us`.
-    pub end_us: f64,
-}
-
-impl Span {
-    /// Its place on a timeline, in the lane of its stream.
-    pub fn event(&self) -> Event {
-        let work = match self.work {
-            Work::In => "copy in",
-            Work::Kernel => "kernels",
-            Work::Out => "copy out",
-        };
-        Event {
-            name: format!("{work} {}", self.chunk),
-            lane: format!("stream {}", self.stream),
-            part: self.chunk,
-            begin_us: self.begin_us,
-            end_us: self.end_us,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_chunk_stands_in_the_lane_of_its_stream() {
-        let span = Span {
-            stream: 1,
-            chunk: 5,
-            work: Work::Out,
-            begin_us: 2.0,
-            end_us: 3.5,
-        };
-        let event = span.event();
-        assert_eq!((&*event.name, &*event.lane), ("copy out 5", "stream 1"));
-        assert_eq!((event.begin_us, event.end_us), (2.0, 3.5));
-    }
 
     #[test]
     fn a_spread_does_not_ask_for_order() {

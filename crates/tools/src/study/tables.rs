@@ -198,9 +198,10 @@ fn overlap<'a>(rows: &[&'a OverlapRow]) -> Table<'a> {
 
 #[cfg(test)]
 mod tests {
+    use convforge::{Device, Math};
+
     use super::*;
     use crate::{
-        Math,
         measure::{Environment, Status},
         net::Network,
         study::{HostMemory, LayerTimes, Spread},
@@ -235,7 +236,7 @@ mod tests {
     }
 
     fn study() -> Study {
-        let mut study = Study::new(Environment::of(&crate::Device::Cpu, Vec::new()));
+        let mut study = Study::new(Environment::of(&Device::Cpu, Vec::new()));
         let wrong = Some("a logit is off");
         let mut gemm = row(
             "im2col_gemm_shared:tile=16",

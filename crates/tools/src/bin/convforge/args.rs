@@ -1,14 +1,12 @@
 //! Options that several subcommands share.
 
-use std::{env, str::FromStr, sync::Arc};
+use std::{env, str::FromStr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
-use convforge::{
-    Device, Error, Layout, Math, Pick, Problem, Storage,
-    measure::Contender,
+use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
+use convforge_tools::{
+    Contender, Contenders, Error,
     suite::{Layer, Overrides, Suite},
-    variant::{Kind, Variant},
-    variants,
 };
 
 use crate::{failure::Failure, shape::ShapeArgs};
@@ -47,7 +45,7 @@ pub struct DeviceArgs {
 
 impl DeviceArgs {
     /// The device, and why it is not a GPU where none was found.
-    pub fn open(&self) -> Result<(Device, Option<Error>), Failure> {
+    pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
         match self.device {
             Some(DeviceName::Cpu) => Ok((Device::Cpu, None)),
             Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
@@ -153,6 +151,43 @@ pub enum Configs {
     First,
 }
 
+/// A number of seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// How cuDNN's plans are searched, in a build that has it.
+#[derive(clap::Args)]
+pub struct SearchArgs {
+    /// Time for building cuDNN's plans and for running them once, for each problem [default: 30]
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    cudnn_seconds: Option<Duration>,
+    /// Most bytes of workspace that a plan of cuDNN's may ask for [default: any number]
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_name = "BYTES")]
+    cudnn_workspace: Option<usize>,
+}
+
+impl SearchArgs {
+    /// Everyone whom a command may name.
+    #[cfg(feature = "cudnn")]
+    pub fn contenders(&self) -> Contenders {
+        let mut options = convforge_tools::cudnn::Options::default();
+        let search = &mut options.search;
+        search.budget = self.cudnn_seconds.unwrap_or(search.budget);
+        search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
+        Contenders::searching(&options)
+    }
+
+    /// Everyone whom a command may name.
+    #[cfg(not(feature = "cudnn"))]
+    pub fn contenders(&self) -> Contenders {
+        Contenders::new()
+    }
+}
+
 #[derive(clap::Args)]
 pub struct VariantArgs {
     /// A variant, one configuration of it as in fused_shared:tile=24, or in `compare` and `study` a
@@ -163,6 +198,8 @@ pub struct VariantArgs {
     /// Which configurations of a variant that has several
     #[arg(long, value_enum)]
     configs: Option<Configs>,
+    #[command(flatten)]
+    search: SearchArgs,
 }
 
 /// A variant and the index of its configuration.
@@ -174,14 +211,19 @@ impl VariantArgs {
         self.variant.is_empty()
     }
 
+    /// Everyone who could be named.
+    pub fn all(&self) -> Contenders {
+        self.search.contenders()
+    }
+
     /// What was named, or all variants of the device's kind.
     pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
-        let configs = self.configs.unwrap_or(default);
+        let (all, configs) = (self.all(), self.configs.unwrap_or(default));
         if self.variant.is_empty() {
-            let all = of_device(device);
-            return Ok(all.flat_map(|variant| configs.of(variant)).collect());
+            let fitting = all.on(device.is_gpu());
+            return Ok(fitting.flat_map(|variant| configs.of(variant)).collect());
         }
-        configs.named(&self.variant)
+        configs.named(&all, &self.variant)
     }
 
     /// The same, but variants only.
@@ -198,25 +240,15 @@ impl VariantArgs {
 
 impl Configs {
     /// What was named.
-    pub fn named(self, picks: &[Pick]) -> Result<Vec<Contender>, Failure> {
+    pub fn named(self, all: &Contenders, picks: &[Pick]) -> Result<Vec<Contender>, Failure> {
         let mut contenders = Vec::new();
         for pick in picks {
             match pick {
-                Pick::Named { variant, config } => {
-                    let variant = variants::find(variant)?;
-                    match config {
-                        Some(config) => contenders.push(Contender::Variant {
-                            config: variant.info().config(config)?,
-                            variant,
-                        }),
-                        None => contenders.extend(self.of(&variant)),
-                    }
-                }
-                Pick::Rule | Pick::Kernels | Pick::Policy(_) => {
-                    // A policy that does not exist is said before the work.
-                    pick.explain()?;
-                    contenders.push(Contender::Pick(pick.clone()));
-                }
+                Pick::Named {
+                    variant,
+                    config: None,
+                } => contenders.extend(self.of(&all.find(variant)?)),
+                pick => contenders.push(all.named(pick)?),
             }
         }
         Ok(contenders)
@@ -233,15 +265,6 @@ impl Configs {
             config,
         })
     }
-}
-
-/// The variants of the device's kind.
-pub fn of_device(device: &Device) -> impl Iterator<Item = &'static Arc<dyn Variant>> {
-    let on_gpu = device.is_gpu();
-    let fits = move |kind| (kind == Kind::Cpu) != on_gpu;
-    variants::all()
-        .iter()
-        .filter(move |variant| fits(variant.info().kind))
 }
 
 /// That a pick stands where only a variant makes sense.

@@ -6,12 +6,9 @@ use std::{
     process::ExitCode,
 };
 
-use convforge::{
-    Device, Problem,
-    check::{self, Data, Outcome, Profile},
-    measure::Status,
-    variant::{self, Query},
-};
+use convforge::{Device, Problem};
+use convforge_check::{self as check, Data, Domain, Outcome, Profile};
+use convforge_tools::measure::Status;
 use serde::Serialize;
 use serde_json::json;
 
@@ -126,7 +123,7 @@ impl Args {
             cases.extend(variants.iter().map(|variant| (problem.clone(), variant)));
         }
         for variant in variants {
-            let possible: Vec<Problem> = self.possible(device, variant).collect();
+            let possible = self.possible(device, variant);
             cases.extend(self.shard.of(possible).map(|problem| (problem, variant)));
         }
         if cases.is_empty() && !self.data.is_empty() {
@@ -153,25 +150,18 @@ impl Args {
     }
 
     /// The random problems of --each that this variant can do.
-    fn possible(
-        &self,
-        device: &Device,
-        (variant, config): &Configured,
-    ) -> impl Iterator<Item = Problem> {
+    fn possible(&self, device: &Device, (variant, config): &Configured) -> Vec<Problem> {
         let count = self.each.unwrap_or(0);
-        let limits = device.limits();
-        let can = move |problem: &Problem| {
-            let query = Query {
-                problem,
-                config: *config,
-                limits: &limits,
-            };
-            variant::supports(&**variant, device, &query).is_ok()
+        let domain = Domain {
+            variant: &**variant,
+            config: *config,
+            limits: &device.limits(),
         };
-        let drawn = self.drawn(count as u64 * DRAWS);
+        let drawn = domain.problems(self.seed, count as u64 * DRAWS);
         drawn
-            .filter(move |problem| self.fits(problem) && can(problem))
+            .filter(|problem| self.fits(problem))
             .take(count)
+            .collect()
     }
 
     fn drawn(&self, count: u64) -> impl Iterator<Item = Problem> {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use convforge::{measure::View, suite::Suite};
+use convforge_tools::{measure::View, suite::Suite};
 
 use crate::{
     args::{Configs, ProblemArgs, VariantArgs},

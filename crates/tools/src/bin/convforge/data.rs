@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use convforge::{
+use convforge_tools::{
     Error,
     net::{
         SIDE,
@@ -119,8 +119,5 @@ fn read_images(images: &Path, path: &Path) -> Result<(Images, Labels), Error> {
     } else {
         return Ok((images, labels));
     };
-    Err(Error::File {
-        path: path.to_owned(),
-        why,
-    })
+    Err(Error::file(path, why))
 }

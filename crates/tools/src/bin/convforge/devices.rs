@@ -5,10 +5,8 @@ use std::{
     process::ExitCode,
 };
 
-use convforge::{
-    Device, Limits,
-    measure::{self, Ceilings, bytes},
-};
+use convforge::{Device, Limits};
+use convforge_tools::measure::{self, Ceilings, bytes};
 use serde_json::json;
 
 use crate::{failure::Failure, terminal};

@@ -2,6 +2,8 @@
 
 use std::{error::Error, io, process::ExitCode};
 
+use convforge_tools::chain;
+
 /// An error on its way to the user.
 pub enum Failure {
     /// What was asked for makes no sense: status 2.
@@ -22,12 +24,7 @@ impl Failure {
                 ExitCode::from(2)
             }
             Failure::Error(error) => {
-                eprintln!("error: {error}");
-                let mut source = error.source();
-                while let Some(cause) = source {
-                    eprintln!("  because: {cause}");
-                    source = cause.source();
-                }
+                eprintln!("error: {}", chain(&*error));
                 ExitCode::FAILURE
             }
         }
@@ -42,8 +39,18 @@ impl From<convforge::Error> for Failure {
             | E::InvalidProblem(_)
             | E::UnknownVariant { .. }
             | E::UnknownConfig { .. }
-            | E::UnknownPolicy { .. }
-            | E::UnknownSuite { .. } => Failure::Usage(error.to_string()),
+            | E::UnknownPolicy { .. } => Failure::Usage(error.to_string()),
+            error => Failure::Error(error.into()),
+        }
+    }
+}
+
+impl From<convforge_tools::Error> for Failure {
+    fn from(error: convforge_tools::Error) -> Self {
+        use convforge_tools::Error as E;
+        match error {
+            E::Convforge(error) => error.into(),
+            E::UnknownSuite { .. } | E::Input(_) => Failure::Usage(error.to_string()),
             error => Failure::Error(error.into()),
         }
     }

@@ -5,15 +5,15 @@ mod fused;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use convforge::{
-    Device, Error, Math, Pick,
+use convforge::{Device, Math, Pick};
+use convforge_tools::{
     measure::{Environment, duration},
     net::{Network, Outcome, npy::Array2},
 };
 use serde::Serialize;
 
 use crate::{
-    args::DeviceArgs,
+    args::{DeviceArgs, SearchArgs},
     data::{Data, DataArgs},
     failure::Failure,
     terminal::{INTERRUPTED, Progress, catch_interrupts, interrupted, print_json},
@@ -33,6 +33,8 @@ pub struct Args {
     /// `kernels` or a policy as in policy:per-layer choose one for each
     #[arg(long, default_value = "rule")]
     variant: Pick,
+    #[command(flatten)]
+    search: SearchArgs,
     /// How the convolutions multiply: fp32, tf32, f16, bf16 or f16acc
     #[arg(long, default_value = "fp32")]
     math: Math,
@@ -196,7 +198,8 @@ fn classify(args: &Args, device: &Device, data: &Data) -> Result<Option<Outcome>
     let batch = args
         .batch
         .unwrap_or(if device.is_gpu() { images.count } else { 500 });
-    let mut network = Network::new(device, &data.weights, args.variant.clone(), args.math)?;
+    let contender = args.search.contenders().named(&args.variant)?;
+    let mut network = Network::new(device, &data.weights, &contender, args.math)?;
     catch_interrupts();
     let mut progress = Progress::new(images.count.div_ceil(batch));
     let outcome = network.classify(images, batch, &mut |done| {
@@ -205,7 +208,7 @@ fn classify(args: &Args, device: &Device, data: &Data) -> Result<Option<Outcome>
         !interrupted()
     });
     match outcome {
-        Err(Error::Interrupted) => Ok(None),
+        Err(error) if error.is_interruption() => Ok(None),
         outcome => Ok(Some(outcome?)),
     }
 }

@@ -9,17 +9,17 @@ use std::{
     time::Duration,
 };
 
-use convforge::{
-    Device, Error,
+use convforge::Device;
+use convforge_tools::{
+    Contender,
     measure::{
-        self, Ceilings, ClockLog, Clocks, Contender, Environment, Format, Options, Part, Report,
-        Status, View,
+        self, Ceilings, ClockLog, Clocks, Environment, Format, Options, Part, Report, Status, View,
     },
     suite::{self, Layer},
 };
 
 use crate::{
-    args::DeviceArgs,
+    args::{DeviceArgs, seconds},
     charts,
     failure::Failure,
     terminal::{self, Progress},
@@ -59,16 +59,10 @@ pub struct MeasuringArgs {
     resume: bool,
 }
 
-/// What --seconds takes.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
 impl MeasuringArgs {
     /// The device, and why it is not a GPU where none was found. From now on Ctrl-C asks the work
     /// to stop.
-    pub fn open(&self) -> Result<(Device, Option<Error>), Failure> {
+    pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
         terminal::catch_interrupts();
         self.device.open()
     }
@@ -121,7 +115,7 @@ impl MeasuringArgs {
     /// has a table, a chart and a place in the file of its own; what the file has is skipped.
     pub fn measure(
         &self,
-        (device, no_gpu): (Device, Option<Error>),
+        (device, no_gpu): (Device, Option<convforge::Error>),
         mut layers: Vec<Layer>,
         groups: &[Vec<Contender>],
         view: View,
@@ -335,8 +329,8 @@ mod tests {
 
     use clap::Parser;
     use convforge::{
-        Result,
-        variant::{Info, Plan, Query, Variant},
+        Error, Result,
+        variant::{Info, Plan, Prepared, Query, Variant},
         variants,
     };
 
@@ -370,30 +364,29 @@ mod tests {
     /// The CPU's plain loops with configurations that change nothing; the last is not supported.
     struct Configured(Info, Arc<dyn Variant>);
 
-    impl Variant for Configured {
+    // SAFETY: what it prepares is the library's own.
+    unsafe impl Variant for Configured {
         fn info(&self) -> &Info {
             &self.0
         }
 
-        fn supports(&self, query: &Query) -> Result<(), String> {
+        fn plan(&self, query: &Query) -> Result<Plan, String> {
             match query.config + 1 < self.0.configs.len() {
-                true => Ok(()),
+                true => self.1.plan(query),
                 false => Err("is too large".to_owned()),
             }
         }
 
-        fn plan(&self, device: &Device, query: &Query) -> Result<Box<dyn Plan>> {
-            self.1.plan(device, query)
+        fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
+            self.1.prepare(device, query, plan)
         }
     }
 
     fn group(name: &str) -> Vec<Contender> {
         let plain = variants::find("cpu_direct").unwrap();
-        let info = Info {
-            name: name.to_owned(),
-            configs: ["tile=8", "tile=4", "tile=16"].map(str::to_owned).into(),
-            ..plain.info().clone()
-        };
+        let mut info = plain.info().clone();
+        info.name = name.to_owned();
+        info.configs = ["tile=8", "tile=4", "tile=16"].map(str::to_owned).into();
         let variant: Arc<dyn Variant> = Arc::new(Configured(info, plain));
         let contenders = (0..3).map(|config| Contender::Variant {
             variant: variant.clone(),

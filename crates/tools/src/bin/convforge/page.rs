@@ -1,8 +1,11 @@
 //! `convforge page`: results as one HTML page.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
-use convforge::page::{self, Source};
+use convforge_tools::{
+    files::write_whole,
+    page::{self, Source},
+};
 
 use crate::failure::Failure;
 
@@ -23,9 +26,6 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let sources = args.files.iter().map(|file| Source::read(file));
     let sources = sources.collect::<Result<Vec<Source>, _>>()?;
-    let page = page::page(&sources)?;
-    fs::write(&args.out, page).map_err(|error| {
-        Failure::Error(format!("{}: cannot be written: {error}", args.out.display()).into())
-    })?;
+    write_whole(&args.out, page::page(&sources)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,13 +6,15 @@ use std::{
     process::ExitCode,
 };
 
-use convforge::{
-    Conv, Pick, Problem,
-    measure::{self, Environment},
-};
+use convforge::{Pick, Problem};
+use convforge_tools::measure::{self, Environment};
 use serde_json::json;
 
-use crate::{args::DeviceArgs, failure::Failure, terminal};
+use crate::{
+    args::{DeviceArgs, SearchArgs},
+    failure::Failure,
+    terminal,
+};
 
 /// Checks the variant, warms it up and calls it: input copied in, kernels, output copied back. A
 /// profiler that waits for cuProfilerStart records these calls alone (`ncu --profile-from-start off`,
@@ -32,6 +34,8 @@ pub struct Args {
     /// shows it
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    search: SearchArgs,
     /// Seed of the data
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -47,7 +51,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(why) = no_gpu {
         terminal::remark(&terminal::no_gpu(&why), !args.json)?;
     }
-    let conv = Conv::new(&device, &args.problem, &args.variant)?;
+    let contender = args.search.contenders().named(&args.variant)?;
+    let conv = contender.conv(&device, &args.problem)?;
     let events = measure::profile(&conv, args.runs.into(), args.seed)?;
     if let Some(path) = &args.trace {
         let title = format!("{} {} on {device}", conv.name(), args.problem);

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use convforge::{
+use convforge_tools::{
     Error,
     measure::{Environment, Format, Part, Report},
     page::Source,
@@ -37,10 +37,10 @@ fn read(path: &Path) -> Result<(Report, Option<Study>), Error> {
     match Source::read(path)? {
         Source::Report(report) => Ok((report, None)),
         Source::Study(study) => Ok((study.report(), Some(study))),
-        Source::Profile(_) => Err(Error::File {
-            path: path.to_owned(),
-            why: "is a profile, which `convforge page` shows".to_owned(),
-        }),
+        Source::Profile(_) => {
+            let what = "is a profile, which `convforge page` shows";
+            Err(Error::file(path, what))
+        }
     }
 }
 

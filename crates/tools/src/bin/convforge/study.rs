@@ -8,14 +8,14 @@ mod units;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::ValueEnum;
-use convforge::{
-    Device, Math, Pick,
+use convforge::{Device, Math, Pick};
+use convforge_tools::{
     measure::{self, ClockLog, Clocks, Status},
     study::{NetworkData, NetworkOptions, Study},
 };
 
 use crate::{
-    args::{Configs, DeviceArgs, Shard, VariantArgs},
+    args::{self, Configs, DeviceArgs, Shard, VariantArgs},
     data::{Data, DataArgs},
     failure::Failure,
     measuring::{self, continued, find_ceilings, print_end},
@@ -66,7 +66,7 @@ pub struct Args {
     runs: u32,
     /// Time for the samples of one layer's table, or for the runs of one row of the network
     /// [default: 60 on a GPU, 2 on the CPU]
-    #[arg(long, value_name = "SECONDS", value_parser = measuring::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
     seconds: Option<Duration>,
     /// Seed of the data
     #[arg(long, default_value_t = 1)]
@@ -222,9 +222,9 @@ impl Args {
             contenders.extend(plan::picks(device));
         }
         let overlap = match (&self.overlap_variant[..], self.variants.is_empty()) {
-            ([], true) => plan::overlap_by_default(device),
+            ([], true) => plan::overlap_by_default(device, &self.variants.all()),
             ([], false) => contenders.clone(),
-            (named, _) => Configs::First.named(named)?,
+            (named, _) => Configs::First.named(&self.variants.all(), named)?,
         };
         let (parts, batches) = (&self.parts, &self.batches);
         let plan = Plan::new(device, parts, batches, &self.math, &contenders, &overlap)?;

@@ -2,16 +2,15 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use convforge::{
-    Device, Pick,
-    measure::{Contender, View},
+use convforge::{Device, Pick, variant::Variant};
+use convforge_tools::{
+    Contender, Contenders,
+    measure::View,
     suite::{Layer, Overrides, Suite},
-    variant::Variant,
-    variants,
 };
 
 use crate::{
-    args::{self, Configs, ProblemArgs},
+    args::{self, Configs, ProblemArgs, SearchArgs},
     compare,
     failure::Failure,
     measuring::MeasuringArgs,
@@ -34,6 +33,8 @@ pub struct Args {
     #[arg(value_name = "VARIANT")]
     variants: Vec<Pick>,
     #[command(flatten)]
+    search: SearchArgs,
+    #[command(flatten)]
     problems: ProblemArgs,
     #[command(flatten)]
     measuring: MeasuringArgs,
@@ -41,7 +42,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, no_gpu) = args.measuring.open()?;
-    let groups = groups(&args.variants, &device)?;
+    let groups = groups(&args.search.contenders(), &args.variants, &device)?;
     let layers = layers(&args.problems, &device)?;
     args.measuring
         .measure((device, no_gpu), layers, &groups, View::Sweep)
@@ -66,35 +67,42 @@ fn layers(problems: &ProblemArgs, device: &Device) -> Result<Vec<Layer>, Failure
 }
 
 /// The configurations of each variant.
-fn groups(named: &[Pick], device: &Device) -> Result<Vec<Vec<Contender>>, Failure> {
+fn groups(
+    all: &Contenders,
+    named: &[Pick],
+    device: &Device,
+) -> Result<Vec<Vec<Contender>>, Failure> {
     let variants: Vec<Arc<dyn Variant>> = match named {
-        [] => args::of_device(device)
-            .filter(has_several)
-            .cloned()
-            .collect(),
-        named => named.iter().map(to_sweep).collect::<Result<_, _>>()?,
+        [] => {
+            let fitting = all.on(device.is_gpu());
+            fitting.filter(has_several).cloned().collect()
+        }
+        named => {
+            let named = named.iter().map(|pick| to_sweep(all, pick));
+            named.collect::<Result<_, _>>()?
+        }
     };
     if variants.is_empty() {
-        return Err(nothing(&format!("no variant on {device} has")));
+        return Err(nothing(all, &format!("no variant on {device} has")));
     }
     let group = |variant| Configs::All.of(variant).collect();
     Ok(variants.iter().map(group).collect())
 }
 
 /// A variant that was named, if a sweep of it makes sense.
-fn to_sweep(pick: &Pick) -> Result<Arc<dyn Variant>, Failure> {
+fn to_sweep(all: &Contenders, pick: &Pick) -> Result<Arc<dyn Variant>, Failure> {
     let (name, config) = match pick {
         Pick::Named { variant, config } => (variant, config),
         Pick::Rule | Pick::Kernels | Pick::Policy(_) => return Err(args::no_variant(pick)),
     };
-    let variant = variants::find(name)?;
+    let variant = all.find(name)?;
     match config {
         Some(_) => Err(Failure::Usage(format!(
             "a sweep takes every configuration of a variant: name `{name}` alone, or time this \
              one with `convforge compare --variant {pick}`"
         ))),
         None if has_several(&&variant) => Ok(variant),
-        None => Err(nothing(&format!("`{name}` does not have"))),
+        None => Err(nothing(all, &format!("`{name}` does not have"))),
     }
 }
 
@@ -103,8 +111,8 @@ fn has_several(variant: &&Arc<dyn Variant>) -> bool {
 }
 
 /// That there is nothing to sweep, and what could be instead.
-fn nothing(who: &str) -> Failure {
-    let several = variants::all().iter().filter(has_several);
+fn nothing(all: &Contenders, who: &str) -> Failure {
+    let several = all.all().iter().filter(has_several);
     let names: Vec<&str> = several.map(|variant| &*variant.info().name).collect();
     let instead = match &names[..] {
         [] => "nor has any other variant of this build".to_owned(),

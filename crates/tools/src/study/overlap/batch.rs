@@ -6,16 +6,13 @@ use std::{
 };
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
+#[cfg(feature = "cuda")]
+use convforge::gpu::PinnedBuffer;
+use convforge::{Device, Element, Error::NoGpu, Pipeline, Problem, pipeline::Ran};
+use convforge_check::{Recipe, Tensor};
 use rayon::prelude::*;
 
-#[cfg(feature = "cuda")]
-use crate::gpu::PinnedBuffer;
-use crate::{
-    Device, Element, Error, Pipeline, Problem, Result,
-    check::{Recipe, Tensor},
-    pipeline::Ran,
-    study::HostMemory,
-};
+use crate::{Error, Result, study::HostMemory};
 
 /// Elements in one kind of host memory.
 enum Host<T: Element> {
@@ -33,7 +30,7 @@ impl<T: Element> Host<T> {
                 Ok(Host::Pinned(PinnedBuffer::alloc(gpu, len)?))
             }
             (HostMemory::Pinned, Device::Cpu) => {
-                Err(Error::NoGpu("memory is pinned for a GPU's copies".into()))
+                Err(NoGpu("memory is pinned for a GPU's copies".into()).into())
             }
         }
     }
@@ -104,7 +101,7 @@ impl<'a, T: Element> Batch<'a, T> {
     /// Runs the pipeline from fresh poison, and compares its output with that of the first run.
     ///
     /// # Errors
-    /// [`Error::Check`] for an output that is not the same in every bit.
+    /// [`Error::Wrong`] for an output that is not the same in every bit.
     pub fn run(&mut self, pipeline: &mut Pipeline<T>, stop: &AtomicBool) -> Result<Ran> {
         cast_slice_mut::<T, u8>(&mut self.y)
             .par_chunks_mut(PIECE)
@@ -117,7 +114,7 @@ impl<'a, T: Element> Batch<'a, T> {
                 .par_chunks_exact(size)
                 .position_first(|element| element.iter().all(|byte| *byte == POISON))
             {
-                return Err(Error::Check(format!("{} was not written", self.place(i))));
+                return Err(Error::Wrong(format!("{} was not written", self.place(i))));
             }
             self.expected.extend_from_slice(&self.y);
             return Ok(ran);
@@ -132,7 +129,7 @@ impl<'a, T: Element> Batch<'a, T> {
         };
         let (y, expected) = (&y[piece * PIECE..], &expected[piece * PIECE..]);
         let same = y.iter().zip(expected).take_while(|(a, b)| a == b).count();
-        Err(Error::Check(format!(
+        Err(Error::Wrong(format!(
             "{} is not what the unpipelined run has there",
             self.place((piece * PIECE + same) / size)
         )))

@@ -1,9 +1,10 @@
 //! How far variants are from f64, one table per problem.
 
+use convforge::{Math, Problem};
+use convforge_check::Deviation;
+
 use super::{Table, groups};
 use crate::{
-    Math, Problem,
-    check::Deviation,
     measure::{Line, Lines, Status, or_dash},
     study::{ERROR_DATA, ErrorRow},
 };

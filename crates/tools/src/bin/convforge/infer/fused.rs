@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use convforge::{
-    Device,
+use convforge::Device;
+use convforge_tools::{
     measure::duration,
     net::{FusedNetwork, Outcome},
     study::Spread,

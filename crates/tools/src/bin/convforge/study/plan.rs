@@ -1,18 +1,16 @@
 //! All the work of a study, as it was asked for.
 
-use convforge::{
-    Device, Math, Pick, Problem, Result,
-    measure::Contender,
+use convforge::{Device, Math, Pick, Problem, variant::Kind};
+use convforge_tools::{
+    Contender, Contenders, Result,
     net::Network,
     study::YARDSTICKS,
     suite::{self, Layer, Overrides, Suite},
-    variant::Kind,
-    variants,
 };
 
 use super::{
     Part, errors,
-    units::{Unit, can, cut_layers, with_math},
+    units::{Unit, cut_layers, with_math},
 };
 
 /// The suite whose layers the network has.
@@ -84,7 +82,7 @@ impl Plan {
             for contender in contenders {
                 for math in maths_of(device, contender, &problems, maths)? {
                     units.push(Unit::Network {
-                        pick: pick(contender)?,
+                        contender: contender.clone(),
                         math,
                         images: *images,
                     });
@@ -97,7 +95,7 @@ impl Plan {
                 for math in maths_of(device, contender, &problem, maths)? {
                     units.push(Unit::Overlap {
                         layer: with_math(layer, math)?,
-                        pick: pick(contender)?,
+                        contender: contender.clone(),
                         timeline: i == 0,
                     });
                 }
@@ -161,7 +159,8 @@ fn layer_units(
         }
         let layer = with_math(layer, *math)?;
         let beside = |contender: &Contender| {
-            asked.is_empty() && is_yardstick(contender) && can(device, contender, &layer.problem)
+            let can = || contender.can(&device.limits(), &layer.problem);
+            asked.is_empty() && is_yardstick(contender) && can()
         };
         let group = contenders.iter().zip(&wanted);
         let group = group.filter(|(contender, maths)| maths.contains(math) || beside(contender));
@@ -202,8 +201,9 @@ fn maths_of(
     let maths = [first.math, Math::F16, Math::F16Acc];
     for math in maths.into_iter().filter(|math| known.contains(math)) {
         let with = problems.iter().map(|p| p.with(|shape| shape.math = math));
-        let with = with.collect::<Result<Vec<Problem>>>()?;
-        if with.iter().all(|problem| can(device, contender, problem)) {
+        let with = with.collect::<convforge::Result<Vec<Problem>>>()?;
+        let limits = device.limits();
+        if with.iter().all(|problem| contender.can(&limits, problem)) {
             return Ok(vec![math]);
         }
     }
@@ -223,19 +223,14 @@ pub fn picks(device: &Device) -> impl Iterator<Item = Contender> {
     picks.filter(wanted).map(Contender::Pick)
 }
 
-/// The contender as a pick, its configuration spelled out.
-fn pick(contender: &Contender) -> Result<Pick> {
-    contender.name().parse()
-}
-
 /// What streams are tried with unless others are named: first the fastest handwritten kernels, as
 /// they were measured layer by layer, then some to compare; of these what the build has. On the CPU,
 /// where nothing overlaps, its best.
-pub fn overlap_by_default(device: &Device) -> Vec<Contender> {
+pub fn overlap_by_default(device: &Device, all: &Contenders) -> Vec<Contender> {
     if !device.is_gpu() {
         return vec![Contender::Pick(Pick::Rule)];
     }
-    let found = OVERLAP.iter().filter_map(|name| variants::find(name).ok());
+    let found = OVERLAP.iter().filter_map(|name| all.find(name).ok());
     let found = found.map(|variant| Contender::Variant { variant, config: 0 });
     let fastest = Contender::Pick(Pick::Policy("per-layer".to_owned()));
     [fastest].into_iter().chain(found).collect()
@@ -251,10 +246,11 @@ mod tests {
     /// The work of the CPU's variants.
     fn plan(maths: &[Math]) -> Plan {
         let names = ["cpu_gemm", "cpu_direct"];
-        let contenders = names.map(|name| variants::find(name).unwrap());
+        let all = Contenders::new();
+        let contenders = names.map(|name| all.find(name).unwrap());
         let contenders = contenders.iter().flat_map(|v| Configs::First.of(v));
         let contenders: Vec<Contender> = contenders.chain(picks(&Device::Cpu)).collect();
-        let overlap = overlap_by_default(&Device::Cpu);
+        let overlap = overlap_by_default(&Device::Cpu, &all);
         Plan::new(
             &Device::Cpu,
             &Part::DEFAULT,
@@ -307,7 +303,7 @@ mod tests {
     fn a_variant_takes_the_first_math_that_it_can_do() {
         let problem = ["mb1ic3ih8oc4kh3".parse().unwrap()];
         let of = |name: &str, asked: &[Math]| {
-            let variant = variants::find(name).unwrap();
+            let variant = Contenders::new().find(name).unwrap();
             let contender = Contender::Variant { variant, config: 0 };
             maths_of(&Device::Cpu, &contender, &problem, asked).unwrap()
         };

@@ -1,13 +1,12 @@
 //! The pieces of work of a study, each measured and kept by itself.
 
-use convforge::{
-    Device, Math, Pick, Problem, Result,
-    measure::{self, Contender},
+use convforge::{Device, Math};
+use convforge_tools::{
+    Contender, Result, measure,
     study::{
         HostMemory, NetworkData, NetworkOptions, OverlapOptions, Study, errors, network, overlap,
     },
     suite::{self, Layer},
-    variant::{self, Query},
 };
 
 use super::Part;
@@ -26,14 +25,14 @@ pub enum Unit {
     },
     /// The network with one variant.
     Network {
-        pick: Pick,
+        contender: Contender,
         math: Math,
         images: usize,
     },
     /// A layer, its batch cut over streams.
     Overlap {
         layer: Layer,
-        pick: Pick,
+        contender: Contender,
         timeline: bool,
     },
     /// The errors on a layer, its contenders side by side.
@@ -66,10 +65,16 @@ impl Unit {
     pub fn title(&self) -> String {
         match self {
             Unit::Layer { layer, .. } => layer.title(),
-            Unit::Network { pick, math, images } => {
-                format!("network {images} images {pick} {math}")
+            Unit::Network {
+                contender,
+                math,
+                images,
+            } => {
+                format!("network {images} images {} {math}", contender.name())
             }
-            Unit::Overlap { layer, pick, .. } => format!("streams {} {pick}", layer.title()),
+            Unit::Overlap {
+                layer, contender, ..
+            } => format!("streams {} {}", layer.title(), contender.name()),
             Unit::Errors { layer, .. } => format!("errors {}", layer.title()),
         }
     }
@@ -78,10 +83,14 @@ impl Unit {
     pub fn is_done(&self, study: &Study) -> bool {
         match self {
             Unit::Layer { layer, contenders } => study.has_layer(layer, contenders),
-            Unit::Network { pick, math, images } => {
-                study.has_network(&pick.to_string(), *math, *images)
-            }
-            Unit::Overlap { layer, pick, .. } => study.has_overlap(layer, &pick.to_string()),
+            Unit::Network {
+                contender,
+                math,
+                images,
+            } => study.has_network(&contender.name(), *math, *images),
+            Unit::Overlap {
+                layer, contender, ..
+            } => study.has_overlap(layer, &contender.name()),
             Unit::Errors { layer, contenders } => study.has_errors(layer, contenders),
         }
     }
@@ -94,18 +103,22 @@ impl Unit {
                 let rows = measure::compare(device, layer, contenders, &with.layers, stop, say);
                 study.put_layers(&rows);
             }
-            Unit::Network { pick, math, images } => {
+            Unit::Network {
+                contender,
+                math,
+                images,
+            } => {
                 let options = NetworkOptions {
                     images: *images,
                     ..with.network.clone()
                 };
                 if let Some(data) = &with.data {
-                    study.put_network(network(device, data, pick, *math, &options, stop, say));
+                    study.put_network(network(device, data, contender, *math, &options, stop, say));
                 }
             }
             Unit::Overlap {
                 layer,
-                pick,
+                contender,
                 timeline,
             } => {
                 let options = OverlapOptions {
@@ -116,7 +129,7 @@ impl Unit {
                     seed: with.network.seed,
                     timeline: *timeline,
                 };
-                study.put_overlap(&overlap(device, layer, pick, &options, stop, say));
+                study.put_overlap(&overlap(device, layer, contender, &options, stop, say));
             }
             Unit::Errors { layer, contenders } => {
                 let seed = with.layers.seed;
@@ -148,20 +161,4 @@ pub fn with_math(layer: &Layer, math: Math) -> Result<Layer> {
         problem: layer.problem.with(|shape| shape.math = math)?,
         ..layer.clone()
     })
-}
-
-/// Whether a contender can do a problem; nothing is planned.
-pub fn can(device: &Device, contender: &Contender, problem: &Problem) -> bool {
-    match contender {
-        Contender::Variant { variant, config } => {
-            let limits = device.limits();
-            let query = Query {
-                problem,
-                config: *config,
-                limits: &limits,
-            };
-            variant::supports(&**variant, device, &query).is_ok()
-        }
-        Contender::Pick(pick) => pick.choose(device, problem).is_ok(),
-    }
 }

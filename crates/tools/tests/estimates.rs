@@ -2,7 +2,7 @@
 #![cfg(feature = "cudnn")]
 
 use convforge::{Limits, Problem, variant::Query, variants};
-use convforge_tools::measure::Report;
+use convforge_tools::{Contenders, measure::Report};
 
 /// Layers that were measured on an H200: microseconds of each variant.
 #[test]
@@ -74,7 +74,8 @@ fn estimates_are_near_what_was_measured() {
 /// all problems that were measured since cuBLAS's passes are fast.
 #[test]
 fn the_rule_loses_little_where_all_was_measured() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
+    let contenders = Contenders::new();
     let limits = Limits::of_chip("h200").unwrap();
     let mut logs = Vec::new();
     let mut worst = (1.0, String::new());
@@ -96,7 +97,7 @@ fn the_rule_loses_little_where_all_was_measured() {
                 let (Some(us), None) = (row.median_us, &row.chose) else {
                     continue;
                 };
-                let variant = variants::find(&row.variant).unwrap();
+                let variant = contenders.find(&row.variant).unwrap();
                 let configs = &variant.info().configs;
                 let of = |config: &String| configs.iter().position(|one| one == config).unwrap();
                 let query = Query {

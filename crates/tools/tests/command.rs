@@ -410,6 +410,52 @@ fn a_variant_that_cannot_do_it() {
     assert!(text.contains("rule picks cpu_direct"), "{text}");
 }
 
+#[test]
+fn a_chip_that_is_not_there_is_asked() {
+    let problem = ["--problem", "mb64ic64ih56oc64oh56kh3ph1+f16+nhwc"];
+    let args = [&["list", "--as", "h200"], &problem[..]].concat();
+    let text = says(&args);
+    assert!(text.contains("oh56kh3ph1+f16+nhwc on h200"), "{text}");
+    let all: serde_json::Value =
+        serde_json::from_str(&says(&[&args[..], &["--json"]].concat())).unwrap();
+    let of = |name: &str| {
+        let mut entries = all.as_array().unwrap().iter();
+        let named = entries.find(|entry| entry["name"] == name);
+        named.unwrap_or_else(|| panic!("no {name} in {all}"))
+    };
+    let cpu = &of("cpu_gemm")["answer"];
+    assert_eq!(cpu["reason"], "runs on the CPU only");
+    #[cfg(feature = "cuda")]
+    {
+        let cublas = &of("cublas_gemm")["answer"];
+        assert!(cublas["supported"] == true && cublas["rank_us"].as_f64() > Some(0.0));
+        let picked = |entry: &serde_json::Value| {
+            let picks = entry["answer"]["picked_by"].as_array().unwrap().clone();
+            picks.iter().any(|pick| pick == "rule")
+        };
+        let chosen = all.as_array().unwrap().iter().filter(|entry| picked(entry));
+        assert_eq!(chosen.count(), 1);
+    }
+    fails(&["list", "--as", "h200"], &["--problem"]);
+    fails(
+        &[&["list", "--as", "h300"], &problem[..]].concat(),
+        &["'h300'", "h200, h100, a100"],
+    );
+    fails(
+        &[&args[..], &["--device", "cpu"]].concat(),
+        &["cannot be used with"],
+    );
+}
+
+#[test]
+fn a_list_has_caveats() {
+    let all: serde_json::Value = serde_json::from_str(&says(&["list", "--json"])).unwrap();
+    let with = |entry: &&serde_json::Value| entry["caveat"].is_string();
+    let count = all.as_array().unwrap().iter().filter(with).count();
+    let text = says(&["list"]);
+    assert_eq!(text.contains("Caveats:"), count > 0, "{text}");
+}
+
 /// A file with a header of big-endian numbers, as IDX has it, and some bytes behind it.
 fn idx(folder: &Path, name: &str, header: &[u32], bytes: usize) -> PathBuf {
     let path = folder.join(name);
@@ -535,7 +581,7 @@ fn a_page_of_files_that_are_no_results() {
     assert!(!Path::new(&out).exists());
     let results = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/benches/results/h200-fp32.json"
+        "/../../benches/results/h200-fp32.json"
     );
     fails(
         &["page", results, "--out", &path("no/page.html")],

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::ExitCode};
 
-use convforge::page::{self, Source};
+use convforge_tools::page::{self, Source};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 const PAGE: &str = "docs/study.html";
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
 }
 
 fn the_page_is_of_the_results() -> Result<Completion, Failed> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let Ok(committed) = fs::read_to_string(root.join(PAGE)) else {
         return Ok(Completion::ignored_with(format!(
             "{PAGE} is not there: {COMMAND}"
