@@ -115,7 +115,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row direct_constant = {
+extern "C" const cf_row CF_ROW(direct, constant) = {
     "direct_constant",
     "direct",
     "one thread per output, the filter in constant memory (64 KB at most)",

@@ -51,7 +51,7 @@ int32_t launch(const State &state, const cf_args &args) { return state.launch(ar
 
 } // namespace
 
-extern "C" const cf_row direct_shared = {
+extern "C" const cf_row CF_ROW(direct, shared) = {
     "direct_shared",
     "direct",
     "a tile of outputs per block, its input with halo and the filter in shared memory",

@@ -55,7 +55,7 @@ int32_t launch(const State &state, const cf_args &args) { return state.launch(ar
 
 } // namespace
 
-extern "C" const cf_row direct_shared_batched = {
+extern "C" const cf_row CF_ROW(direct, shared_batched) = {
     "direct_shared_batched",
     "direct",
     "direct_shared with several images per block, which share the filter",

@@ -157,7 +157,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row direct_shared_unroll = {
+extern "C" const cf_row CF_ROW(direct, shared_unroll) = {
     "direct_shared_unroll",
     "direct",
     "8x8 tile of 4 images in shared memory, constant filter, restrict and unrolled loops",

@@ -110,7 +110,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row direct_unroll = {
+extern "C" const cf_row CF_ROW(direct, unroll) = {
     "direct_unroll",
     "direct",
     "one thread per output, filter loops unrolled: square filters with sides 1, 3, 5, 7",

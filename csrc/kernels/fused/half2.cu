@@ -156,7 +156,7 @@ int32_t launch(const State &state, const cf_args &args) { return state.launch(ar
 
 } // namespace
 
-extern "C" const cf_row fused_half2 = {
+extern "C" const cf_row CF_ROW(fused, half2) = {
     "fused_half2",
     "fused",
     "implicit GEMM with f16 sums, two output pixels per __hfma2",

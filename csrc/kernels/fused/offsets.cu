@@ -304,7 +304,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row fused_offsets = {
+extern "C" const cf_row CF_ROW(fused, offsets) = {
     "fused_offsets",
     "fused",
     "region of interest in shared memory, unrolled from there through offsets in constant memory; "

@@ -104,7 +104,7 @@ int32_t launch(const State &state, const cf_args &args) { return state.launch(ar
 
 } // namespace
 
-extern "C" const cf_row fused_shared = {
+extern "C" const cf_row CF_ROW(fused, shared) = {
     "fused_shared",
     "fused",
     "unrolling fused into the shared-memory matrix product (implicit GEMM), no workspace",

@@ -117,7 +117,7 @@ int32_t launch(const State &state, const cf_args &args) { return state.launch(ar
 
 } // namespace
 
-extern "C" const cf_row fused_wmma = {
+extern "C" const cf_row CF_ROW(fused, wmma) = {
     "fused_wmma",
     "fused",
     "implicit GEMM by wmma 16x16x16, operands rounded while staging, indices by division",

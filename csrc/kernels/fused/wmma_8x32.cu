@@ -130,7 +130,7 @@ int32_t launch(const State &state, const cf_args &args) { return state.launch(ar
 
 } // namespace
 
-extern "C" const cf_row fused_wmma_8x32 = {
+extern "C" const cf_row CF_ROW(fused, wmma_8x32) = {
     "fused_wmma_8x32",
     "fused",
     "implicit GEMM by wmma 8x32x16 for few output channels, indices in shared memory",

@@ -201,7 +201,7 @@ int32_t launch(const State &state, const cf_args &args) { return state.launch(ar
 
 } // namespace
 
-extern "C" const cf_row fused_wmma_index_reuse = {
+extern "C" const cf_row CF_ROW(fused, wmma_index_reuse) = {
     "fused_wmma_index_reuse",
     "fused",
     "fused_wmma with pixel, channel and tap computed once per thread and counted up",

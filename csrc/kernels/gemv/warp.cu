@@ -188,7 +188,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row gemv_warp = {
+extern "C" const cf_row CF_ROW(gemv, warp) = {
     "gemv_warp",
     "gemv",
     "matrix times vector, one warp per output, 16-byte loads, shuffle reduction",

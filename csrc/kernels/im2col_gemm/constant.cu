@@ -146,7 +146,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_constant = {
+extern "C" const cf_row CF_ROW(im2col_gemm, constant) = {
     "im2col_gemm_constant",
     "im2col_gemm",
     "im2col_gemm_shared with the filter in constant memory",

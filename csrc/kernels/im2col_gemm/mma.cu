@@ -393,7 +393,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_mma = {
+extern "C" const cf_row CF_ROW(im2col_gemm, mma) = {
     "im2col_gemm_mma",
     "im2col_gemm",
     "the product on tensor cores by mma.sync m16n8k16 (tf32: m16n8k8), cp.async, three stages",

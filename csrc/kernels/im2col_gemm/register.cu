@@ -243,7 +243,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_register = {
+extern "C" const cf_row CF_ROW(im2col_gemm, register) = {
     "im2col_gemm_register",
     "im2col_gemm",
     "register tiling: 64x64 tiles, 8x8 outputs per thread, slices of 8 products, double-buffered",

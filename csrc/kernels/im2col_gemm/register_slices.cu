@@ -32,7 +32,7 @@ bool plan(const cf_query &query, cf::TileState &state, cf_plan &plan, const cf::
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_register_slices = {
+extern "C" const cf_row CF_ROW(im2col_gemm, register_slices) = {
     "im2col_gemm_register_slices",
     "im2col_gemm",
     "16x16 product, one output per thread, operands in registers four products at a time",

@@ -32,7 +32,7 @@ bool plan(const cf_query &query, cf::TileState &state, cf_plan &plan, const cf::
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_restrict = {
+extern "C" const cf_row CF_ROW(im2col_gemm, restrict) = {
     "im2col_gemm_restrict",
     "im2col_gemm",
     "im2col_gemm_shared with and without __restrict__ on the product's pointers",

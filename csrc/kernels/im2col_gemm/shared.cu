@@ -111,7 +111,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_shared = {
+extern "C" const cf_row CF_ROW(im2col_gemm, shared) = {
     "im2col_gemm_shared",
     "im2col_gemm",
     "unroll the input, 16x16 shared-memory matrix product, permute; in chunks of images",

@@ -91,7 +91,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_unroll = {
+extern "C" const cf_row CF_ROW(im2col_gemm, unroll) = {
     "im2col_gemm_unroll",
     "im2col_gemm",
     "im2col_gemm_shared with the loops over taps (NCHW) and over tiles of the product unrolled",

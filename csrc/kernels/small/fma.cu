@@ -678,7 +678,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row small_fma = {
+extern "C" const cf_row CF_ROW(small, fma) = {
     "small_fma",
     "small",
     "few channels in fp32: columns of pixels in registers, images streamed through shared memory",

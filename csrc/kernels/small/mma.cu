@@ -574,7 +574,7 @@ int32_t launch(const State &state, const cf_args &args) {
 
 } // namespace
 
-extern "C" const cf_row small_mma = {
+extern "C" const cf_row CF_ROW(small, mma) = {
     "small_mma",
     "small",
     "few channels on tensor cores: fp32 by three TF32 products, images streamed through shared "
