@@ -19,7 +19,7 @@ use bytemuck::Pod;
 use common::{Answer, Configured};
 use convforge::{
     Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream,
-    Workspace,
+    Workspace, variant::Space,
 };
 use convforge_check::{Data, Domain, Recipe, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
@@ -342,10 +342,16 @@ fn refused(what: &str, result: Result<()>) -> Result<(), Failed> {
     }
 }
 
-/// Numbers of images that share a filter.
-const BATCHES: [usize; 3] = [1, 3, 100];
-/// In constant memory there must be room for some.
-const MOST_PACKED: usize = 8 << 10;
+/// So many bytes in constant memory leave room for some filters.
+const MOST_CONSTANT: usize = 8 << 10;
+
+/// A problem with other numbers of images, as far as the variant can do them.
+fn batches(domain: &Domain, problem: &Problem) -> Vec<Problem> {
+    let numbers = [1, 3, 100, problem.n, problem.n + 1, 2 * problem.n];
+    let batches = numbers.map(|n| problem.with(|shape| shape.n = n).ok());
+    let able = batches.into_iter().flatten();
+    able.filter(|batch| domain.has(batch)).collect()
+}
 
 fn packed_once(device: &Device, configured: &Configured) -> Answer {
     let (variant, config) = configured;
@@ -355,28 +361,27 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
         config: *config,
         limits: &limits,
     };
-    let batches = |problem: &Problem| BATCHES.map(|n| problem.with(|shape| shape.n = n).ok());
     let packs = |problem: &Problem| {
         let packing = domain.plan(problem).ok().and_then(|plan| plan.packing);
-        packing.is_some_and(|packing| packing.bytes <= MOST_PACKED)
+        packing.is_some_and(|p| p.space != Space::Constant || p.bytes <= MOST_CONSTANT)
     };
     let packing: Vec<Problem> = problems(&domain).take(200).filter(packs).collect();
     let Some(any) = packing.first() else {
         return Ok(Completion::ignored_with("packs none of its filters"));
     };
-    let serves = |problem: &&Problem| {
-        let mut batches = batches(problem).into_iter();
-        batches.all(|batch| batch.is_some_and(|batch| domain.has(&batch)))
+    let mut served = packing.iter().map(|problem| batches(&domain, problem));
+    let Some(batches) = served.find(|batches| batches.len() >= 3) else {
+        return Err(format!("packs the filter of {any}, for few numbers of images").into());
     };
-    let Some(problem) = packing.iter().find(serves) else {
-        return Err(format!("packs the filter of {any}, for one number of images only").into());
-    };
+    let problem = &batches[0];
     let conv = |problem: &Problem| Conv::with_variant(device, problem, variant.clone(), *config);
-    let convs = batches(problem)
-        .into_iter()
-        .flatten()
-        .map(|batch| conv(&batch));
-    let convs = convs.collect::<Result<Vec<Conv>>>()?;
+    let convs = batches.iter().map(conv);
+    let convs = match convs.collect::<Result<Vec<Conv>>>() {
+        Err(missing @ Error::Library { .. }) => {
+            return Ok(Completion::ignored_with(missing.to_string()));
+        }
+        convs => convs?,
+    };
     let strange = packing
         .iter()
         .find(|other| other.storage == problem.storage && other.w_len() != problem.w_len());
@@ -405,7 +410,9 @@ fn every_batch<T: Element>(convs: &[Conv], strange: Option<&Conv>) -> Answer {
         let expected = alone(conv, &inputs, &x, own.as_ref())?;
         let same = alone(conv, &inputs, &x, packed.as_ref())? == expected;
         let images = problem.n;
-        let wrong = format!("with a filter packed for 1 image, {images} have another output");
+        let first = convs[0].problem().n;
+        let wrong =
+            format!("with a filter packed for {first} images, {images} give another output");
         ensure(same, &wrong)?;
 
         let mut workspace = conv.workspace(&stream)?;

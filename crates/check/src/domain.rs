@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use convforge::{
     Activation, Limits, Padding, Problem, Shape,
-    variant::{self, Kind, Query, Variant},
+    variant::{self, Query, Variant},
 };
 
 use crate::{
@@ -50,7 +50,7 @@ impl<'a> Domain<'a> {
             config: self.config,
             limits: self.limits,
         };
-        let on_gpu = self.variant.info().kind != Kind::Cpu;
+        let on_gpu = self.variant.info().kind != variant::Kind::Cpu;
         variant::plan(self.variant, on_gpu, &query)
     }
 
@@ -89,8 +89,11 @@ impl std::fmt::Debug for Domain<'_> {
     }
 }
 
-/// Kinds of shapes that kernels are made for: what is drawn, and how it is changed afterwards.
-static KINDS: LazyLock<[(Profile, fn(&mut Shape)); 8]> = LazyLock::new(|| {
+/// What is drawn, and how it is changed afterwards.
+type Kind = (Profile, fn(&mut Shape));
+
+/// Kinds of shapes that kernels are made for.
+static KINDS: LazyLock<[Kind; 8]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -244,7 +247,7 @@ mod tests {
     }
 
     fn fussy() -> Fussy {
-        Fussy(Info::new("fussy", "test", "", "", Kind::Cpu))
+        Fussy(Info::new("fussy", "test", "", "", variant::Kind::Cpu))
     }
 
     #[test]

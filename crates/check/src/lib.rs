@@ -21,6 +21,7 @@
 //! | `data` | [`Data`]: the numbers fed to it, from whole ones to wild ones |
 //! | `reference` | [`Reference`]: the oracle, plain loops on the CPU |
 //! | `oracle` | the same on the GPU, for large problems |
+//! | `proof` | that both oracles agree |
 //! | `judge` | [`judge`]: an output against the oracle, into a [`Verdict`] |
 //! | `judged` | what a verdict means |
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
@@ -44,6 +45,8 @@ mod judged;
 #[cfg(feature = "cuda")]
 mod oracle;
 mod packed;
+#[cfg(feature = "cuda")]
+mod proof;
 mod reference;
 mod rng;
 mod run;
@@ -57,7 +60,7 @@ pub use error::{Error, Result};
 pub use generate::{COVERAGE_PROBLEMS, Profile, coverage};
 pub use judge::{Verdict, judge};
 #[cfg(feature = "cuda")]
-pub use oracle::prove_oracle;
+pub use proof::prove_oracle;
 pub use reference::{Expected, Reference, Tensors, position};
 pub use run::{Measured, Options, Outcome, case, conv};
 pub use stored::{Deviation, rounds, sequential};

@@ -3,15 +3,11 @@
 use std::{ffi::c_void, ops::Range, ptr::null_mut};
 
 use convforge::{
-    Buffer, Device, Error, Problem, RawOperands, Result, Stream,
+    Buffer, Error, Problem, RawOperands, Result, Stream,
     gpu::{CArgs, CProblem, checked},
-    variant::Arithmetic,
 };
 
-use crate::{
-    Bounds, Data, Expected, Options, Recipe, Reference, Tensor, Verdict, data::narrow, ffi,
-    judge::judge,
-};
+use crate::{Bounds, Expected, Options, Recipe, Tensor, Verdict, ffi};
 
 /// Whether it judges a problem, and not the CPU.
 pub(crate) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> bool {
@@ -171,87 +167,4 @@ pub(crate) unsafe fn differences(
         ffi::cf_count_differences(a, b, bytes as u64, target, stream.raw())
     })?;
     Ok(count.to_vec(stream)?[0])
-}
-
-/// Proves csrc/oracle.cu by the CPU's oracle, on one problem: expected values and verdicts, of an
-/// output that is right and of one with faults put in.
-///
-/// # Errors
-/// [`Error::Oracle`](crate::Error::Oracle) with what differs; no memory, or what a launch answers.
-pub fn prove_oracle(device: &Device, problem: &Problem, seed: u64) -> crate::Result<()> {
-    let stream = device.stream()?;
-    for data in Data::ALL.into_iter().filter(|data| data.fits(problem)) {
-        let recipe = Recipe::new(problem, data, seed);
-        let tensors = recipe.tensors();
-        let reference = Reference::new(problem, &tensors)?;
-        let ours = reference.outputs(0..problem.y_len());
-        let upload = |tensor| device.upload(&recipe.bytes(tensor));
-        let (x, w) = (upload(Tensor::X)?, upload(Tensor::W)?);
-        let (bias, residual) = (upload(Tensor::Bias)?, upload(Tensor::Residual)?);
-        let rounded: Vec<f32> = ours.iter().map(|e| e.value as f32).collect();
-        let mut output = narrow(problem.storage, &rounded);
-        let fail = |why: String| {
-            Err(crate::Error::Oracle {
-                problem: Box::new(problem.clone()),
-                data,
-                why,
-            })
-        };
-
-        for broken in [false, true] {
-            if broken {
-                // NaN in the first element, nothing in one, and every 7th a little off.
-                let bytes = problem.storage.bytes();
-                for (i, element) in output.chunks_exact_mut(bytes).enumerate() {
-                    match i {
-                        0 => element.fill(0xff),
-                        3 => element.fill(0),
-                        _ if i % 7 == 0 => element[0] ^= 5,
-                        _ => {}
-                    }
-                }
-            }
-            let mut y = device.upload(&output)?;
-            let operands = RawOperands {
-                bias: bias.as_ptr().cast(),
-                residual: residual.as_ptr(),
-                ..RawOperands::new(x.as_ptr(), w.as_ptr(), y.as_mut_ptr())
-            };
-            // SAFETY: all were uploaded to this device with the lengths of the problem.
-            let theirs =
-                unsafe { expected_on_gpu(problem, &operands, 0, problem.y_len(), &stream)? };
-            // An f64 exponential may differ in the last place, and so may what is rounded from it.
-            let fuzzy = problem.epilogue.activation.is_exponential();
-            let same = |a: f64, b: f64, slack: f64| a == b || (a - b).abs() <= slack * a.abs();
-            let slack = if data.is_whole() && !fuzzy {
-                0.0
-            } else {
-                1e-12
-            };
-            let unit = if fuzzy { 1.0 / 128.0 } else { 0.0 };
-            for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
-                if !same(a.value, b.value, slack)
-                    || !same(a.mag, b.mag, slack)
-                    || !same(a.sequential.into(), b.sequential.into(), unit)
-                {
-                    return fail(format!("output {i} should be {a:?}, the GPU says {b:?}"));
-                }
-            }
-            let bounds = Bounds::new(problem, data, Arithmetic::Exact);
-            let ours = judge(&reference, &output, &bounds)?;
-            // SAFETY: as above.
-            let theirs = unsafe { judge_on_gpu(problem, &operands, &bounds, &stream)? };
-            let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * a.abs() + 1e-30;
-            let counts = |v: &Verdict| (v.bad, v.nan, v.first_bad, v.nonzero, v.counted);
-            if counts(&ours) != counts(&theirs)
-                || !close(ours.sum_sq, theirs.sum_sq)
-                || !close(ours.sum_sq_sequential, theirs.sum_sq_sequential)
-                || !close(ours.worst, theirs.worst)
-                || (ours.bad > 0) != broken
-            {
-                return fail(format!("the CPU finds {ours:?}, the GPU {theirs:?}"));
-            }
-        }
-    }
-    Ok(())
 }

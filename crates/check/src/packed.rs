@@ -19,7 +19,7 @@ pub(crate) enum Filter {
     /// Between fences, twice: the one that no run saw tells afterwards what the other one was.
     Fenced([Fenced; 2]),
     /// Where the library has it.
-    Constant(Constant),
+    Constant(Box<Constant>),
 }
 
 impl Filter {
@@ -29,7 +29,7 @@ impl Filter {
             return Ok(Filter::Plain);
         };
         if packing.space == Space::Constant {
-            return Constant::new(conv, w, stream).map(Filter::Constant);
+            return Ok(Filter::Constant(Box::new(Constant::new(conv, w, stream)?)));
         }
         let packed = || {
             let align = Workspace::ALIGN;
