@@ -66,6 +66,9 @@ impl Source {
     }
 }
 
+/// Engines with their knobs that were named for a form.
+type Seen = HashSet<(Form, i64, Vec<(u32, i64)>)>;
+
 /// A problem that cuDNN is asked about.
 pub(super) struct Proposals<'a> {
     pub(super) gpu: &'a Gpu,
@@ -81,7 +84,7 @@ impl Proposals<'_> {
     /// What the device answers when it is asked for free memory.
     pub(super) fn first(&self, tally: &mut Tally) -> Result<Option<Candidate>> {
         let room = self.room()?;
-        let mut seen = HashSet::new();
+        let mut seen = Seen::new();
         let graphs = self.graphs(tally);
         for source in [Source::A, Source::B, Source::Fallback] {
             for graph in &graphs {
@@ -111,7 +114,7 @@ impl Proposals<'_> {
         tally.found += older.len();
         let mut older: Vec<_> = older.into_iter().map(Proposal::Legacy).collect();
         let mut proposals = Vec::new();
-        let mut seen = HashSet::new();
+        let mut seen = Seen::new();
         for source in [Source::A, Source::B, Source::Fallback, Source::Engines] {
             for graph in &graphs {
                 for config in self.ask(source, graph, &mut seen, tally) {
@@ -142,7 +145,7 @@ impl Proposals<'_> {
         &self,
         source: Source,
         graph: &Graph,
-        seen: &mut HashSet<(Form, i64, Vec<(u32, i64)>)>,
+        seen: &mut Seen,
         tally: &mut Tally,
     ) -> Vec<Config> {
         let (mut configs, announced) = match source.ask(graph, self.problem.math) {

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use npyz::{NpyFile, Order, WriteOptions, WriterBuilder};
+use npyz::{NpyFile, Order};
 
 use crate::{Error, Result, files::write_whole};
 
@@ -32,27 +32,28 @@ impl Array2 {
         array.map_err(|why| Error::file_because(path, WANTED, why))
     }
 
-    /// Writes a file that appears whole or not at all.
+    /// Writes a file byte for byte as NumPy would, whole or not at all.
     ///
     /// # Errors
     /// [`Error::File`] if `data` does not hold `rows * cols` values or the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let bytes = self.encode();
-        let bytes = bytes.map_err(|why| Error::file_because(path, "cannot be written", why))?;
+        let Array2 { rows, cols, data } = self;
+        if rows.checked_mul(*cols) != Some(data.len()) {
+            let found = data.len();
+            let what = format!("expected {rows} x {cols} values to write, found {found}");
+            return Err(Error::file(path, what));
+        }
+        // The crate that reads spells the shape in its own way.
+        let shape = format!("({rows}, {cols})");
+        let dict = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+        // Spaces and a newline bring the values to a multiple of 64 bytes.
+        let header = (10 + dict.len() + 1).next_multiple_of(64) - 10;
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((header as u16).to_le_bytes());
+        bytes.extend(format!("{dict:<0$}\n", header - 1).bytes());
+        bytes.extend(data.iter().flat_map(|value| value.to_le_bytes()));
         write_whole(path, bytes)
-    }
-
-    fn encode(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let mut writer = WriteOptions::new()
-            .default_dtype()
-            .shape(&[self.rows as u64, self.cols as u64])
-            .writer(&mut bytes)
-            .begin_nd()?;
-        writer.extend(&self.data)?;
-        writer.finish()?;
-        Ok(bytes)
     }
 }
 
@@ -143,6 +144,8 @@ mod tests {
             let array = Array2 { rows, cols, data };
             array.write(&path).unwrap();
             assert_eq!(Array2::read(&path).unwrap(), array);
+            let bytes = fs::read(&path).unwrap();
+            assert_eq!(bytes.len(), 128 + 4 * rows * cols);
         }
     }
 
@@ -156,8 +159,9 @@ mod tests {
                 cols: 2,
                 data: vec![0.0; count],
             };
-            let text = chain(&array.write(&path).unwrap_err());
-            assert!(text.contains("a.npy: cannot be written: "), "{text}");
+            let text = array.write(&path).unwrap_err().to_string();
+            let expected = format!("a.npy: expected 2 x 2 values to write, found {count}");
+            assert!(text.ends_with(&expected), "{text}");
         }
         let text = chain(&Array2::read(&path).unwrap_err());
         assert!(
