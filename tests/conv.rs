@@ -155,17 +155,18 @@ fn ensure(holds: bool, otherwise: &str) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(otherwise.into()) }
 }
 
+#[cfg(not(feature = "cuda"))]
+fn recorded(_: &Device, _: &Configured) -> Answer {
+    Ok(Completion::ignored_with("the CPU records nothing"))
+}
+
+#[cfg(feature = "cuda")]
 fn recorded(device: &Device, configured: &Configured) -> Answer {
     let conv = match ready(device, configured) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
     with_element!(conv.problem().storage, replayed(&conv))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn replayed<T: Element>(_: &Conv) -> Answer {
-    Ok(Completion::ignored_with("the CPU records nothing"))
 }
 
 #[cfg(feature = "cuda")]

@@ -235,7 +235,7 @@ mod tests {
 
         fn plan(&self, query: &Query) -> Result<Plan, String> {
             let c = query.problem.c;
-            match c % 2 == 0 && (6..=50).contains(&c) {
+            match c.is_multiple_of(2) && (6..=50).contains(&c) {
                 true => Ok(Plan::default()),
                 false => Err("takes other channels".to_owned()),
             }
