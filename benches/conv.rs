@@ -4,15 +4,14 @@
 
 use std::sync::atomic::AtomicBool;
 
-use convforge::{
-    Device,
-    measure::{self, Ceilings, Contender, Options, Status, View},
+use convforge::Device;
+use convforge_tools::{
+    Contender, Contenders, Error,
+    measure::{self, Ceilings, Options, Status, View},
     suite::Suite,
-    variant::Kind,
-    variants,
 };
 
-fn main() -> Result<(), convforge::Error> {
+fn main() -> Result<(), Error> {
     // Cargo adds `--bench`; what is no option is a filter.
     let filters: Vec<String> = std::env::args()
         .skip(1)
@@ -28,11 +27,11 @@ fn main() -> Result<(), convforge::Error> {
         ceilings: Ceilings::measure(&device).ok(),
         ..Options::of(&device)
     };
+    let all = Contenders::new();
     let mut failed = false;
     for layer in Suite::find("quick")?.layers {
-        let contenders: Vec<Contender> = variants::all()
-            .iter()
-            .filter(|variant| (variant.info().kind == Kind::Cpu) != device.is_gpu())
+        let contenders: Vec<Contender> = all
+            .on(device.is_gpu())
             .filter(|variant| fits(&format!("{} {}", layer.title(), variant.info().name)))
             .map(|variant| Contender::Variant {
                 variant: variant.clone(),

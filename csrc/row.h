@@ -28,6 +28,7 @@ typedef struct cf_plan {
     /* How it is arranged. Depends on filter, configuration and device, not on the number of images:
      * every plan of the row with this id takes the same packed filter. */
     uint64_t filter_layout;
+    int32_t filter_in_constant; /* whether it lies in cf_functions::constant_memory */
     double us; /* estimated; negative for no opinion */
 } cf_plan;
 

@@ -6,9 +6,11 @@
 //!
 //! It needs a GPU. Without one it says why and exits with status 1: nothing was shown.
 
-use std::{error::Error, ffi::c_void, process::ExitCode};
+use std::{error::Error, ffi::c_void, process::ExitCode, ptr::null};
 
-use convforge::{Conv, Device, Pick, Problem, RawOperands, Storage, Stream, Workspace, gpu};
+use convforge::{
+    Conv, Device, Packed, Pick, Problem, RawOperands, Storage, Stream, Workspace, gpu,
+};
 use cudarc::driver::{CudaContext, DevicePtr, DevicePtrMut};
 
 fn main() -> ExitCode {
@@ -53,22 +55,20 @@ fn run() -> Result<(), Box<dyn Error>> {
     let conv = Conv::new(&device, &problem, &pick)?;
     let mut workspace = Workspace::new(&stream)?;
     workspace.reserve(&conv, &stream)?;
-    let mut packed = theirs.alloc_zeros::<u8>(conv.packed_bytes().max(1))?;
+    // Where the variant packs the filter, in convforge's memory; Conv::pack_into takes another's.
+    let packed;
     {
         // The guards tell cudarc, when they are dropped, that the stream now uses its buffers.
         let (x, _reads_x) = x_there.device_ptr(&theirs);
         let (w, _reads_w) = w_there.device_ptr(&theirs);
         let (y, _writes_y) = y_there.device_ptr_mut(&theirs);
-        let (packed, _writes_packed) = packed.device_ptr_mut(&theirs);
         let (x, w) = (x as *const c_void, w as *const c_void);
         let mut operands = RawOperands::new(x, w, y as *mut c_void);
-        // SAFETY: the buffers are of this device, as large as the problem and the plan say, and
-        // live until the stream was waited for.
+        // SAFETY: the buffers are of this device, as large as the problem says, and live until the
+        // stream was waited for, as does the packed filter.
         unsafe {
-            if conv.packed_bytes() > 0 {
-                conv.pack_raw(w, packed as *mut c_void, &stream)?;
-                operands.packed = packed as *const c_void;
-            }
+            packed = conv.pack_raw(w, &stream)?;
+            operands.packed = packed.as_ref().map_or(null(), Packed::as_ptr);
             conv.run_raw(&operands, &mut workspace, &stream)?;
         }
     }

@@ -1,26 +1,19 @@
 //! A batch in host memory, cut over 1, 2, 4 and 8 streams: on a GPU from and to pinned memory, without
-//! one on the CPU, where the chunks go one after the other. With a third argument the timeline of the
-//! last run goes into that file, which Perfetto shows.
+//! one on the CPU, where the chunks go one after the other. With the word `timeline` it tells of each
+//! run what was done when.
 //!
-//! `cargo run --release --example pipeline [PROBLEM] [VARIANT] [TRACE.json]`
-
-use std::path::PathBuf;
+//! `cargo run --release --example pipeline [PROBLEM] [VARIANT] [timeline]`
 
 #[cfg(feature = "cuda")]
 use convforge::gpu::PinnedBuffer;
-use convforge::{
-    Device, Error, Pick, Pipeline, Problem,
-    measure::{Event, write_trace},
-    pipeline::Options,
-    study::Span,
-};
+use convforge::{Device, Error, Pick, Pipeline, Problem, pipeline::Options};
 
 fn main() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
     let problem = args.next().unwrap_or("mb64ic1ih86oc4kh7".to_owned());
     let pick = args.next().unwrap_or("rule".to_owned());
     let (problem, pick): (Problem, Pick) = (problem.parse()?, pick.parse()?);
-    let trace = args.next().map(PathBuf::from);
+    let timeline = args.next().is_some_and(|word| word == "timeline");
 
     let (device, why_no_gpu) = Device::best();
     if let Some(why) = why_no_gpu {
@@ -30,10 +23,10 @@ fn main() -> Result<(), Error> {
     if let Device::Gpu(gpu) = &device {
         let mut x = PinnedBuffer::alloc(gpu, problem.x_len())?;
         let mut y = PinnedBuffer::alloc(gpu, problem.y_len())?;
-        return run(&device, (&problem, &pick), &mut x, &mut y, trace);
+        return run(&device, (&problem, &pick), &mut x, &mut y, timeline);
     }
     let (mut x, mut y) = (vec![0.0; problem.x_len()], vec![0.0; problem.y_len()]);
-    run(&device, (&problem, &pick), &mut x, &mut y, trace)
+    run(&device, (&problem, &pick), &mut x, &mut y, timeline)
 }
 
 fn run(
@@ -41,7 +34,7 @@ fn run(
     (problem, pick): (&Problem, &Pick),
     x: &mut [f32],
     y: &mut [f32],
-    trace: Option<PathBuf>,
+    timeline: bool,
 ) -> Result<(), Error> {
     for (i, x) in x.iter_mut().enumerate() {
         *x = (i % 13) as f32 - 6.0;
@@ -57,7 +50,7 @@ fn run(
     for streams in [1, 2, 4, 8] {
         let options = Options {
             streams,
-            timeline: trace.is_some(),
+            timeline,
             ..Options::default()
         };
         // Memory, streams and the filter's copy; a run only copies images and computes.
@@ -70,9 +63,11 @@ fn run(
             pipeline.chunks(),
             ran.us
         );
-        if let Some(path) = &trace {
-            let events: Vec<Event> = ran.spans.iter().map(Span::event).collect();
-            write_trace(path, &format!("{problem} over {streams} streams"), &events)?;
+        for span in &ran.spans {
+            println!(
+                "{:10.0} to {:10.0} us: {:?} of chunk {} on stream {}",
+                span.begin_us, span.end_us, span.work, span.chunk, span.stream
+            );
         }
     }
     println!("the first outputs: {:?}", &y[..y.len().min(8)]);

@@ -1,5 +1,5 @@
-"""What Nsight Compute counted, as the fields of the study's `Counters` (src/study/profile.rs), out of
-the CSV of its raw and its source page."""
+"""What Nsight Compute counted, as the fields of the study's `Counters`
+(crates/tools/src/study/profile.rs), out of the CSV of its raw and its source page."""
 
 import csv
 import io

@@ -2,23 +2,28 @@
 //! its operands and enqueues.
 
 mod operands;
+mod packed;
 mod workspace;
 
 use std::{
-    any::Any,
     ffi::{CStr, c_void},
-    ptr::{null, null_mut},
+    fmt,
+    ptr::null,
     sync::Arc,
 };
 
 use crate::{
     Buffer, Device, Element, Error, Pick, Problem, Result, Stream,
-    select::Candidates,
-    variant::{self, Args, Bound, Bytes, Plan, Query, Variant},
+    select::{Candidate, Candidates},
+    variant::{self, Args, Bytes, Packing, Plan, Prepared, Query, Space, Variant},
 };
 
-pub use operands::{Operands, Packed, RawOperands};
+pub use operands::{Operands, RawOperands};
+pub use packed::Packed;
 pub use workspace::Workspace;
+
+/// What errors call it.
+const PACKED: &str = "the packed filter";
 
 /// A convolution ready to run, any number of times, from any number of threads.
 ///
@@ -42,42 +47,54 @@ pub struct Conv {
     problem: Problem,
     variant: Arc<dyn Variant>,
     config: usize,
-    plan: Box<dyn Plan>,
+    prepared: Box<dyn Prepared>,
     /// What a packed filter must have been made for.
-    key: Arc<str>,
+    key: Option<packed::Key>,
 }
 
 impl Conv {
-    /// Finds the variant, asks whether it can do the problem and settles what depends on shapes.
-    /// A rule goes on to its next best where a library is missing or has no plan.
+    /// Finds the variant, plans the problem and readies the plan. A rule goes on to its next best
+    /// where a library is missing or has no plan. Nothing is searched by time.
     ///
     /// # Errors
     /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`],
     /// [`Error::NoVariant`] where a rule finds none; for a variant that was named,
     /// [`Error::Unsupported`] with its reason, or a missing library.
     pub fn new(device: &Device, problem: &Problem, pick: &Pick) -> Result<Self> {
-        Self::first_of(device, problem, pick.candidates(device, problem)?)
+        Self::first_of(device, problem, pick.candidates(&device.limits(), problem)?)
     }
 
-    /// The first candidate that can be planned.
+    /// The first candidate that can be readied.
     pub(crate) fn first_of(
         device: &Device,
         problem: &Problem,
         mut candidates: Candidates,
     ) -> Result<Self> {
-        for (variant, config) in std::mem::take(&mut candidates.order) {
-            match Self::with_variant(device, problem, variant, config) {
+        for candidate in std::mem::take(&mut candidates.order) {
+            match Self::of_candidate(device, problem, candidate) {
                 Err(error) if candidates.passes_over(&error) => candidates.pass(error),
                 answer => return answer,
             }
         }
-        Err(candidates.none(device, problem))
+        Err(candidates.none(&device.to_string(), problem))
+    }
+
+    fn of_candidate(device: &Device, problem: &Problem, candidate: Candidate) -> Result<Self> {
+        let Candidate {
+            variant,
+            config,
+            plan,
+        } = candidate;
+        match plan {
+            Some(plan) => Self::prepare(device, problem, variant, config, plan),
+            None => Self::with_variant(device, problem, variant, config),
+        }
     }
 
     /// A variant of one's own, or one of [`variants::all`](crate::variants::all), with one of its configurations.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] with the variant's reason, or what planning answers.
+    /// [`Error::Unsupported`] with the variant's reason, or what readying its plan answers.
     pub fn with_variant(
         device: &Device,
         problem: &Problem,
@@ -90,20 +107,41 @@ impl Conv {
             config,
             limits: &limits,
         };
-        variant::supports(&*variant, device, &query).map_err(|why| Error::Unsupported {
-            variant: variant.info().spelled(config),
-            problem: Box::new(problem.clone()),
-            why,
+        let plan = variant::plan(&*variant, device.is_gpu(), &query).map_err(|why| {
+            Error::Unsupported {
+                variant: variant.info().spelled(config),
+                problem: Box::new(problem.clone()),
+                why,
+            }
         })?;
-        let plan = variant.plan(device, &query)?;
-        let key = format!("{} of {problem}", variant.info().spelled(config)).into();
+        Self::prepare(device, problem, variant, config, plan)
+    }
+
+    fn prepare(
+        device: &Device,
+        problem: &Problem,
+        variant: Arc<dyn Variant>,
+        config: usize,
+        plan: Plan,
+    ) -> Result<Self> {
+        let limits = device.limits();
+        let query = Query {
+            problem,
+            config,
+            limits: &limits,
+        };
+        let prepared = variant.prepare(device, &query, plan)?;
+        let name = &variant.info().name;
+        let key = prepared
+            .packing()
+            .map(|packing| packed::Key::new(name, problem, packing));
         Ok(Conv {
-            key,
             device: device.clone(),
             problem: problem.clone(),
             variant,
             config,
-            plan,
+            prepared,
+            key,
         })
     }
 
@@ -128,18 +166,18 @@ impl Conv {
     }
 
     /// The index of its configuration.
-    pub(crate) fn config(&self) -> usize {
+    pub fn config(&self) -> usize {
         self.config
     }
 
     /// What was chosen inside: the name of a library's plan.
     pub fn note(&self) -> Option<String> {
-        self.plan.note()
+        self.prepared.note()
     }
 
     /// Bytes of workspace.
     pub fn workspace_bytes(&self) -> Bytes {
-        self.plan.workspace()
+        self.prepared.workspace()
     }
 
     /// A workspace for this convolution on `stream`.
@@ -152,47 +190,85 @@ impl Conv {
         Ok(workspace)
     }
 
-    /// Bytes of the re-arranged filter; 0 where the variant uses the filter as it is.
-    pub fn packed_bytes(&self) -> usize {
-        self.plan.packed_bytes()
+    /// How the variant re-arranges a filter; none where it uses the filter as it is.
+    pub fn packing(&self) -> Option<Packing> {
+        self.prepared.packing()
     }
 
     /// Re-arranges the filter for this convolution, once; `None` where the variant uses it as it
-    /// is. Enqueued on `stream`.
+    /// is. Enqueued on `stream`: what runs on other streams has to wait for it.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// A filter of another type, length or device; [`Error::OutOfMemory`],
+    /// [`Error::ConstantMemory`]; or what the launch answers.
     pub fn pack<T: Element>(&self, w: &Buffer<T>, stream: &Stream) -> Result<Option<Packed>> {
         self.check_buffer("the filter (w)", w, self.problem.w_len())?;
-        self.device.expect("the stream", &stream.device())?;
-        if self.packed_bytes() == 0 {
-            return Ok(None);
-        }
-        let mut bytes = self.device.alloc(self.packed_bytes())?;
-        // SAFETY: both buffers are of this device and have the sizes the plan asked for.
-        unsafe { self.pack_raw(w.as_ptr(), bytes.as_mut_ptr(), stream)? };
-        Ok(Some(Packed {
-            bytes,
-            made_for: self.key.clone(),
-        }))
+        // SAFETY: the buffer is of this device and of the right size; its drop waits for what is
+        // queued.
+        unsafe { self.pack_raw(w.as_ptr(), stream) }
     }
 
-    /// [`pack`](Self::pack) for plain addresses.
+    /// [`pack`](Self::pack) of a filter at a plain address.
     ///
     /// # Errors
-    /// What the launch answers.
+    /// As [`pack`](Self::pack).
     ///
     /// # Safety
-    /// `w` is a filter of the problem's size and `packed` has [`packed_bytes`](Self::packed_bytes)
-    /// bytes, both on this convolution's device until `stream` is past this work.
-    pub unsafe fn pack_raw(
+    /// `w` is a filter of the problem's size on this convolution's device until `stream` is past
+    /// this work.
+    pub unsafe fn pack_raw(&self, w: *const c_void, stream: &Stream) -> Result<Option<Packed>> {
+        self.device.expect("the stream", &stream.device())?;
+        self.check_align("the filter (w)", w, self.problem.align)?;
+        let Some(key) = self.key.clone() else {
+            return Ok(None);
+        };
+        let packing = self.packing().unwrap_or(Packing {
+            bytes: 0,
+            layout: 0,
+            space: Space::Global,
+        });
+        let device = self.device.clone();
+        let mut packed = match packing.space {
+            Space::Global => Packed::own(device, key, self.device.alloc(packing.bytes)?),
+            Space::Constant => Packed::constant(device, key, self.prepared.constant_part()?),
+        };
+        // SAFETY: the caller vouches for the filter, and the packed one has the plan's bytes.
+        unsafe { self.prepared.pack(w, packed.as_mut_ptr(), stream.raw())? };
+        Ok(Some(packed))
+    }
+
+    /// [`pack_raw`](Self::pack_raw) into memory of the caller's, at a multiple of
+    /// [`Workspace::ALIGN`] bytes.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] for a variant that packs into constant memory, which is not the
+    /// caller's to give; otherwise as [`pack_raw`](Self::pack_raw).
+    ///
+    /// # Safety
+    /// As [`pack_raw`](Self::pack_raw), and `packed` has [`packing`](Self::packing)'s bytes on the
+    /// same device, which nobody else uses.
+    pub unsafe fn pack_into(
         &self,
         w: *const c_void,
         packed: *mut c_void,
         stream: &Stream,
     ) -> Result<()> {
-        // SAFETY: the caller vouches for the addresses.
-        unsafe { self.plan.pack(w, packed, stream.raw()) }
+        self.device.expect("the stream", &stream.device())?;
+        self.check_align("the filter (w)", w, self.problem.align)?;
+        self.check_align(PACKED, packed, Workspace::ALIGN)?;
+        match self.packing() {
+            None => Ok(()),
+            Some(Packing {
+                space: Space::Constant,
+                ..
+            }) => Err(Error::Unavailable(format!(
+                "memory of the caller's for filters of {}, which lie in constant memory: \
+                 Conv::pack and Conv::pack_raw take their own",
+                self.name()
+            ))),
+            // SAFETY: the caller vouches for the addresses.
+            Some(_) => unsafe { self.prepared.pack(w, packed, stream.raw()) },
+        }
     }
 
     /// Enqueues y = conv(x, w) on `stream`. It can be captured in a graph: nothing is allocated,
@@ -244,11 +320,14 @@ impl Conv {
         stream: &Stream,
     ) -> Result<()> {
         // SAFETY: as this function's.
-        unsafe { self.enqueue(operands, workspace, stream, None, None) }
+        unsafe { self.enqueue(operands, workspace, stream, None) }
     }
 
     /// [`run_with`](Self::run_with), telling after which kernel each stage ends.
-    pub(crate) fn run_staged<T: Element>(
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_staged<T: Element>(
         &self,
         operands: Operands<T>,
         workspace: &mut Workspace,
@@ -262,9 +341,12 @@ impl Conv {
 
     /// [`run_raw`](Self::run_raw), telling after which kernel each stage ends.
     ///
+    /// # Errors
+    /// As [`run_raw`](Self::run_raw).
+    ///
     /// # Safety
     /// As [`run_raw`](Self::run_raw).
-    pub(crate) unsafe fn run_raw_staged(
+    pub unsafe fn run_raw_staged(
         &self,
         operands: &RawOperands,
         workspace: &mut Workspace,
@@ -272,28 +354,7 @@ impl Conv {
         stage: &mut dyn FnMut(&CStr),
     ) -> Result<()> {
         // SAFETY: as this function's.
-        unsafe { self.enqueue(operands, workspace, stream, None, Some(stage)) }
-    }
-
-    /// Fixes the operands: whatever depends on addresses (tensor maps) is prepared once. The
-    /// operands stay borrowed for as long.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn bind<'a, T: Element>(&'a self, operands: Operands<'a, T>) -> Result<BoundConv<'a>> {
-        let raw = self.check_operands(operands)?;
-        self.check_raw(&raw)?;
-        let mut nothing = ();
-        // SAFETY: the operands were checked and stay borrowed.
-        let bound = unsafe {
-            self.plan
-                .bind(&args(&raw, null_mut(), 0, null_mut(), &mut nothing))?
-        };
-        Ok(BoundConv {
-            conv: self,
-            raw,
-            bound,
-        })
+        unsafe { self.enqueue(operands, workspace, stream, Some(stage)) }
     }
 
     unsafe fn enqueue(
@@ -301,40 +362,39 @@ impl Conv {
         operands: &RawOperands,
         workspace: &mut Workspace,
         stream: &Stream,
-        bound: Option<&Bound>,
         stage: Option<&mut dyn FnMut(&CStr)>,
     ) -> Result<()> {
-        self.device.expect("the workspace", &workspace.device)?;
+        self.device.expect("the workspace", workspace.device())?;
         workspace.check_stream(stream)?;
         self.check_raw(operands)?;
-        let bytes = workspace.memory.len();
-        if bytes < self.plan.workspace().least {
-            return Err(self.too_small(bytes));
+        let workspace_bytes = workspace.bytes();
+        if workspace_bytes < self.prepared.workspace().least {
+            return Err(self.too_small(workspace_bytes));
         }
         if self.problem.n == 0 {
             return Ok(());
         }
-        let handles = workspace
-            .handles
-            .get_mut(&self.variant.info().name)
-            .ok_or_else(|| {
-                self.operand_error(
-                    "was not reserved in this workspace; call Workspace::reserve".into(),
-                )
-            })?;
+        let (address, handle) = workspace.parts(self.prepared.handle_type());
+        if handle.is_none() && self.prepared.handle_type().is_some() {
+            return Err(self.operand_error(
+                "was not reserved in this workspace; call Workspace::reserve".into(),
+            ));
+        }
         let args = Args {
-            bound,
+            x: operands.x,
+            w: operands.w,
+            packed: operands.packed,
+            y: operands.y,
+            bias: operands.bias,
+            residual: operands.residual,
+            workspace: address,
+            workspace_bytes,
+            stream: stream.raw(),
+            handle,
             stage: stage.map(|stage| stage as &mut dyn FnMut(&CStr)),
-            ..args(
-                operands,
-                workspace.memory.as_mut_ptr(),
-                bytes,
-                stream.raw(),
-                &mut **handles,
-            )
         };
         // SAFETY: the caller vouches for the addresses, the rest was checked above.
-        unsafe { self.plan.launch(args) }
+        unsafe { self.prepared.launch(args) }
     }
 
     fn check_operands<T: Element>(&self, operands: Operands<T>) -> Result<RawOperands> {
@@ -358,13 +418,18 @@ impl Conv {
             self.device.expect("the bias", &bias.device())?;
             self.check_len("the bias", bias.len(), problem.bias_len())?;
         }
-        if let Some(packed) = packed
-            && packed.made_for != self.key
-        {
-            return Err(self.operand_error(format!(
-                "was given a filter packed for {}, not for {}",
-                packed.made_for, self.key
-            )));
+        if let Some(packed) = packed {
+            self.device.expect("the packed filter", &packed.device)?;
+            if self.key.as_ref() != Some(&packed.key) {
+                let wanted = self.key.as_ref().map_or_else(
+                    || format!("{} uses filters as they are", self.name()),
+                    |key| format!("this convolution takes {key}"),
+                );
+                return Err(self.operand_error(format!(
+                    "was given a filter packed as {}; {wanted}",
+                    packed.key
+                )));
+            }
         }
         let pointer = |b: Option<*const c_void>| b.unwrap_or(null());
         Ok(RawOperands {
@@ -373,7 +438,7 @@ impl Conv {
             y: y.as_mut_ptr(),
             bias: pointer(bias.map(Buffer::as_ptr)).cast(),
             residual: pointer(residual.map(Buffer::as_ptr)),
-            packed: pointer(packed.map(|p| p.bytes.as_ptr())),
+            packed: pointer(packed.map(Packed::as_ptr)),
         })
     }
 
@@ -394,7 +459,7 @@ impl Conv {
 
     fn check_raw(&self, raw: &RawOperands) -> Result<()> {
         self.check_presence(!raw.bias.is_null(), !raw.residual.is_null())?;
-        if self.packed_bytes() > 0 && raw.packed.is_null() {
+        if self.key.is_some() && raw.packed.is_null() {
             return Err(self.operand_error(format!(
                 "needs its filter packed for {}: call Conv::pack once per filter",
                 self.name()
@@ -408,6 +473,7 @@ impl Conv {
         ] {
             self.check_align(what, address, self.problem.align)?;
         }
+        self.check_align(PACKED, raw.packed, Workspace::ALIGN)?;
         self.check_align("the bias", raw.bias.cast(), self.problem.align.max(4))
     }
 
@@ -415,6 +481,13 @@ impl Conv {
         let address = address as usize;
         if address.is_multiple_of(align) {
             return Ok(());
+        }
+        if what == PACKED {
+            return Err(Error::WorkspaceMisaligned {
+                what,
+                address,
+                align,
+            });
         }
         Err(Error::Misaligned {
             what,
@@ -467,52 +540,20 @@ impl Conv {
         Error::WorkspaceTooSmall {
             variant: self.name(),
             problem: Box::new(self.problem.clone()),
-            need: self.plan.workspace().least,
+            need: self.prepared.workspace().least,
             have,
         }
     }
 }
 
-/// A convolution with its operands fixed.
-pub struct BoundConv<'a> {
-    conv: &'a Conv,
-    raw: RawOperands,
-    bound: Bound,
-}
-
-impl BoundConv<'_> {
-    /// Enqueues the convolution of the fixed operands.
-    ///
-    /// # Errors
-    /// As [`Conv::run`].
-    pub fn run(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
-        // SAFETY: the operands were checked when they were bound, and stay borrowed.
-        unsafe {
-            self.conv
-                .enqueue(&self.raw, workspace, stream, Some(&self.bound), None)
-        }
-    }
-}
-
-fn args<'a>(
-    raw: &RawOperands,
-    workspace: *mut c_void,
-    workspace_bytes: usize,
-    stream: *mut c_void,
-    handles: &'a mut (dyn Any + Send),
-) -> Args<'a> {
-    Args {
-        x: raw.x,
-        w: raw.w,
-        packed: raw.packed,
-        y: raw.y,
-        bias: raw.bias,
-        residual: raw.residual,
-        workspace,
-        workspace_bytes,
-        stream,
-        handles,
-        bound: None,
-        stage: None,
+impl fmt::Debug for Conv {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(
+            f,
+            "Conv({} of {} on {})",
+            self.name(),
+            self.problem,
+            self.device
+        )
     }
 }

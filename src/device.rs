@@ -11,10 +11,11 @@ use bytemuck::Pod;
 use crate::gpu;
 use crate::{Error, Result, Storage};
 
-pub(crate) use host_copies::{HostCopies, with_host_copies};
+pub use host_copies::{HostCopies, with_host_copies};
 
 /// What a kernel may use; read once per device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Limits {
     /// Compute capability times ten: 90 for 9.0. 0 for the CPU.
     pub arch: u32,
@@ -32,8 +33,65 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Highest clock of the multiprocessors in kHz.
     pub clock_khz: u32,
-    /// Highest clock of the memory in kHz.
+    /// Highest clock of the memory in kHz; it moves data twice in each.
     pub memory_clock_khz: u32,
+    /// Width of the memory in bits.
+    pub memory_bits: u32,
+}
+
+impl Limits {
+    /// Whether these are a GPU's.
+    pub fn is_gpu(&self) -> bool {
+        self.arch > 0
+    }
+
+    /// Clocks of a multiprocessor in a microsecond, at its highest.
+    pub fn clocks_per_us(&self) -> f64 {
+        f64::from(self.clock_khz) / 1e3
+    }
+
+    /// Bytes that the memory's pins move in a microsecond.
+    pub fn bytes_per_us(&self) -> f64 {
+        2.0 * f64::from(self.memory_clock_khz) / 1e3 * f64::from(self.memory_bits) / 8.0
+    }
+
+    /// The chips that [`of_chip`](Self::of_chip) knows.
+    pub const CHIPS: [&str; 5] = ["h200", "h100", "a100", "l40s", "rtx4090"];
+
+    /// What a chip of this name tells of itself, for planning without one: an H200, an H100 (both
+    /// SXM), an A100 of 80 GB, an L40S, an RTX 4090.
+    pub fn of_chip(name: &str) -> Option<Self> {
+        let [
+            arch,
+            sm_count,
+            shared_per_block,
+            shared_per_sm,
+            l2_mib,
+            memory_gib,
+            mhz,
+            memory_mhz,
+            bits,
+        ] = match name {
+            "h200" => [90, 132, 232_448, 233_472, 60, 140, 1980, 3201, 6144],
+            "h100" => [90, 132, 232_448, 233_472, 50, 79, 1980, 2619, 5120],
+            "a100" => [80, 108, 166_912, 167_936, 40, 79, 1410, 1593, 5120],
+            "l40s" => [89, 142, 101_376, 102_400, 96, 44, 2520, 9001, 384],
+            "rtx4090" => [89, 128, 101_376, 102_400, 72, 23, 2520, 10501, 384],
+            _ => return None,
+        };
+        Some(Limits {
+            arch,
+            sm_count,
+            shared_per_block,
+            shared_per_sm,
+            registers_per_sm: 65536,
+            l2_bytes: u64::from(l2_mib) << 20,
+            memory_bytes: u64::from(memory_gib) << 30,
+            clock_khz: mhz * 1000,
+            memory_clock_khz: memory_mhz * 1000,
+            memory_bits: bits,
+        })
+    }
 }
 
 /// The CPU, or one GPU.
@@ -76,7 +134,7 @@ impl Device {
     /// The name a person knows it by: `NVIDIA H200`, `CPU (2 threads)`.
     pub fn name(&self) -> String {
         match self {
-            Device::Cpu => format!("CPU ({} threads)", rayon::current_num_threads()),
+            Device::Cpu => format!("CPU ({} threads)", cpu_threads()),
             #[cfg(feature = "cuda")]
             Device::Gpu(gpu) => gpu.name().to_owned(),
         }
@@ -86,7 +144,7 @@ impl Device {
     pub fn limits(&self) -> Limits {
         match self {
             Device::Cpu => Limits {
-                sm_count: rayon::current_num_threads() as u32,
+                sm_count: cpu_threads() as u32,
                 ..Limits::default()
             },
             #[cfg(feature = "cuda")]
@@ -155,10 +213,26 @@ impl std::fmt::Display for Device {
     }
 }
 
-/// An element type that tensors are stored in.
-pub trait Element: Pod + Send + Sync {
+/// Threads that the CPU's variants run on.
+fn cpu_threads() -> usize {
+    #[cfg(feature = "cpu")]
+    return rayon::current_num_threads();
+    #[cfg(not(feature = "cpu"))]
+    1
+}
+
+/// An element type that tensors are stored in: f32, or f16 and bf16 of the crate half.
+pub trait Element: Pod + Send + Sync + sealed::Sealed {
     /// Its name among the storages.
     const STORAGE: Storage;
+}
+
+/// Buffers' lengths are checked in elements, so nobody else may say how large one is.
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for half::f16 {}
+    impl Sealed for half::bf16 {}
 }
 
 impl Element for f32 {
@@ -173,8 +247,8 @@ impl Element for half::bf16 {
     const STORAGE: Storage = Storage::Bf16;
 }
 
-/// A queue of work on a device.
-#[derive(Debug)]
+/// A queue of work on a device. Clones are the same queue.
+#[derive(Clone, Debug)]
 pub enum Stream {
     /// Work is done when it is queued; the value tells streams apart.
     Cpu(Arc<()>),
@@ -231,7 +305,10 @@ impl Stream {
     }
 
     /// Moves a mark of this device to here; unlike [`mark`](Self::mark) it allocates nothing.
-    pub(crate) fn move_mark(&self, mark: &mut Mark) -> Result<()> {
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn move_mark(&self, mark: &mut Mark) -> Result<()> {
         match (self, &mut *mark) {
             #[cfg(feature = "cuda")]
             (Stream::Gpu(stream), Mark::Gpu(event)) => stream.record(event),
@@ -242,18 +319,22 @@ impl Stream {
         }
     }
 
-    /// Lets what is queued from here on begin when a mark of this device is reached.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn wait_for(&self, mark: &Mark) -> Result<()> {
+    /// Lets what is queued from here on begin when a mark is reached.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn wait_for(&self, mark: &Mark) -> Result<()> {
         match (self, mark) {
+            #[cfg(feature = "cuda")]
             (Stream::Gpu(stream), Mark::Gpu(event)) => stream.wait(event),
+            #[cfg(feature = "cuda")]
             (Stream::Cpu(_), Mark::Gpu(event)) => event.synchronize(),
             (_, Mark::Cpu(_)) => Ok(()),
         }
     }
 
     /// What tells this stream from others for as long as it lives.
-    pub(crate) fn id(&self) -> u64 {
+    pub fn id(&self) -> u64 {
         match self {
             Stream::Cpu(id) => Arc::as_ptr(id) as u64,
             #[cfg(feature = "cuda")]
@@ -286,9 +367,7 @@ impl Mark {
                 now.elapsed_us(then)
             }
             #[cfg(feature = "cuda")]
-            _ => Err(Error::Check(
-                "marks of two devices have no common clock".to_owned(),
-            )),
+            _ => Err(Error::NoCommonClock),
         }
     }
 }
@@ -361,16 +440,10 @@ impl<T: Pod> Buffer<T> {
     /// Copies the elements into `data`, once `stream`'s work is done.
     ///
     /// # Errors
-    /// [`Error::Check`] for a slice of another length; otherwise as [`to_vec`](Self::to_vec).
+    /// [`Error::OutOfRange`] for a slice of another length; otherwise as [`to_vec`](Self::to_vec).
     pub fn copy_to(&self, data: &mut [T], stream: &Stream) -> Result<()> {
         stream.synchronize()?;
-        if data.len() != self.len() {
-            return Err(Error::Check(format!(
-                "a buffer of {} elements cannot be copied into {}",
-                self.len(),
-                data.len()
-            )));
-        }
+        same_length("download", data.len(), self.len())?;
         match self {
             Buffer::Cpu(host) => data.copy_from_slice(host.as_slice()),
             #[cfg(feature = "cuda")]
@@ -382,16 +455,10 @@ impl<T: Pod> Buffer<T> {
     /// Replaces the elements by those of `data`, once `stream`'s work is done.
     ///
     /// # Errors
-    /// [`Error::Check`] for a slice of another length, or what the driver answers.
+    /// [`Error::OutOfRange`] for a slice of another length, or what the driver answers.
     pub fn copy_from(&mut self, data: &[T], stream: &Stream) -> Result<()> {
         stream.synchronize()?;
-        if data.len() != self.len() {
-            return Err(Error::Check(format!(
-                "{} elements cannot be copied into a buffer of {}",
-                data.len(),
-                self.len()
-            )));
-        }
+        same_length("upload", data.len(), self.len())?;
         match self {
             Buffer::Cpu(host) => host.as_mut_slice().copy_from_slice(data),
             #[cfg(feature = "cuda")]
@@ -399,6 +466,19 @@ impl<T: Pod> Buffer<T> {
         }
         Ok(())
     }
+}
+
+/// Refuses a slice that has not as many elements as the buffer.
+fn same_length(what: &'static str, given: usize, len: usize) -> Result<()> {
+    if given == len {
+        return Ok(());
+    }
+    Err(Error::OutOfRange {
+        what,
+        start: 0,
+        end: given,
+        len,
+    })
 }
 
 /// Host memory whose start is a multiple of 128 bytes, as device memory's is of 256.

@@ -1,6 +1,6 @@
 //! The one error type: what went wrong, with the shapes and the place in words.
 
-use std::{ops::Range, path::PathBuf};
+use std::ops::Range;
 
 use crate::Problem;
 
@@ -37,16 +37,6 @@ pub enum Error {
         name: String,
         /// The nearest name there is.
         close: Option<String>,
-    },
-    /// No suite has this name.
-    #[error("there is no suite `{name}`{}; they are {known}", near(.close))]
-    UnknownSuite {
-        /// The name asked for.
-        name: String,
-        /// The nearest name there is.
-        close: Option<String>,
-        /// Those there are.
-        known: String,
     },
     /// No policy has this name.
     #[error("there is no policy `{name}`{}; they are {known}", near(.close))]
@@ -154,9 +144,11 @@ pub enum Error {
         /// The problem.
         problem: Box<Problem>,
     },
-    /// The memory given as a workspace is not aligned.
-    #[error("the workspace starts at {address:#x}, which is no multiple of {align} bytes")]
+    /// The memory given for a workspace or a packed filter is not aligned.
+    #[error("{what} starts at {address:#x}, which is no multiple of {align} bytes")]
     WorkspaceMisaligned {
+        /// What it is for.
+        what: &'static str,
         /// Its address.
         address: usize,
         /// What it must be a multiple of.
@@ -227,17 +219,26 @@ pub enum Error {
         /// What failed.
         error: Box<Error>,
     },
-    /// A file is not what it should be.
-    #[error("{}: {why}", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What was expected and what was found.
-        why: String,
+    /// What was asked for does not exist here.
+    #[error("there is no {0}")]
+    Unavailable(String),
+    /// The constant memory of a kernel has no room for one more filter.
+    #[error(
+        "the filter has {asked} bytes, but of the {total} bytes of constant memory that this kernel \
+         has on a device {free} are free, perhaps not in one piece; drop other packed filters of the \
+         same kernel, or choose a variant that needs no constant memory"
+    )]
+    ConstantMemory {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes that no other filter has.
+        free: usize,
+        /// Bytes in all.
+        total: usize,
     },
-    /// The result of a variant is wrong.
-    #[error("{0}")]
-    Check(String),
+    /// Two marks in time that have nothing in common.
+    #[error("marks of two devices have no common clock")]
+    NoCommonClock,
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -268,31 +269,10 @@ fn suggestion(close: &Option<String>) -> String {
     }
 }
 
-impl Error {
-    /// A file error: `path`, what was expected and what was found.
-    pub(crate) fn file(path: impl Into<PathBuf>, why: impl ToString) -> Self {
-        Error::File {
-            path: path.into(),
-            why: why.to_string(),
-        }
-    }
-}
-
 /// The candidate that differs from `name` in the fewest letters, if it is close at all.
 pub(crate) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    let distance = |a: &str, b: &str| {
-        let b: Vec<char> = b.chars().collect();
-        let mut row: Vec<usize> = (0..=b.len()).collect();
-        for (i, ca) in a.chars().enumerate() {
-            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-            for (j, cb) in b.iter().enumerate() {
-                let substituted = diagonal + usize::from(ca != *cb);
-                diagonal = row[j + 1];
-                row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-            }
-        }
-        row[b.len()]
-    };
-    let (best, candidate) = candidates.map(|c| (distance(name, c), c)).min()?;
+    let (best, candidate) = candidates
+        .map(|candidate| (strsim::levenshtein(name, candidate), candidate))
+        .min()?;
     (best <= name.len().max(3) / 2).then(|| candidate.to_owned())
 }

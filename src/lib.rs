@@ -10,19 +10,27 @@
 //! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
 //! | [`Pipeline`] | a batch in host memory, cut over streams: copies beside kernels |
-//! | [`check`] | comparing an output with the oracle |
-//! | [`measure`] | timing |
-//! | [`suite`] | named sets of problems |
-//! | [`net`] | the small network of the accuracy study |
-//! | [`study`] | what the source reports measured, measured again and kept in one file |
-//! | [`page`] | one HTML page of all results |
-//! | [`Range`] | names on a profiler's timeline |
-//! | [`gpu`] | safe wrappers over the CUDA driver |
+#![cfg_attr(
+    feature = "cuda",
+    doc = "| [`gpu`] | safe wrappers over the CUDA driver |"
+)]
+#![cfg_attr(
+    feature = "cudnn",
+    doc = "| [`cudnn`] | searching the fastest of cuDNN's plans |"
+)]
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `cuda` (default) | kernels and cuBLAS; a CUDA toolkit to build, nothing of it to start |
+//! | `cpu` (default) | the fast CPU backend; without it there are plain loops |
+//! | `cudnn` | that baseline |
+//! | `serde` | what values say of themselves can be written down |
 
 #![warn(missing_docs)]
 
 mod baselines;
-pub mod check;
 mod conv;
 mod device;
 mod error;
@@ -30,26 +38,22 @@ mod error;
 pub mod gpu;
 #[cfg(feature = "cuda")]
 mod kernels;
-pub mod measure;
-pub mod net;
-pub mod page;
 pub mod pipeline;
 pub mod policy;
 mod problem;
-mod range;
-mod reference;
 mod select;
-pub mod study;
-pub mod suite;
 pub mod variant;
 pub mod variants;
 
-pub use conv::{BoundConv, Conv, Operands, Packed, RawOperands, Workspace};
-pub use device::{Buffer, Device, Element, HostBuffer, Limits, Mark, Stream};
+#[cfg(feature = "cudnn")]
+pub use baselines::cudnn;
+pub use conv::{Conv, Operands, Packed, RawOperands, Workspace};
+pub use device::{
+    Buffer, Device, Element, HostBuffer, HostCopies, Limits, Mark, Stream, with_host_copies,
+};
 pub use error::{Error, Result};
 pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
-pub use range::Range;
 pub use select::Pick;
 
 /// Names the CUDA sources that this build was made from; results carry it.

@@ -15,9 +15,6 @@
 mod lanes;
 mod timeline;
 
-#[cfg(test)]
-mod tests;
-
 use std::{
     ops::Range,
     sync::{
@@ -28,9 +25,10 @@ use std::{
 
 use crate::{
     Buffer, Conv, Device, Element, Error, Packed, Pick, Problem, Result, Stream, Workspace,
-    device::with_host_copies, study::Span, variant::Variant,
+    device::with_host_copies, variant::Variant,
 };
 use lanes::Lanes;
+pub use timeline::{Span, Work};
 
 /// How a batch is cut.
 #[derive(Clone, Debug)]
@@ -85,27 +83,23 @@ pub struct Ran {
 /// # Ok::<(), convforge::Error>(())
 /// ```
 pub struct Pipeline<T: Element> {
-    cut: Arc<Cut<T>>,
+    batch: Arc<Batch<T>>,
     streams: Vec<Stream>,
     lanes: Lanes<T>,
 }
 
-/// The batch, cut, and what computes the chunks: the same over any number of streams.
-struct Cut<T: Element> {
+/// The batch, its chunks, and what computes them: the same over any number of streams.
+struct Batch<T: Element> {
     problem: Problem,
     /// Images in every chunk but a smaller last one.
     chunk: usize,
-    whole: Part,
+    whole: Conv,
     /// For the last chunk, where it is smaller.
-    rest: Option<Part>,
+    rest: Option<Conv>,
     filter: Buffer<T>,
-    bias: Option<Buffer<f32>>,
-}
-
-/// What computes chunks of one size.
-struct Part {
-    conv: Conv,
+    /// Where the variant packs it; one serves chunks of every size.
     packed: Option<Packed>,
+    bias: Option<Buffer<f32>>,
 }
 
 /// Chunks of a large batch. While the first is copied in and computed nothing is copied out: so much
@@ -181,24 +175,21 @@ impl<T: Element> Pipeline<T> {
         };
         let filter = device.upload(filter)?;
         let stream = device.stream()?;
-        let part = |conv: Conv| -> Result<Part> {
-            let packed = conv.pack(&filter, &stream)?;
-            Ok(Part { conv, packed })
-        };
-        let (whole, rest) = (part(whole)?, rest.map(part).transpose()?);
+        let packed = whole.pack(&filter, &stream)?;
         stream.synchronize()?;
-        let cut = Cut {
+        let batch = Batch {
             problem: problem.clone(),
             chunk,
             whole,
             rest,
             filter,
+            packed,
             bias: match bias {
                 [] => None,
                 bias => Some(device.upload(bias)?),
             },
         };
-        Self::lay(Arc::new(cut), options.streams, options.timeline)
+        Self::lay(Arc::new(batch), options.streams, options.timeline)
     }
 
     /// The same chunks, convolutions and filter, which both share, over another number of streams.
@@ -206,21 +197,21 @@ impl<T: Element> Pipeline<T> {
     /// # Errors
     /// No stream, or no memory for their buffers.
     pub fn over(&self, streams: usize, timeline: bool) -> Result<Self> {
-        Self::lay(self.cut.clone(), streams, timeline)
+        Self::lay(self.batch.clone(), streams, timeline)
     }
 
-    fn lay(cut: Arc<Cut<T>>, streams: usize, timeline: bool) -> Result<Self> {
+    fn lay(batch: Arc<Batch<T>>, streams: usize, timeline: bool) -> Result<Self> {
         if streams == 0 {
             let why = "cannot be cut over 0 streams; it takes at least one";
-            return Err(refuse(&cut.problem, why));
+            return Err(refuse(&batch.problem, why));
         }
-        let device = cut.whole.conv.device();
-        let streams = (0..streams.min(cut.chunks()).max(1))
+        let device = batch.whole.device();
+        let streams = (0..streams.min(batch.chunks()).max(1))
             .map(|_| device.stream())
             .collect::<Result<Vec<_>>>()?;
-        let lanes = Lanes::new(&cut, &streams, timeline)?;
+        let lanes = Lanes::new(&batch, &streams, timeline)?;
         Ok(Pipeline {
-            cut,
+            batch,
             streams,
             lanes,
         })
@@ -228,27 +219,27 @@ impl<T: Element> Pipeline<T> {
 
     /// The whole batch.
     pub fn problem(&self) -> &Problem {
-        &self.cut.problem
+        &self.batch.problem
     }
 
     /// The convolution of one chunk.
     pub fn conv(&self) -> &Conv {
-        &self.cut.whole.conv
+        &self.batch.whole
     }
 
     /// The convolution of the last chunk, where that is smaller than the others.
     pub fn rest(&self) -> Option<&Conv> {
-        self.cut.rest.as_ref().map(|part| &part.conv)
+        self.batch.rest.as_ref()
     }
 
     /// Images in a chunk, but for a smaller last one.
     pub fn chunk(&self) -> usize {
-        self.cut.chunk
+        self.batch.chunk
     }
 
     /// Chunks.
     pub fn chunks(&self) -> usize {
-        self.cut.chunks()
+        self.batch.chunks()
     }
 
     /// Streams.
@@ -273,30 +264,30 @@ impl<T: Element> Pipeline<T> {
     /// As [`run`](Self::run); [`Error::Interrupted`] where chunks were left out.
     pub fn run_until(&mut self, x: &[T], y: &mut [T], stop: &AtomicBool) -> Result<Ran> {
         let Pipeline {
-            cut,
+            batch,
             streams,
             lanes,
         } = self;
-        let problem = &cut.problem;
+        let problem = &batch.problem;
         check_len(problem, "the input (x)", x.len(), problem.x_len())?;
         check_len(problem, "the output (y)", y.len(), problem.y_len())?;
         let stopped = || stop.load(Ordering::Relaxed);
         let (queued, waited) = with_host_copies(streams, |copies| {
-            lanes.queue(cut, streams, copies, (x, y), &stopped)
+            lanes.queue(batch, streams, copies, (x, y), &stopped)
         });
         queued?;
-        waited.map_err(|error| cut.failed(0..cut.chunks(), error))?;
-        lanes.ran(cut)
+        waited.map_err(|error| batch.failed(0..batch.chunks(), error))?;
+        lanes.ran(batch)
     }
 }
 
-impl<T: Element> Cut<T> {
+impl<T: Element> Batch<T> {
     fn chunks(&self) -> usize {
         self.problem.n.div_ceil(self.chunk)
     }
 
     /// The smaller last chunk, if this is one.
-    fn rest_of(&self, chunk: usize) -> Option<&Part> {
+    fn rest_of(&self, chunk: usize) -> Option<&Conv> {
         self.rest.as_ref().filter(|_| chunk + 1 == self.chunks())
     }
 

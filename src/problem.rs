@@ -62,7 +62,7 @@ pub enum Activation {
 
 impl Activation {
     /// Whether it is computed with an exponential, which nobody rounds correctly.
-    pub(crate) fn is_exponential(self) -> bool {
+    pub fn is_exponential(self) -> bool {
         matches!(
             self,
             Activation::Tanh | Activation::Sigmoid | Activation::Silu

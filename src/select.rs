@@ -7,10 +7,9 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{
-    Device, Error, Problem, Result,
-    device::Limits,
+    Device, Error, Limits, Problem, Result,
     policy::Policy,
-    variant::{self, Kind, Query, Variant},
+    variant::{self, Kind, Plan, Query, Space, Variant},
     variants,
 };
 
@@ -21,8 +20,9 @@ pub enum Pick {
     /// can be opened. Where none has an estimate, the first that can, in the order of
     /// [`variants::all`], the CPU's fast one before its plain one.
     ///
-    /// It may be cuDNN, whose plans are searched when the convolution is made: that takes seconds,
-    /// unless `CONVFORGE_CUDNN_PLANS` names a file that keeps them.
+    /// Nothing is searched by time: cuDNN serves with the plan that its own heuristics think best.
+    /// Configurations that keep the filter in constant memory are not taken, as there is room for few
+    /// filters.
     #[default]
     Rule,
     /// The same among handwritten kernels only.
@@ -41,10 +41,28 @@ pub enum Pick {
 /// A variant and the index of its configuration.
 type Choice = (Arc<dyn Variant>, usize);
 
+/// One that may serve.
+pub(crate) struct Candidate {
+    pub variant: Arc<dyn Variant>,
+    pub config: usize,
+    /// What it would do; nothing for one that was named, which is asked when its turn comes.
+    pub plan: Option<Plan>,
+}
+
+impl From<Choice> for Candidate {
+    fn from((variant, config): Choice) -> Self {
+        Candidate {
+            variant,
+            config,
+            plan: None,
+        }
+    }
+}
+
 /// What a pick comes to for one problem.
 pub(crate) struct Candidates {
     /// Best first.
-    pub order: Vec<Choice>,
+    pub order: Vec<Candidate>,
     /// Why the others were not considered, one clause each.
     pub refused: Vec<String>,
     /// Whether the next one may serve where one fails.
@@ -79,7 +97,7 @@ impl Pick {
         })
     }
 
-    /// The variant and the index of its configuration. Nothing is planned: where a library that can
+    /// The variant and the index of its configuration. Nothing is readied: where a library that can
     /// be opened turns out to have no plan for the problem, [`Conv::new`](crate::Conv::new) goes on
     /// to the next best.
     ///
@@ -87,24 +105,44 @@ impl Pick {
     /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`], or
     /// [`Error::NoVariant`] with every variant's reason.
     pub fn choose(&self, device: &Device, problem: &Problem) -> Result<Choice> {
-        let mut candidates = self.candidates(device, problem)?;
+        let mut candidates = self.candidates(&device.limits(), problem)?;
         let order = std::mem::take(&mut candidates.order);
-        for (variant, config) in order {
+        for Candidate {
+            variant, config, ..
+        } in order
+        {
             match variant.open() {
                 Err(error) if candidates.passes_over(&error) => candidates.pass(error),
                 _ => return Ok((variant, config)),
             }
         }
-        Err(candidates.none(device, problem))
+        Err(candidates.none(&device.to_string(), problem))
     }
 
-    pub(crate) fn candidates(&self, device: &Device, problem: &Problem) -> Result<Candidates> {
+    /// What [`choose`](Self::choose) would answer on a device of these limits where every library can
+    /// be opened: by numbers alone, without a device, a driver or a library.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub fn choose_for(&self, limits: &Limits, problem: &Problem) -> Result<Choice> {
+        let mut candidates = self.candidates(limits, problem)?;
+        let order = std::mem::take(&mut candidates.order);
+        match order.into_iter().next() {
+            Some(first) => Ok((first.variant, first.config)),
+            None if limits.is_gpu() => {
+                Err(candidates.none(&format!("a GPU of sm_{}", limits.arch), problem))
+            }
+            None => Err(candidates.none("a CPU", problem)),
+        }
+    }
+
+    pub(crate) fn candidates(&self, limits: &Limits, problem: &Problem) -> Result<Candidates> {
         match self {
-            Pick::Rule => Ok(by_rank(device, problem, |_| true)),
-            Pick::Kernels => Ok(by_rank(device, problem, |kind| kind == Kind::Kernel)),
-            Pick::Policy(name) => Ok(by_policy(device, problem, &Policy::find(name)?)),
+            Pick::Rule => Ok(by_rank(limits, problem, |_| true)),
+            Pick::Kernels => Ok(by_rank(limits, problem, |kind| kind == Kind::Kernel)),
+            Pick::Policy(name) => Ok(by_policy(limits, problem, &Policy::find(name)?)),
             Pick::Named { variant, config } => Ok(Candidates {
-                order: vec![find(variant, config.as_deref())?],
+                order: vec![find(variant, config.as_deref())?.into()],
                 refused: Vec::new(),
                 lenient: false,
             }),
@@ -124,9 +162,9 @@ impl Candidates {
     }
 
     /// That none is left, with everyone's reason.
-    pub fn none(self, device: &Device, problem: &Problem) -> Error {
+    pub fn none(self, device: &str, problem: &Problem) -> Error {
         Error::NoVariant {
-            device: device.to_string(),
+            device: device.to_owned(),
             problem: Box::new(problem.clone()),
             why: self.refused.join("; "),
         }
@@ -144,8 +182,7 @@ fn find(variant: &str, config: Option<&str>) -> Result<Choice> {
 
 /// Those of some kinds that can do the problem, each with the configuration that it estimates best,
 /// the least estimated time first.
-fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> Candidates {
-    let limits = device.limits();
+fn by_rank(limits: &Limits, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> Candidates {
     let mut refused = Vec::new();
     let mut timed = Vec::new();
     for variant in variants::all() {
@@ -153,8 +190,8 @@ fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
         if !kinds(info.kind) {
             continue;
         }
-        match best_config(&**variant, device, problem, &limits) {
-            Ok((time, config)) => timed.push((time, (variant.clone(), config))),
+        match best_config(variant, limits, problem) {
+            Ok(best) => timed.push(best),
             Err(why) => refused.push(format!("{} {why}", info.name)),
         }
     }
@@ -164,39 +201,54 @@ fn by_rank(device: &Device, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
     // Equals stay in the order of the list.
     timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     Candidates {
-        order: timed.into_iter().map(|(_, choice)| choice).collect(),
+        order: timed.into_iter().map(|(_, candidate)| candidate).collect(),
         refused,
         lenient: true,
     }
 }
 
-/// Estimated time and index of a variant's best configuration, the first of equals; why not where it
-/// has none for the problem.
+/// A variant's best configuration by its estimated time, the first of equals; why not where it has
+/// none for the problem.
 fn best_config(
-    variant: &dyn Variant,
-    device: &Device,
-    problem: &Problem,
+    variant: &Arc<dyn Variant>,
     limits: &Limits,
-) -> Result<(f64, usize), String> {
-    let time = |config| {
+    problem: &Problem,
+) -> Result<(f64, Candidate), String> {
+    let mut best: Option<(f64, Candidate)> = None;
+    let mut first_refusal = None;
+    for config in 0..variant.info().configs.len().max(1) {
         let query = Query {
             problem,
             config,
             limits,
         };
-        variant::supports(variant, device, &query)
-            .map(|()| (variant.rank(&query).unwrap_or(f64::INFINITY), config))
-    };
-    let first = time(0);
-    let others = (1..variant.info().configs.len()).filter_map(|config| time(config).ok());
-    let able = first.iter().copied().chain(others);
-    let best = able.min_by(|(a, _), (b, _)| a.total_cmp(b));
-    best.map_or(first, Ok)
+        let plan = match variant::plan(&**variant, limits.is_gpu(), &query) {
+            Ok(plan) if plan.packing.is_some_and(|p| p.space == Space::Constant) => {
+                let why = "keeps its filter in constant memory, which a rule does not take";
+                first_refusal.get_or_insert(why.to_owned());
+                continue;
+            }
+            Ok(plan) => plan,
+            Err(why) => {
+                first_refusal.get_or_insert(why);
+                continue;
+            }
+        };
+        let us = plan.us.unwrap_or(f64::INFINITY);
+        if best.as_ref().is_none_or(|(least, _)| us < *least) {
+            let candidate = Candidate {
+                variant: variant.clone(),
+                config,
+                plan: Some(plan),
+            };
+            best = Some((us, candidate));
+        }
+    }
+    best.ok_or_else(|| first_refusal.unwrap_or_default())
 }
 
 /// Those of the lines that fit, in their order, as far as they can do the problem.
-fn by_policy(device: &Device, problem: &Problem, policy: &Policy) -> Candidates {
-    let limits = device.limits();
+fn by_policy(limits: &Limits, problem: &Problem, policy: &Policy) -> Candidates {
     let mut candidates = Candidates {
         order: Vec::new(),
         refused: Vec::new(),
@@ -214,10 +266,14 @@ fn by_policy(device: &Device, problem: &Problem, policy: &Policy) -> Candidates 
         let query = Query {
             problem,
             config,
-            limits: &limits,
+            limits,
         };
-        match variant::supports(&*variant, device, &query) {
-            Ok(()) => candidates.order.push((variant, config)),
+        match variant::plan(&*variant, limits.is_gpu(), &query) {
+            Ok(plan) => candidates.order.push(Candidate {
+                variant,
+                config,
+                plan: Some(plan),
+            }),
             Err(why) => {
                 let name = variant.info().spelled(config);
                 candidates.refused.push(format!("{name} {why}"));

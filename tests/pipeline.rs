@@ -6,14 +6,11 @@
 
 mod common;
 
-use std::sync::Arc;
-
+use common::{Answer, Configured};
 use convforge::{
-    Conv, Device, Operands, Pipeline, Problem, Result,
-    check::{Data, Recipe, Tensor},
-    pipeline::Options,
-    variant::{Arithmetic, Variant},
+    Conv, Device, Operands, Pipeline, Problem, Result, pipeline::Options, variant::Arithmetic,
 };
+use convforge_check::{Data, Recipe, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
 
 /// The first that a variant can do is taken.
@@ -35,7 +32,9 @@ fn main() {
         gpu.clone(),
         both_copy_engines_are_busy,
     );
-    let trials = common::trials(&gpu, equal).chain([engines]).collect();
+    let trials = common::trials(&gpu, "cut", equal)
+        .chain([engines])
+        .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -63,12 +62,12 @@ fn unpipelined(device: &Device, conv: &Conv, x: &[f32], w: &[f32]) -> Result<Vec
     y.to_vec(&stream)
 }
 
-fn equal(device: &Device, variant: &Arc<dyn Variant>) -> Result<Completion, Failed> {
-    if variant.info().arithmetic == Arithmetic::Transform {
+fn equal(device: &Device, configured: &Configured) -> Answer {
+    if configured.0.info().arithmetic == Arithmetic::Transform {
         let why = "a transform's output may depend on the batch it is in";
         return Ok(Completion::ignored_with(why));
     }
-    let whole = match common::conv(device, variant, &PROBLEMS) {
+    let whole = match common::conv(device, configured, &PROBLEMS) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -84,7 +83,7 @@ fn equal(device: &Device, variant: &Arc<dyn Variant>) -> Result<Completion, Fail
         chunk: Some(problem.n.div_ceil(4)),
         timeline: false,
     };
-    let one = Pipeline::with_variant(device, problem, (variant.clone(), 0), &w, &[], &options)?;
+    let one = Pipeline::with_variant(device, problem, configured.clone(), &w, &[], &options)?;
     for streams in [1, 2, 3, 16] {
         for timeline in [false, true] {
             let mut pipeline = one.over(streams, timeline)?;
@@ -137,7 +136,7 @@ fn both_copy_engines_are_busy(device: &Device) -> Result<Completion, Failed> {
     use convforge::{
         Pick,
         gpu::PinnedBuffer,
-        study::{Span, Work},
+        pipeline::{Span, Work},
     };
 
     let Device::Gpu(gpu) = device else {

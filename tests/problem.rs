@@ -1,6 +1,7 @@
 //! The text form of problems, and what is refused.
 
-use convforge::{Error, Padding, Problem, Shape, check::Profile};
+use convforge::{Error, Padding, Problem, Shape};
+use convforge_check::Profile;
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Problem {

@@ -6,12 +6,9 @@
 
 mod common;
 
-use std::sync::Arc;
-
-use convforge::{
-    Buffer, Conv, Device, Operands, Packed, Result, Stream, Workspace, variant::Variant,
-};
-use libtest_mimic::{Arguments, Completion, Failed};
+use common::{Answer, Configured};
+use convforge::{Buffer, Conv, Device, Operands, Packed, Result, Stream, Workspace};
+use libtest_mimic::{Arguments, Completion};
 
 /// The first that a variant can do is taken.
 const PROBLEMS: [&str; 4] = [
@@ -30,7 +27,7 @@ fn main() {
     if gpu.is_ok() {
         arguments.test_threads.get_or_insert(1);
     }
-    let trials = common::trials(&gpu, two_filters).collect();
+    let trials = common::trials(&gpu, "two filters", two_filters).collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -74,8 +71,8 @@ impl Lane {
     }
 }
 
-fn two_filters(device: &Device, variant: &Arc<dyn Variant>) -> Result<Completion, Failed> {
-    let conv = match common::conv(device, variant, &PROBLEMS) {
+fn two_filters(device: &Device, configured: &Configured) -> Answer {
+    let conv = match common::conv(device, configured, &PROBLEMS) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };

@@ -1,8 +1,10 @@
-//! Every variant on every problem: the layers of the reports, hand-picked edges and random ones.
+//! Every variant on every problem: the layers of the reports, hand-picked edges, random ones, and
+//! random ones of the variant's own domain.
 //!
 //! No variant is named here: the test walks the list of all of them. A variant that refuses a fixed
 //! problem is listed as ignored, with its reason; random problems that it refuses are only counted,
-//! and the count may not fall under what tests/coverage.txt says.
+//! and the count may not fall under what tests/coverage.txt says. What a variant refuses, and what
+//! it plans, is arithmetic: without a GPU that is tested all the same, for an H200.
 //!
 //! | variable | meaning |
 //! | --- | --- |
@@ -14,13 +16,10 @@ mod common;
 
 use std::{env, sync::Arc};
 
-use convforge::{
-    Device, Problem,
-    check::{self, Options, Outcome, Profile},
-    variant::{Kind, Query, Variant},
-    variants,
-};
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use common::{Answer, Configured};
+use convforge::{Device, Limits, Problem, variant::Variant, variants};
+use convforge_check::{Domain, Options, Outcome, Profile, case};
+use libtest_mimic::{Arguments, Completion, Trial};
 
 /// The convolutions of the reports, for two images.
 const REPORTS: [&str; 4] = [
@@ -107,10 +106,14 @@ const EDGES: &[&str] = &[
     "mb2ic3ih13oc8kh3ph1+nhwc+residual+pool=3s2x1ceil",
 ];
 
+/// So many problems of its own domain every configuration of every variant meets.
+const EACH: usize = 30;
+/// Of so many that are drawn.
+const DRAWS: u64 = 20_000;
+
 /// What the tests were told, and what they run on.
 struct Setting {
-    device: Result<Device, String>,
-    require_gpu: bool,
+    gpu: Result<Device, String>,
     seed: u64,
     fixed: Vec<Problem>,
     large: Vec<Problem>,
@@ -129,8 +132,7 @@ fn main() {
     let cases = number("CONVFORGE_CASES", 150);
     let parse = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{error}"));
     let setting = Setting {
-        device: Device::gpu(0).map_err(|why| why.to_string()),
-        require_gpu: common::gpu_is_required(),
+        gpu: Device::gpu(0).map_err(|why| why.to_string()),
         seed,
         fixed: REPORTS.iter().chain(EDGES).map(parse).collect(),
         large: LARGE.iter().map(parse).collect(),
@@ -138,82 +140,121 @@ fn main() {
             .map(|index| Profile::default().problem(seed, index))
             .collect(),
     };
-    if setting.device.is_ok() {
+    if setting.gpu.is_ok() {
         // Cases share the one GPU's memory.
         arguments.test_threads.get_or_insert(1);
     }
     if !arguments.list {
         println!("CONVFORGE_SEED={seed} CONVFORGE_CASES={cases}");
     }
-    let trials = variants::all()
-        .iter()
-        .flat_map(|variant| trials(variant, &setting))
-        .collect();
+    let mut trials: Vec<Trial> = variants::all().iter().map(coverage).collect();
+    for configured in common::configured() {
+        trials.push(domain(&configured, seed));
+        trials.extend(judged(&configured, &setting));
+    }
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn trials(variant: &Arc<dyn Variant>, setting: &Setting) -> Vec<Trial> {
-    let info = variant.info();
-    let mut trials = vec![coverage(variant)];
-    let (device, problems) = match (info.kind, &setting.device) {
-        (Kind::Cpu, _) => (Ok(Device::Cpu), setting.fixed.clone()),
-        (_, Ok(device)) => (
-            Ok(device.clone()),
-            [setting.fixed.clone(), setting.large.clone()].concat(),
-        ),
-        (_, Err(why)) => (Err(why.clone()), setting.fixed.clone()),
-    };
-    let limits = match &device {
-        Ok(device) => device.limits(),
-        Err(_) => check::nominal_limits(),
-    };
-    for config in 0..info.configs.len().max(1) {
-        let supported = |problem: &&Problem| {
-            variant
-                .supports(&Query {
-                    problem,
-                    config,
-                    limits: &limits,
-                })
-                .is_ok()
-        };
-        let random = setting.random.iter().filter(supported);
-        for problem in problems.iter().chain(random) {
-            let name = format!("{} {problem}", info.spelled(config));
-            let (variant, problem, device) = (variant.clone(), problem.clone(), device.clone());
-            let (seed, require_gpu) = (setting.seed, setting.require_gpu);
-            trials.push(Trial::ignorable_test(name, move || match &device {
-                Ok(device) => run(device, &variant, config, &problem, seed, require_gpu),
-                Err(why) => absent(why, require_gpu),
-            }));
-        }
-    }
-    trials
+/// The limits of an H200, so that what is planned is the same on every machine.
+fn nominal() -> Limits {
+    Limits::of_chip("h200").expect("a chip that is known")
 }
 
-/// What cannot be tried here is no pass; where a GPU is required, it is a failure.
-fn absent(why: &str, require_gpu: bool) -> Result<Completion, Failed> {
-    if require_gpu {
-        Err(why.into())
-    } else {
-        Ok(Completion::ignored_with(why))
-    }
+/// A trial for each problem.
+fn judged((variant, config): &Configured, setting: &Setting) -> Vec<Trial> {
+    let name = variant.info().spelled(*config);
+    let device = common::device_of(&**variant, &setting.gpu);
+    let limits = device.as_ref().map_or_else(|_| nominal(), Device::limits);
+    let domain = Domain {
+        variant: &**variant,
+        config: *config,
+        limits: &limits,
+    };
+    let large = match &device {
+        Ok(device) if device.is_gpu() => &setting.large[..],
+        _ => &[],
+    };
+    let random = setting.random.iter().filter(|problem| domain.has(problem));
+    let own = domain.problems(setting.seed, DRAWS).take(EACH);
+    let problems = setting.fixed.iter().chain(large).chain(random).cloned();
+    let trial = |problem: Problem| {
+        let (variant, config, seed) = (variant.clone(), *config, setting.seed);
+        common::trial(
+            &format!("{name} {problem}"),
+            device.clone(),
+            move |device| judge(device, &(variant, config), &problem, seed),
+        )
+    };
+    problems.chain(own).map(trial).collect()
 }
 
-fn run(
-    device: &Device,
-    variant: &Arc<dyn Variant>,
-    config: usize,
-    problem: &Problem,
-    seed: u64,
-    require_gpu: bool,
-) -> Result<Completion, Failed> {
-    match check::case(device, variant, config, problem, seed, &Options::default()) {
+fn judge(device: &Device, (variant, config): &Configured, problem: &Problem, seed: u64) -> Answer {
+    match case(device, variant, *config, problem, seed, &Options::default()) {
         Outcome::Passed(_) => Ok(Completion::Completed),
         Outcome::Failed(why) => Err(why.into()),
         Outcome::Unsupported(why) => Ok(Completion::ignored_with(why)),
-        Outcome::Skipped(why) => absent(&why, require_gpu),
+        // What cannot be tried here is no pass; where a GPU is required, it is a failure.
+        Outcome::Skipped(why) if common::gpu_is_required() => Err(why.into()),
+        Outcome::Skipped(why) => Ok(Completion::ignored_with(why)),
     }
+}
+
+/// Nothing that a variant can do is so rare that it is not met, and its plans make sense.
+fn domain((variant, config): &Configured, seed: u64) -> Trial {
+    let (variant, config) = (variant.clone(), *config);
+    let name = variant.info().spelled(config);
+    Trial::test(format!("{name} domain"), move || {
+        let limits = nominal();
+        let domain = Domain {
+            variant: &*variant,
+            config,
+            limits: &limits,
+        };
+        let problems: Vec<Problem> = domain.problems(seed, DRAWS).take(EACH).collect();
+        if problems.len() < EACH {
+            let random = (0..100).map(|index| Profile::default().problem(seed, index));
+            let refusal = random
+                .filter_map(|problem| domain.plan(&problem).err())
+                .next();
+            return Err(format!(
+                "it can do {} of the {DRAWS} problems that are drawn for it, and should meet {EACH} \
+                 (it says for instance: {}); they are met with\n    convforge check --variant {name} \
+                 --each {EACH} --seed {seed}",
+                problems.len(),
+                refusal.unwrap_or_default()
+            )
+            .into());
+        }
+        for problem in problems {
+            plan(&domain, &problem).map_err(|why| format!("{problem}: {why}"))?;
+        }
+        Ok(())
+    })
+}
+
+/// What a plan says must hold together, and for any number of images.
+fn plan(domain: &Domain, problem: &Problem) -> Result<(), String> {
+    let plan = domain.plan(problem)?;
+    let bytes = plan.workspace;
+    if bytes.least > bytes.preferred {
+        return Err(format!("it would like less than it needs: {bytes:?}"));
+    }
+    if plan.us.is_some_and(|us| !us.is_finite() || us < 0.0) {
+        return Err(format!("it takes {:?} microseconds", plan.us));
+    }
+    for images in [1, 3, 100] {
+        let other = problem.with(|shape| shape.n = images);
+        let other = domain.plan(&other.map_err(|error| error.to_string())?);
+        if let Ok(other) = other
+            && other.packing != plan.packing
+        {
+            return Err(format!(
+                "its filter is packed as {:?}, and as {:?} for {images} images",
+                plan.packing, other.packing
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A variant may not come to refuse what it once could do.
@@ -221,7 +262,7 @@ fn coverage(variant: &Arc<dyn Variant>) -> Trial {
     let variant = variant.clone();
     let name = variant.info().name.clone();
     Trial::test(format!("{name} coverage"), move || {
-        let share = check::coverage(&*variant, &check::nominal_limits());
+        let share = convforge_check::coverage(&*variant, &nominal());
         let line = format!("{name} {share:.3}");
         let mut lines = include_str!("coverage.txt")
             .lines()

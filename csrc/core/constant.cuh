@@ -34,6 +34,8 @@ inline int constant_offset(const void *begin, const cf_args &args) {
 // For rows that keep the filter as it is: plans it, or says why not.
 inline bool plan_constant(const cf_problem &p, cf_plan &plan, const Refusal &no) {
     plan.packed_bytes = filter_bytes(p);
+    plan.filter_layout = 1;
+    plan.filter_in_constant = 1;
     if (plan.packed_bytes > ConstantBytes)
         return no("keeps the filter in constant memory, %d bytes; this one has %llu", ConstantBytes,
                   (unsigned long long)plan.packed_bytes);

@@ -24,6 +24,10 @@ inline double memory_us(const cf_device &d, double bytes) {
 inline double clocks_us(const cf_device &d, double clocks, double share) {
     return clocks / (share * d.clocks_per_us);
 }
+// Bytes that the memory's pins move for one multiprocessor in a clock, at a share of its highest.
+inline double bytes_per_clock(const cf_device &d, double share) {
+    return d.bytes_per_us / (d.sm_count * share * d.clocks_per_us);
+}
 // Operations of which every multiprocessor does so many in a clock, on all of them.
 inline double busy_us(const cf_device &d, double operations, double per_clock) {
     return operations / (per_clock * d.sm_count * d.clocks_per_us);

@@ -51,7 +51,7 @@ struct Sums {
     Sums(const cf_problem &p, bool follow)
         : follow(follow), chunks(p, uint64_t(p.p) * p.q * p.k * sizeof(float)) {
         if (!follow)
-            chunks.most = chunks.images;
+            chunks.most = std::max<int64_t>(chunks.images, 1);
     }
     explicit Sums(const cf_problem &p) : Sums(p, p.epilogue.pool_h > 0) {}
 

@@ -5,6 +5,9 @@
 
 #include <cuda.h>
 
+#include <cstdint>
+#include <cstring>
+
 namespace cf {
 
 // A tensor of four dimensions without gaps, the innermost first, and what is copied of it at once.
@@ -35,8 +38,9 @@ int32_t driver_function(const char *name, Function *&function) {
     return 0;
 }
 
+// Kept as numbers: the driver asks for more alignment than a plan's state has.
 class TensorMap {
-    CUtensorMap map = {};
+    uint64_t words[sizeof(CUtensorMap) / 8] = {};
     decltype(cuTensorMapReplaceAddress) *replace_address = nullptr;
 
   public:
@@ -55,17 +59,19 @@ class TensorMap {
         const uint32_t steps[4] = {1, 1, 1, 1};
         // Any aligned address: nothing is read through it.
         void *const nowhere = reinterpret_cast<void *>(uintptr_t(1) << 20);
-        return encode(&map, type, 4, nowhere, box.tensor, pitches, box.box, steps,
-                      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                      CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
-                   ? 0
-                   : int32_t(cudaErrorInvalidValue);
+        CUtensorMap map;
+        if (encode(&map, type, 4, nowhere, box.tensor, pitches, box.box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                   CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+            return cudaErrorInvalidValue;
+        std::memcpy(words, &map, sizeof(map));
+        return 0;
     }
 
     // The map of the tensor at this address, which is a multiple of 16.
     int32_t at(const void *address, CUtensorMap &filled) const {
-        filled = map;
+        std::memcpy(&filled, words, sizeof(filled));
         return replace_address(&filled, const_cast<void *>(address)) == CUDA_SUCCESS
                    ? 0
                    : int32_t(cudaErrorInvalidValue);

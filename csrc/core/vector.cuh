@@ -28,13 +28,14 @@ bool aligned(const T *address, int count) {
     return reinterpret_cast<uintptr_t>(address) % (count * sizeof(T)) == 0;
 }
 
-// Calls body with the largest of the counts that `fits` allows; 1 always fits.
+// Calls body with the first of the counts, from the largest on, that `fits` allows; the last one
+// always does.
 template <int First, int... Rest, class Fits, class Body>
-int32_t largest(Fits fits, Body body) {
+void largest(Fits fits, Body body) {
     if constexpr (sizeof...(Rest) > 0)
         if (!fits(First))
             return largest<Rest...>(fits, body);
-    return body(Constant<First>());
+    body(Constant<First>());
 }
 
 } // namespace cf

@@ -1,11 +1,12 @@
 // The pass after a matrix product: epilogue, pooling, narrowing, and the change from the product's
 // order to y's. For variants that cannot fuse these; inside their time.
 #include "core/divisor.cuh"
-#include "core/element.cuh"
 #include "core/epilogue.cuh"
-#include "core/strides.cuh"
 #include "core/launch.cuh"
+#include "core/strides.cuh"
 #include "core/vector.cuh"
+#include "passes.h"
+#include "passes/storage.cuh"
 
 namespace {
 
@@ -156,59 +157,59 @@ __global__ void finish(const cf_problem p, const cf::LongDivisor by_k, const cf:
     }
 }
 
+// Without pooling, line by line. `residual` and `y` begin with the first image of the sums.
+template <class T>
+int32_t finish_by_lines(const cf_problem &p, const cf_args &args, const Lines &lines,
+                        const float *sums, const T *residual, T *y) {
+    const bool nchw = p.layout == CF_NCHW;
+    if (!nchw && lines.pixel == 1 && lines.count % 4 == 0 && lines.channel % 4 == 0 &&
+        cf::aligned(sums, 4)) {
+        const Shape s(lines.length, lines.count / 4);
+        return cf::launch(finish_turned<T, 4>, s.grid, s.block, args.stream, p.epilogue, lines,
+                          sums, args.bias, residual, y);
+    }
+    const bool together = (nchw ? lines.pixel : lines.channel) == 1;
+    const int64_t starts = nchw ? lines.image | lines.channel : lines.pixel;
+    const auto fits = [&](int n) {
+        return together && (lines.length | starts) % n == 0 && cf::aligned(sums, n) &&
+               cf::aligned(y, n) && cf::aligned(residual, n);
+    };
+    const auto launch = [&](auto in_nchw, auto in_nhwc, int count) {
+        const Shape s(cf::ceil_div(lines.length, count), lines.count);
+        return cf::launch(nchw ? in_nchw : in_nhwc, s.grid, s.block, args.stream, p.epilogue, lines,
+                          cf::LongDivisor(p.k), sums, args.bias, residual, y);
+    };
+    if (fits(8))
+        return launch(finish_lines<T, true, true, 8>, finish_lines<T, false, true, 8>, 8);
+    if (fits(4))
+        return launch(finish_lines<T, true, true, 4>, finish_lines<T, false, true, 4>, 4);
+    return launch(finish_lines<T, true, false, 4>, finish_lines<T, false, false, 4>, 4);
+}
+
+template <class T>
+int32_t finish_as(const cf_problem &p, const cf_args &args, int64_t first, int64_t count,
+                  const float *sums, cf_strides strides) {
+    const auto *residual = static_cast<const T *>(args.residual);
+    T *const y = static_cast<T *>(args.y);
+    if (Lines lines; in_lines(p, strides, count, &lines)) {
+        const int64_t begin = first * p.k * p.p * p.q;
+        return finish_by_lines(p, args, lines, sums, residual ? residual + begin : nullptr,
+                               y + begin);
+    }
+    const int64_t outputs = count * p.k * p.epilogue.out_h * p.epilogue.out_w;
+    return cf::launch(finish<T>, cf::blocks(outputs, Threads), Threads, args.stream, p,
+                      cf::LongDivisor(p.k), cf::LongDivisor(p.epilogue.out_h),
+                      cf::LongDivisor(p.epilogue.out_w), sums, cf::Strides{strides}, args.bias,
+                      residual, y, first, outputs);
+}
+
 } // namespace
 
-int32_t cf_finish(const cf_call *call, int64_t first, int64_t count, const float *sums,
-                  cf_strides strides) {
-    const cf_problem &p = call->problem;
-    const int64_t outputs = count * p.k * p.epilogue.out_h * p.epilogue.out_w;
-    const auto run = [&](auto element) -> int32_t {
-        using T = decltype(element);
-        if (Lines lines; in_lines(p, strides, count, &lines)) {
-            const int64_t begin = first * p.k * p.p * p.q;
-            const auto *residual = static_cast<const T *>(call->residual);
-            residual = residual ? residual + begin : nullptr;
-            T *const y = static_cast<T *>(call->y) + begin;
-            const bool nchw = p.layout == CF_NCHW;
-            if (!nchw && lines.pixel == 1 && lines.count % 4 == 0 && lines.channel % 4 == 0 &&
-                cf::aligned(sums, 4)) {
-                const Shape s(lines.length, lines.count / 4);
-                finish_turned<T, 4><<<s.grid, s.block, 0, cf::stream(call)>>>(
-                    p.epilogue, lines, sums, call->bias, residual, y);
-                return cudaGetLastError();
-            }
-            const bool together = (nchw ? lines.pixel : lines.channel) == 1;
-            const int64_t starts = nchw ? lines.image | lines.channel : lines.pixel;
-            const auto fits = [&](int n) {
-                return together && (lines.length | starts) % n == 0 && cf::aligned(sums, n) &&
-                       cf::aligned(y, n) && cf::aligned(residual, n);
-            };
-            const auto launch = [&](auto words, auto count) -> int32_t {
-                constexpr bool Words = decltype(words)::value;
-                constexpr int Count = decltype(count)::value;
-                const Shape s(cf::ceil_div(lines.length, Count), lines.count);
-                const auto kernel = nchw ? finish_lines<T, true, Words, Count>
-                                         : finish_lines<T, false, Words, Count>;
-                kernel<<<s.grid, s.block, 0, cf::stream(call)>>>(
-                    p.epilogue, lines, cf::LongDivisor(p.k), sums, call->bias, residual, y);
-                return cudaGetLastError();
-            };
-            return fits(8)   ? launch(std::true_type(), cf::Constant<8>())
-                   : fits(4) ? launch(std::true_type(), cf::Constant<4>())
-                             : launch(std::false_type(), cf::Constant<4>());
-        }
-        finish<T><<<cf::blocks(outputs, Threads), Threads, 0, cf::stream(call)>>>(
-            p, cf::LongDivisor(p.k), cf::LongDivisor(p.epilogue.out_h),
-            cf::LongDivisor(p.epilogue.out_w), sums, cf::Strides{strides}, call->bias,
-            static_cast<const T *>(call->residual), static_cast<T *>(call->y), first, outputs);
-        return cudaGetLastError();
-    };
-    switch (p.storage) {
-    case CF_STORE_F32:
-        return run(float());
-    case CF_STORE_F16:
-        return run(__half());
-    default:
-        return run(__nv_bfloat16());
-    }
+int32_t cf_finish(const cf_problem *problem, const cf_args *args, int64_t first, int64_t count,
+                  const float *sums, cf_strides strides) {
+    int32_t error = 0;
+    cf::for_storage(problem->storage, [&](auto element) {
+        error = finish_as<decltype(element)>(*problem, *args, first, count, sums, strides);
+    });
+    return error;
 }

@@ -1,132 +1,25 @@
 // Unrolling (im2col): the input re-written so that a convolution is one matrix product, every input
 // element copied once per tap that reads it (Chellapilla, Puri, Simard 2006).
-#include "core/divisor.cuh"
-#include "core/element.cuh"
-#include "core/strides.cuh"
-#include "core/launch.cuh"
-#include "core/vector.cuh"
-#include "core/taps.cuh"
+#include "passes.h"
+#include "passes/columns.cuh"
+#include "passes/storage.cuh"
 
 #include <numeric>
 
 namespace {
 
-constexpr int Threads = 256;
-constexpr int64_t EnoughBlocks = 1 << 12, EnoughTiles = 1 << 11; // some times what the chip holds
-constexpr int WordBytes = 16;           // most that a thread writes at once
-constexpr int64_t TileBytes = 48 << 10; // what a block has without asking for more
-
-// Blocks that share so many lines where there are so many blocks beside each other: not one to a
-// line, since a thread prepares itself once for all its lines.
-unsigned lines(int64_t count, int64_t across) {
-    const int64_t shared = std::max<int64_t>(EnoughBlocks / across, 1);
-    return unsigned(std::clamp<int64_t>(count, 1, std::min<int64_t>(shared, cf::MaxGrid)));
-}
-
-// What places and pixels are divided by on their way to an input element.
-struct Divisors {
-    cf::LongDivisor q, p, groups;
-    cf::Divisor channels, s;
-
-    explicit Divisors(const cf_problem &problem)
-        : q(problem.q), p(problem.p), groups(problem.groups), channels(problem.c / problem.groups),
-          s(problem.s) {}
-    __device__ __forceinline__ cf::Pixel pixel(int64_t i, const cf_problem &problem) const {
-        const int64_t line = q.quotient(i), n = p.quotient(line);
-        return {n, int(line - n * problem.p), int(i - line * problem.q)};
-    }
-};
-
-// A thread has some neighbouring output pixels and walks over channels, in NHWC some at a time; of
-// each it writes the r x s places of the matrix that belong to the pixels. Where their windows lie
-// is worked out once; neighbours have neighbouring pixels, so each tap's stores are contiguous.
-// Slide: the pixels lie in one line of the output, and each reads at the next tap what its right
-// neighbour reads at this one. `height` and `pitch` are the rows of a group and their length, with
-// padding.
-template <class From, class To, bool Nchw, bool Slide, int Pixels, int Channels>
-__global__ void unroll_columns(const cf_problem p, const Divisors by, const From *__restrict__ x,
-                               To *__restrict__ out, int64_t first, int64_t pixels, int height,
-                               int64_t pitch) {
-    using Word = cf::Pack<To, Pixels>;
-    constexpr int Outside = -(1 << 30); // no tap reaches the image from there
-    const cf::Strides xs = cf::input_strides(p);
-    const int column = Nchw ? 1 : p.c, channels = p.c / p.groups, taps = p.r * p.s;
-    const int64_t step = int64_t(gridDim.x) * blockDim.x * Pixels;
-    for (int64_t pixel = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * Pixels; pixel < pitch;
-         pixel += step) {
-        const From *image[Pixels];
-        int top[Pixels], left[Pixels];
-#pragma unroll
-        for (int j = 0; j < Pixels; ++j) {
-            const bool live = pixel + j < pixels; // or it fills up the row
-            const cf::Pixel at = by.pixel(live ? pixel + j : 0, p);
-            image[j] = x + (first + at.n) * xs.image;
-            top[j] = live ? at.p * p.stride_h - p.pad_top : Outside;
-            left[j] = at.q * p.stride_w - p.pad_left;
-        }
-        for (int c = blockIdx.y * Channels; c < p.c; c += gridDim.y * Channels) {
-            To *to[Channels]; // next row of each channel
-            int after[Channels];
-#pragma unroll
-            for (int i = 0; i < Channels; ++i) {
-                const int group = by.channels.quotient(c + i), inner = c + i - group * channels;
-                const int64_t row = int64_t(group) * height + (Nchw ? inner * taps : inner);
-                to[i] = out + row * pitch + pixel;
-                after[i] = Nchw ? (inner + 1) * taps : channels * taps + inner;
-            }
-            for (int r = 0; r < p.r; ++r) {
-                const From *row[Pixels];
-                int w[Pixels];
-#pragma unroll
-                for (int j = 0; j < Pixels; ++j) {
-                    const int h = top[j] + r * p.dilation_h;
-                    const bool there = h >= 0 && h < p.h;
-                    row[j] = image[j] + (there ? h * xs.row : 0) + c * xs.channel;
-                    w[j] = there ? left[j] : Outside;
-                }
-                cf::Pack<From, Channels> v[Pixels];
-                for (int s = 0; s < p.s; ++s) {
-#pragma unroll
-                    for (int j = 0; j < Pixels; ++j) {
-                        if (Slide && j + 1 < Pixels && s > 0) {
-                            v[j] = v[j + 1];
-                        } else {
-                            v[j] = {};
-                            if (unsigned(w[j]) < unsigned(p.w))
-                                v[j] = cf::load<Channels>(row[j] + int64_t(w[j]) * column);
-                        }
-                        w[j] += p.dilation_w;
-                    }
-#pragma unroll
-                    for (int i = 0; i < Channels; ++i) {
-                        Word word;
-#pragma unroll
-                        for (int j = 0; j < Pixels; ++j)
-                            word.v[j] = cf::narrow<To>(cf::widen(v[j].v[i]));
-                        cf::store(to[i], word);
-                        to[i] += Nchw ? pitch : channels * pitch;
-                    }
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < Channels; ++i) {
-                // The rows that fill up a group, shared among its channels or left to the last.
-                for (int row = after[i]; row >= channels * taps && row < height;
-                     row += Nchw ? 1 : channels) {
-                    cf::store(to[i], Word{});
-                    to[i] += Nchw ? pitch : channels * pitch;
-                }
-            }
-        }
-    }
-}
+constexpr int Threads = cf::UnrollThreads;
+constexpr int64_t EnoughTiles = 1 << 11; // some times what the chip holds
+constexpr int WordBytes = 16;            // most that a thread writes at once
+constexpr int TileBytes = cf::FreeShared;
 
 // NHWC: a thread has one place of the filter, so many neighbouring channels of one tap, and walks
 // down the rows of the matrix, one for each pixel and group. Neighbours have neighbouring places:
 // writes are contiguous, reads mostly so. For one tap, and for windows that no tile below holds.
 template <class From, class To, int Count>
-__global__ void unroll_rows(const cf_problem p, const Divisors by, const From *__restrict__ x,
-                            To *__restrict__ out, int64_t first, int64_t rows, int64_t pitch) {
+__global__ void unroll_rows(const cf_problem p, const cf::UnrollDivisors by,
+                            const From *__restrict__ x, To *__restrict__ out, int64_t first,
+                            int64_t rows, int64_t pitch) {
     const int64_t place = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * Count;
     if (place >= pitch)
         return;
@@ -163,10 +56,11 @@ struct Tile {
     int p = 1, q;      // output pixels
     int rows, columns; // input pixels
     int units, period; // units of a pixel's rows of the matrix; pixels after which words repeat
-    int64_t bytes;     // of the input
+    int64_t bytes;     // of the input; more than TileBytes where not even one word's pixels fit
     cf::Divisor by_row, by_units, by_pitch, by_channels, by_s;
     cf::LongDivisor across, down; // tiles of an image
 
+    Tile() = default;
     // As many output pixels as fit, whole lines where they do; for words of `count` units, and rows
     // of `pitch` units.
     Tile(const cf_problem &problem, int64_t images, int pitch, int unit, int count,
@@ -340,44 +234,21 @@ __global__ void convert_rows(const From *__restrict__ src, To *__restrict__ dst,
     }
 }
 
-template <class Body>
-int32_t for_storage(int32_t storage, Body body) {
-    switch (storage) {
-    case CF_STORE_F32:
-        return body(float());
-    case CF_STORE_F16:
-        return body(__half());
-    case CF_STORE_BF16:
-        return body(__nv_bfloat16());
-    }
-    return cudaErrorInvalidValue;
-}
-
-template <bool Nchw, class From, class To>
-int32_t columns(const cf_call *call, int64_t first, int64_t count, int64_t height, int64_t pitch,
-                const From *x, To *out) {
-    const cf_problem &p = call->problem;
-    const auto run = [&](auto slide, auto together, auto channels) -> int32_t {
-        constexpr int Pixels = decltype(together)::value, Channels = decltype(channels)::value;
-        const unsigned across = cf::blocks(pitch / Pixels, Threads);
-        const dim3 grid(across, lines(p.c / Channels, across));
-        unroll_columns<From, To, Nchw, decltype(slide)::value, Pixels, Channels>
-            <<<grid, Threads, 0, cf::stream(call)>>>(p, Divisors(p), x, out, first,
-                                                     count * p.p * p.q, int(height), pitch);
-        return cudaGetLastError();
-    };
-    constexpr std::true_type yes;
-    constexpr std::false_type no;
-    constexpr cf::Constant<1> one;
-    if constexpr (Nchw) {
-        const auto fits = [&](int n) { return pitch % n == 0 && cf::aligned(out, n); };
-        return cf::largest<4, 2, 1>(fits, [&](auto n) {
-            return p.stride_w == p.dilation_w && p.q % n == 0 ? run(yes, n, one) : run(no, n, one);
-        });
+template <class From, class To>
+int32_t columns(const cf_problem &p, const cf_args &args, int64_t first, int64_t count,
+                int64_t height, int64_t pitch, void *out) {
+    cf::Columns pass;
+    if (p.layout == CF_NCHW) {
+        const auto fits = [&](int n) { return cf::fits_word(n, sizeof(To), pitch, out); };
+        cf::largest<4, 2, 1>(
+            fits, [&](auto n) { pass = cf::columns_of<From, To, true, decltype(n)::value>(p); });
     } else {
+        const auto *x = static_cast<const From *>(args.x);
         const auto fits = [&](int n) { return p.c % n == 0 && cf::aligned(x, n); };
-        return cf::largest<8, 1>(fits, [&](auto n) { return run(no, one, n); });
+        cf::largest<8, 1>(
+            fits, [&](auto n) { pass = cf::columns_of<From, To, false, decltype(n)::value>(p); });
     }
+    return pass.launch(p, args, first, count, height, pitch, out);
 }
 
 // As many threads beside each other as share so many places evenly, the others below.
@@ -386,121 +257,114 @@ dim3 block(int64_t places) {
     return dim3(width, Threads / width);
 }
 
+// The two kernels for rows, with Unit elements read together.
 template <int Unit, class From, class To>
-int32_t rows_by_place(const cf_call *call, int64_t first, int64_t rows, int64_t pitch,
-                      const From *x, To *out) {
+int32_t rows_of(const cf_problem &p, const cf_args &args, int64_t first, int64_t count,
+                int64_t pitch, void *out) {
+    constexpr int Most = std::max<int>(WordBytes / int(Unit * sizeof(To)), 1);
+    const int64_t units = pitch / Unit * p.groups;
+    // One tap reads everything once, so nothing is gained by keeping it.
+    if (p.r * p.s > 1 && std::max(units * Most, int64_t(p.w) * p.c) <= INT32_MAX) {
+        Tile t;
+        cf::Kernel<cf_problem, Tile, const void *, void *, int64_t, int64_t, int> kernel;
+        // Each line of pixels begins with a word.
+        const auto whole = [&](int n) { return units * p.q % n == 0; };
+        cf::largest<Most, std::max(Most / 2, 1), 1>(whole, [&](auto together) {
+            constexpr int Count = decltype(together)::value;
+            t = Tile(p, count, int(pitch / Unit), Unit, Count, p.c * int64_t(sizeof(To)));
+            kernel = cf::kernel_of(unroll_tiles<From, To, Unit, Count>, dim3(),
+                                   block(units * t.period / Count), t.bytes);
+        });
+        const int64_t tiles = count * t.across.by * t.down.by;
+        kernel.grid = cf::blocks(tiles, 1);
+        if (t.bytes <= TileBytes)
+            return kernel.launch(args.stream, p, t, args.x, out, first, tiles, int(pitch / Unit));
+    }
+    const int64_t rows = count * p.p * p.q * p.groups;
     const dim3 threads = block(pitch / Unit);
     const unsigned across = cf::blocks(pitch / Unit, threads.x);
-    const dim3 grid(across, lines(cf::ceil_div(rows, threads.y), across));
-    unroll_rows<From, To, Unit><<<grid, threads, 0, cf::stream(call)>>>(
-        call->problem, Divisors(call->problem), x, out, first, rows, pitch);
-    return cudaGetLastError();
+    const dim3 grid(across, cf::blocks_for_lines(cf::ceil_div(rows, threads.y), across));
+    return cf::launch(unroll_rows<From, To, Unit>, grid, threads, args.stream, p,
+                      cf::UnrollDivisors(p), args.x, out, first, rows, pitch);
 }
 
 template <class From, class To>
-int32_t rows(const cf_call *call, int64_t first, int64_t count, int64_t pitch, const From *x,
-             To *out) {
-    const cf_problem &p = call->problem;
+int32_t rows(const cf_problem &p, const cf_args &args, int64_t first, int64_t count, int64_t pitch,
+             void *out) {
     const auto fits = [&](int n) {
-        return p.c / p.groups % n == 0 && pitch % n == 0 && cf::aligned(x, n) &&
-               cf::aligned(out, n);
+        return p.c / p.groups % n == 0 && pitch % n == 0 &&
+               cf::aligned(static_cast<const From *>(args.x), n) &&
+               cf::aligned(static_cast<To *>(out), n);
     };
-    return cf::largest<16 / sizeof(To), 4, 2, 1>(fits, [&](auto unit) -> int32_t {
-        constexpr int Unit = decltype(unit)::value;
-        constexpr int Most = std::max<int>(WordBytes / int(Unit * sizeof(To)), 1);
-        const auto by_place = [&] {
-            return rows_by_place<Unit>(call, first, count * p.p * p.q * p.groups, pitch, x, out);
-        };
-        // One tap reads everything once, so nothing is gained by keeping it.
-        const int64_t units = pitch / Unit * p.groups;
-        if (p.r * p.s == 1 || std::max(units * Most, int64_t(p.w) * p.c) > INT32_MAX)
-            return by_place();
-        // Each line of pixels begins with a word.
-        const auto whole = [&](int n) { return units * p.q % n == 0; };
-        return cf::largest<Most, std::max(Most / 2, 1), 1>(whole, [&](auto together) -> int32_t {
-            constexpr int Count = decltype(together)::value;
-            const Tile t(p, count, int(pitch / Unit), Unit, Count, p.c * int64_t(sizeof(To)));
-            if (t.bytes > TileBytes)
-                return by_place();
-            const int64_t tiles = count * t.across.by * t.down.by;
-            unroll_tiles<From, To, Unit, Count>
-                <<<cf::blocks(tiles, 1), block(units * t.period / Count), t.bytes,
-                   cf::stream(call)>>>(p, t, x, out, first, tiles, int(pitch / Unit));
-            return cudaGetLastError();
-        });
+    int32_t error = 0;
+    cf::largest<16 / sizeof(To), 4, 2, 1>(fits, [&](auto unit) {
+        error = rows_of<decltype(unit)::value, From, To>(p, args, first, count, pitch, out);
     });
+    return error;
 }
 
-// Calls body(x, out) with the types of the elements.
+// Calls body(from, to) with elements of the two storages.
 template <class Body>
-int32_t for_elements(const cf_call *call, int32_t storage, void *out, Body body) {
-    return for_storage(call->problem.storage, [&](auto from) {
-        return for_storage(storage, [&](auto to) -> int32_t {
-            return body(static_cast<const decltype(from) *>(call->x),
-                        static_cast<decltype(to) *>(out));
-        });
-    });
+void for_storages(int32_t from, int32_t to, Body body) {
+    cf::for_storage(from, [&](auto f) { cf::for_storage(to, [&](auto t) { body(f, t); }); });
 }
 
 } // namespace
 
-int32_t cf_unroll_columns(const cf_call *call, int64_t first, int64_t count, int32_t storage,
-                          int64_t height, int64_t pitch, void *out) {
-    return for_elements(call, storage, out, [&](auto *x, auto *to) {
-        return call->problem.layout == CF_NCHW
-                   ? columns<true>(call, first, count, height, pitch, x, to)
-                   : columns<false>(call, first, count, height, pitch, x, to);
+int32_t cf_unroll_columns(const cf_problem *problem, const cf_args *args, int64_t first,
+                          int64_t count, int32_t storage, int64_t height, int64_t pitch,
+                          void *out) {
+    int32_t error = 0;
+    for_storages(problem->storage, storage, [&](auto from, auto to) {
+        error = columns<decltype(from), decltype(to)>(*problem, *args, first, count, height, pitch,
+                                                      out);
     });
+    return error;
 }
 
-int32_t cf_unroll_rows(const cf_call *call, int64_t first, int64_t count, int32_t storage,
-                       int64_t pitch, void *out) {
-    return for_elements(call, storage, out,
-                        [&](auto *x, auto *to) { return rows(call, first, count, pitch, x, to); });
+int32_t cf_unroll_rows(const cf_problem *problem, const cf_args *args, int64_t first, int64_t count,
+                       int32_t storage, int64_t pitch, void *out) {
+    int32_t error = 0;
+    for_storages(problem->storage, storage, [&](auto from, auto to) {
+        error = rows<decltype(from), decltype(to)>(*problem, *args, first, count, pitch, out);
+    });
+    return error;
 }
 
-int32_t cf_unroll_scatter(const cf_call *call, int64_t first, int64_t count, void *out) {
-    const cf_problem &p = call->problem;
-    const int64_t pixels = count * p.p * p.q;
-    const int64_t elements = count * p.c * p.h * p.w;
-    const auto run = [&](auto bits) -> int32_t {
-        using Bits = decltype(bits);
-        if (overhangs(p)) {
-            const int64_t size = pixels * p.c * p.r * p.s * int64_t(sizeof(Bits));
-            if (const cudaError_t error = cudaMemsetAsync(out, 0, size, cf::stream(call)))
-                return error;
-        }
-        scatter<<<cf::blocks(elements, Threads), Threads, 0, cf::stream(call)>>>(
-            p, cf::LongDivisor(p.c), cf::LongDivisor(p.h), cf::LongDivisor(p.w),
-            static_cast<const Bits *>(call->x), static_cast<Bits *>(out), first, pixels, elements);
-        return cudaGetLastError();
-    };
-    return p.storage == CF_STORE_F32 ? run(uint32_t()) : run(uint16_t());
+int32_t cf_unroll_scatter(const cf_problem *problem, const cf_args *args, int64_t first,
+                          int64_t count, void *out) {
+    const cf_problem &p = *problem;
+    const bool wide = p.storage == CF_STORE_F32;
+    const int64_t pixels = count * p.p * p.q, elements = count * p.c * p.h * p.w;
+    if (overhangs(p)) {
+        const int64_t bytes = pixels * p.c * p.r * p.s * (wide ? 4 : 2);
+        if (const int32_t error = cf::checked(
+                cudaMemsetAsync(out, 0, bytes, static_cast<cudaStream_t>(args->stream))))
+            return error;
+    }
+    const dim3 grid = cf::blocks(elements, Threads);
+    const auto kernel = wide ? cf::kernel_of(scatter<uint32_t>, grid, Threads)
+                             : cf::kernel_of(scatter<uint16_t>, grid, Threads);
+    return kernel.launch(args->stream, p, cf::LongDivisor(p.c), cf::LongDivisor(p.h),
+                         cf::LongDivisor(p.w), args->x, out, first, pixels, elements);
 }
 
 int32_t cf_convert(const void *src, int32_t src_storage, void *dst, int32_t dst_storage,
                    int64_t count, void *stream) {
-    return for_storage(src_storage, [&](auto from) {
-        return for_storage(dst_storage, [&](auto to) -> int32_t {
-            using From = decltype(from);
-            using To = decltype(to);
-            convert<<<cf::blocks(count, Threads), Threads, 0, static_cast<cudaStream_t>(stream)>>>(
-                static_cast<const From *>(src), static_cast<To *>(dst), count);
-            return cudaGetLastError();
-        });
+    cf::Kernel<const void *, void *, int64_t> kernel;
+    for_storages(src_storage, dst_storage, [&](auto from, auto to) {
+        kernel = cf::kernel_of(convert<decltype(from), decltype(to)>, cf::blocks(count, Threads),
+                               Threads);
     });
+    return kernel.launch(stream, src, dst, count);
 }
 
 int32_t cf_convert_rows(const void *src, int32_t src_storage, void *dst, int32_t dst_storage,
                         int64_t count, int64_t length, int64_t pitch, void *stream) {
-    return for_storage(src_storage, [&](auto from) {
-        return for_storage(dst_storage, [&](auto to) -> int32_t {
-            using From = decltype(from);
-            using To = decltype(to);
-            convert_rows<<<cf::blocks(count * pitch, Threads), Threads, 0,
-                           static_cast<cudaStream_t>(stream)>>>(
-                static_cast<const From *>(src), static_cast<To *>(dst), count, length, pitch);
-            return cudaGetLastError();
-        });
+    cf::Kernel<const void *, void *, int64_t, int64_t, int64_t> kernel;
+    for_storages(src_storage, dst_storage, [&](auto from, auto to) {
+        kernel = cf::kernel_of(convert_rows<decltype(from), decltype(to)>,
+                               cf::blocks(count * pitch, Threads), Threads);
     });
+    return kernel.launch(stream, src, dst, count, length, pitch);
 }

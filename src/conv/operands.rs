@@ -1,7 +1,8 @@
 //! What a convolution reads and writes.
 
-use std::{ffi::c_void, ptr::null, sync::Arc};
+use std::{ffi::c_void, ptr::null};
 
+use super::Packed;
 use crate::{Buffer, Element};
 #[cfg(doc)]
 use crate::{Conv, Workspace};
@@ -67,8 +68,8 @@ pub struct RawOperands {
     pub bias: *const f32,
     /// Residual; null without one.
     pub residual: *const c_void,
-    /// The filter re-arranged by [`Conv::pack_raw`], at a multiple of [`Workspace::ALIGN`] bytes; null
-    /// where [`Conv::packed_bytes`] is 0.
+    /// The filter re-arranged: that of a [`Packed`], or memory that [`Conv::pack_into`] filled, at a
+    /// multiple of [`Workspace::ALIGN`] bytes; null where [`Conv::packing`] is none.
     pub packed: *const c_void,
 }
 
@@ -84,11 +85,4 @@ impl RawOperands {
             packed: null(),
         }
     }
-}
-
-/// A filter re-arranged for one convolution.
-#[derive(Debug)]
-pub struct Packed {
-    pub(super) bytes: Buffer<u8>,
-    pub(super) made_for: Arc<str>,
 }

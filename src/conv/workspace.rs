@@ -1,36 +1,44 @@
 //! Scratch memory and library handles.
 
-use std::{any::Any, collections::HashMap, ffi::c_void};
+use std::{
+    any::{Any, TypeId},
+    ffi::c_void,
+    fmt,
+    ptr::null_mut,
+};
 
 use super::Conv;
 use crate::{Buffer, Device, Error, Result, Stream, variant::Bytes};
 
-/// Scratch memory and library handles of one stream. It serves any number of convolutions, one
-/// after the other, in the stream's order.
+/// Scratch memory and library handles of one stream, which it keeps alive. It serves any number of
+/// convolutions, one after the other, in the stream's order; a graph that was recorded with it uses
+/// it too.
 pub struct Workspace {
-    pub(super) device: Device,
-    stream: u64,
-    pub(super) memory: Memory,
+    // Handles go first: libraries wait for their stream when one is destroyed.
+    handles: Vec<(TypeId, Box<dyn Any + Send>)>,
+    memory: Memory,
     limit: usize,
-    pub(super) handles: HashMap<String, Box<dyn Any + Send>>,
+    stream: Stream,
+    device: Device,
 }
 
 /// The bytes of a workspace: its own, or an address that the caller vouched for.
-pub(super) enum Memory {
+enum Memory {
     Owned(Buffer<u8>),
     Borrowed { address: usize, bytes: usize },
 }
 
 impl Memory {
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         match self {
             Memory::Owned(buffer) => buffer.len(),
             Memory::Borrowed { bytes, .. } => *bytes,
         }
     }
 
-    pub(super) fn as_mut_ptr(&mut self) -> *mut c_void {
+    fn as_mut_ptr(&mut self) -> *mut c_void {
         match self {
+            Memory::Owned(buffer) if buffer.is_empty() => null_mut(),
             Memory::Owned(buffer) => buffer.as_mut_ptr(),
             Memory::Borrowed { address, .. } => *address as *mut c_void,
         }
@@ -38,7 +46,7 @@ impl Memory {
 }
 
 impl Workspace {
-    /// What a workspace's address must be a multiple of, in bytes.
+    /// What the addresses of workspaces and packed filters must be multiples of, in bytes.
     pub const ALIGN: usize = 128;
 
     /// An empty workspace for convolutions on `stream`; [`reserve`](Self::reserve) fills it.
@@ -48,11 +56,11 @@ impl Workspace {
     pub fn new(stream: &Stream) -> Result<Self> {
         let device = stream.device();
         Ok(Workspace {
+            handles: Vec::new(),
             memory: Memory::Owned(device.alloc(0)?),
-            device,
-            stream: stream.id(),
             limit: usize::MAX,
-            handles: HashMap::new(),
+            stream: stream.clone(),
+            device,
         })
     }
 
@@ -69,16 +77,17 @@ impl Workspace {
         let address = address as usize;
         if !address.is_multiple_of(Self::ALIGN) {
             return Err(Error::WorkspaceMisaligned {
+                what: "the workspace",
                 address,
                 align: Self::ALIGN,
             });
         }
         Ok(Workspace {
-            device: stream.device(),
-            stream: stream.id(),
+            handles: Vec::new(),
             memory: Memory::Borrowed { address, bytes },
             limit: bytes,
-            handles: HashMap::new(),
+            stream: stream.clone(),
+            device: stream.device(),
         })
     }
 
@@ -100,7 +109,7 @@ impl Workspace {
     pub fn reserve(&mut self, conv: &Conv, stream: &Stream) -> Result<()> {
         conv.device.expect("the workspace", &self.device)?;
         self.check_stream(stream)?;
-        let Bytes { least, preferred } = conv.plan.workspace();
+        let Bytes { least, preferred } = conv.prepared.workspace();
         let wanted = preferred.min(self.limit);
         if wanted < least {
             return Err(conv.too_small(wanted));
@@ -115,16 +124,19 @@ impl Workspace {
                 other => other?,
             });
         }
-        let name = &conv.variant.info().name;
-        if !self.handles.contains_key(name) {
-            self.handles
-                .insert(name.clone(), conv.plan.handles(stream)?);
+        if let Some(kind) = conv.prepared.handle_type()
+            && self.handles.iter().all(|(held, _)| *held != kind)
+        {
+            self.handles.push((kind, conv.prepared.handle(stream)?));
         }
         Ok(())
     }
 
     /// Gives its own memory back, and keeps the handles; [`reserve`](Self::reserve) takes it again.
-    pub(crate) fn release(&mut self, stream: &Stream) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::WrongStream`], or a failure of work queued earlier.
+    pub fn release(&mut self, stream: &Stream) -> Result<()> {
         self.check_stream(stream)?;
         if let Memory::Owned(_) = self.memory {
             stream.synchronize()?;
@@ -138,12 +150,37 @@ impl Workspace {
         self.memory.len()
     }
 
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Where its memory begins, and its handle of this type.
+    pub(super) fn parts(
+        &mut self,
+        kind: Option<TypeId>,
+    ) -> (*mut c_void, Option<&mut (dyn Any + Send)>) {
+        let address = self.memory.as_mut_ptr();
+        let held = |(held, _): &&mut (TypeId, Box<dyn Any + Send>)| Some(*held) == kind;
+        let handle = self.handles.iter_mut().find(held);
+        (address, handle.map(|(_, handle)| &mut **handle))
+    }
+
     pub(super) fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.device.expect("the stream", &stream.device())?;
-        if self.stream == stream.id() {
+        if self.stream.id() == stream.id() {
             Ok(())
         } else {
             Err(Error::WrongStream)
         }
+    }
+}
+
+impl fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Workspace")
+            .field("bytes", &self.bytes())
+            .field("handles", &self.handles.len())
+            .field("device", &self.device)
+            .finish_non_exhaustive()
     }
 }

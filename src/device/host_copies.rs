@@ -16,14 +16,14 @@ use crate::{Error, Result};
 ///
 /// `'host` is what host memory is borrowed for. It outlives the call of [`with_host_copies`] and,
 /// being invariant, cannot be taken for something shorter.
-pub(crate) struct HostCopies<'streams, 'host> {
+pub struct HostCopies<'streams, 'host> {
     streams: &'streams [Stream],
     host: PhantomData<Cell<&'host ()>>,
 }
 
 /// Calls `work`, then waits for all streams, however `work` ends. Answers what `work` does, and
 /// what came of waiting.
-pub(crate) fn with_host_copies<'host, R>(
+pub fn with_host_copies<'host, R>(
     streams: &[Stream],
     work: impl FnOnce(&HostCopies<'_, 'host>) -> R,
 ) -> (R, Result<()>) {
@@ -38,6 +38,12 @@ pub(crate) fn with_host_copies<'host, R>(
 impl<'host> HostCopies<'_, 'host> {
     /// Queues copying all of `from` to the elements of `to` that begin at `at`, on the stream of this
     /// index.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::WrongDevice`], or what the driver answers.
+    ///
+    /// # Panics
+    /// Where there is no such stream.
     pub fn upload<T: Pod>(
         &self,
         stream: usize,
@@ -61,6 +67,12 @@ impl<'host> HostCopies<'_, 'host> {
 
     /// Queues copying the elements of `from` that begin at `at` over all of `to`, on the stream of
     /// this index.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    ///
+    /// # Panics
+    /// Where there is no such stream.
     pub fn download<T: Pod>(
         &self,
         stream: usize,

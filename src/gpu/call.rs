@@ -66,23 +66,25 @@ fn text(
 /// A device's context is current on this thread until this is dropped; then the one before is.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Entered {
+pub struct Entered<'gpu> {
+    _gpu: PhantomData<&'gpu ()>,
     // The stack of contexts belongs to the thread.
     _not_send: PhantomData<*mut ()>,
 }
 
-impl Entered {
+impl Entered<'_> {
     /// Makes `context`, which the caller keeps alive, the current one.
     pub(super) fn new(context: CUcontext) -> Result<Self> {
         // SAFETY: `Gpu` holds the context.
         unsafe { cu!(cuCtxPushCurrent(context)) }?;
         Ok(Entered {
+            _gpu: PhantomData,
             _not_send: PhantomData,
         })
     }
 }
 
-impl Drop for Entered {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut popped = ptr::null_mut();
         // SAFETY: it takes off what `new` put on: guards nest as scopes do.

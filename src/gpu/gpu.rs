@@ -154,8 +154,12 @@ impl Gpu {
         enqueued
     }
 
-    /// Makes the primary context current on this thread, until the answer is dropped.
-    pub(crate) fn enter(&self) -> Result<Entered> {
+    /// Makes the primary context current on this thread, until the answer is dropped: for calls of
+    /// the CUDA runtime, as kernels of other crates make them.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn enter(&self) -> Result<Entered<'_>> {
         Entered::new(self.0.context)
     }
 }
@@ -225,6 +229,7 @@ fn limits(device: CUdevice) -> Result<Limits> {
         memory_bytes: memory as u64,
         clock_khz: get(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
         memory_clock_khz: get(A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+        memory_bits: get(A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
     })
 }
 

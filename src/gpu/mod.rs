@@ -3,14 +3,14 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `gpu` | [`Gpu`]: one device and its primary context |
+//! | `gpu` | [`Gpu`]: one device and its primary context, which a thread [enters](Entered) |
 //! | `stream` | [`Stream`]: a queue of work; recording a queue as a [`Graph`] |
 //! | `event` | [`Event`]: a mark in a queue; time between two |
 //! | `buffer` | [`DeviceBuffer`]: elements in device memory |
 //! | `pinned` | [`PinnedBuffer`]: host memory that copies can run over; [`Pending`] copies |
 //! | `graph` | [`Graph`]: recorded work, launched as one |
-//! | `recording` | the part of a program that a waiting profiler records |
-//! | `call` | one driver call: its error, and the context it runs in |
+//! | `profiler_range` | [`ProfilerRange`]: the part of a program that a waiting profiler records |
+//! | `call` | one driver call: its error, and the context it runs in, [`Entered`] |
 //!
 //! The driver is opened at first use, so a program with these types starts without one. Every
 //! stream, event, buffer and graph holds a clone of its `Gpu`, and the last one gives the context
@@ -25,13 +25,16 @@ mod event;
 mod gpu;
 mod graph;
 mod pinned;
-mod recording;
+mod profiler_range;
 mod stream;
 
 pub use buffer::DeviceBuffer;
+pub use call::Entered;
 pub use event::Event;
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use pinned::{Pending, PinnedBuffer};
-pub(crate) use recording::Recording;
+pub use profiler_range::ProfilerRange;
 pub use stream::Stream;
+
+pub use crate::kernels::{CArgs, CProblem, checked};

@@ -1,6 +1,6 @@
 //! A queue of work.
 
-use std::{ffi::c_void, ops::Range, ptr};
+use std::{ffi::c_void, ops::Range, ptr, sync::Arc};
 
 use bytemuck::Pod;
 use cuda_sys::{CUgraph, CUresult, CUstream};
@@ -14,8 +14,13 @@ use crate::{Error, Result};
 
 /// A queue of work on one GPU: in order within itself, beside other queues unless an [`Event`]
 /// says otherwise. It does not wait for CUDA's default stream, nor that for it.
+///
+/// Clones are the same queue; the last one destroys it.
+#[derive(Clone, Debug)]
+pub struct Stream(Arc<Inner>);
+
 #[derive(Debug)]
-pub struct Stream {
+struct Inner {
     gpu: Gpu,
     stream: CUstream,
     id: u64,
@@ -23,9 +28,9 @@ pub struct Stream {
 }
 
 // SAFETY: the driver's streams may be used from any thread.
-unsafe impl Send for Stream {}
+unsafe impl Send for Inner {}
 // SAFETY: as above.
-unsafe impl Sync for Stream {}
+unsafe impl Sync for Inner {}
 
 impl Stream {
     /// A new queue.
@@ -37,14 +42,12 @@ impl Stream {
         let mut stream = ptr::null_mut();
         // SAFETY: it writes one handle, which `drop` destroys.
         unsafe { cu!(cuStreamCreate(&mut stream, Gpu::NON_BLOCKING)) }?;
-        let mut stream = Stream {
+        Self::with_id(Inner {
             gpu: gpu.clone(),
             stream,
             id: 0,
             owned: true,
-        };
-        stream.id = stream.ask_id()?;
-        Ok(stream)
+        })
     }
 
     /// A queue that someone else made, as a `CUstream` or `cudaStream_t`; it is not destroyed
@@ -54,39 +57,37 @@ impl Stream {
     /// What the driver answers.
     ///
     /// # Safety
-    /// It is a stream of `gpu`'s primary context and lives as long as the answer.
+    /// It is a stream of `gpu`'s primary context and lives as long as the answer, its clones, and
+    /// the workspaces made for it, which hold one.
     pub unsafe fn from_raw(gpu: &Gpu, stream: *mut c_void) -> Result<Self> {
         let _current = gpu.enter()?;
-        let mut stream = Stream {
+        Self::with_id(Inner {
             gpu: gpu.clone(),
             stream: stream.cast(),
             id: 0,
             owned: false,
-        };
-        stream.id = stream.ask_id()?;
-        Ok(stream)
+        })
     }
 
-    fn ask_id(&self) -> Result<u64> {
-        let mut id = 0;
+    fn with_id(mut inner: Inner) -> Result<Self> {
         // SAFETY: the stream is alive; it writes one number.
-        unsafe { cu!(cuStreamGetId(self.stream, &mut id)) }?;
-        Ok(id)
+        unsafe { cu!(cuStreamGetId(inner.stream, &mut inner.id)) }?;
+        Ok(Stream(Arc::new(inner)))
     }
 
     /// The `CUstream`, which is also the `cudaStream_t`.
     pub fn raw(&self) -> *mut c_void {
-        self.stream.cast()
+        self.0.stream.cast()
     }
 
     /// Tells streams apart; no later stream of this program gets the same one.
     pub fn id(&self) -> u64 {
-        self.id
+        self.0.id
     }
 
     /// The GPU it belongs to.
     pub fn gpu(&self) -> &Gpu {
-        &self.gpu
+        &self.0.gpu
     }
 
     /// Waits until everything queued is done.
@@ -94,9 +95,9 @@ impl Stream {
     /// # Errors
     /// A failure of work queued earlier shows here.
     pub fn synchronize(&self) -> Result<()> {
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         // SAFETY: the stream is alive.
-        unsafe { cu!(cuStreamSynchronize(self.stream)) }
+        unsafe { cu!(cuStreamSynchronize(self.0.stream)) }
     }
 
     /// Whether everything queued is done.
@@ -104,9 +105,9 @@ impl Stream {
     /// # Errors
     /// A failure of work queued earlier shows here.
     pub fn query(&self) -> Result<bool> {
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         // SAFETY: the stream is alive.
-        match unsafe { cuda_sys::cuStreamQuery(self.stream) } {
+        match unsafe { cuda_sys::cuStreamQuery(self.0.stream) } {
             Ok(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
             answer => call::check("cuStreamQuery", answer).map(|()| true),
         }
@@ -117,9 +118,9 @@ impl Stream {
     /// # Errors
     /// What the driver answers; the event must be of the same GPU.
     pub fn record(&self, event: &Event) -> Result<()> {
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         // SAFETY: stream and event are alive.
-        unsafe { cu!(cuEventRecord(event.raw(), self.stream)) }
+        unsafe { cu!(cuEventRecord(event.raw(), self.0.stream)) }
     }
 
     /// Work queued from now on starts when the mark of `event` is reached.
@@ -127,9 +128,9 @@ impl Stream {
     /// # Errors
     /// What the driver answers.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         // SAFETY: stream and event are alive.
-        unsafe { cu!(cuStreamWaitEvent(self.stream, event.raw(), 0)) }
+        unsafe { cu!(cuStreamWaitEvent(self.0.stream, event.raw(), 0)) }
     }
 
     /// Records what `work` queues on this stream, without running it.
@@ -142,11 +143,11 @@ impl Stream {
     /// # Errors
     /// What `work` answers, or the driver.
     pub fn capture(&self, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         let recording = Recording::begin(self)?;
         work(self)?;
         let recorded = recording.end()?;
-        let graph = Graph::instantiate(&self.gpu, recorded);
+        let graph = Graph::instantiate(&self.0.gpu, recorded);
         // SAFETY: the recorded graph is this function's, and is no longer needed.
         let _ = unsafe { cuda_sys::cuGraphDestroy(recorded) };
         graph
@@ -157,15 +158,15 @@ impl Stream {
     /// # Errors
     /// [`Error::WrongDevice`].
     pub fn memset<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, byte: u8) -> Result<()> {
-        same_gpu("the buffer", buffer.gpu(), &self.gpu)?;
+        same_gpu("the buffer", buffer.gpu(), &self.0.gpu)?;
         let (address, bytes) = buffer.bytes("memset", &(0..buffer.len()))?;
         if bytes == 0 {
             return Ok(());
         }
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         // SAFETY: the buffer has so many bytes; work that is queued when it is dropped is waited
         // for by its `drop`.
-        unsafe { cu!(cuMemsetD8Async(address, byte, bytes, self.stream)) }
+        unsafe { cu!(cuMemsetD8Async(address, byte, bytes, self.0.stream)) }
     }
 
     /// Queues copying all of `from` over all of `to`.
@@ -173,8 +174,8 @@ impl Stream {
     /// # Errors
     /// [`Error::OutOfRange`] if their lengths differ, [`Error::WrongDevice`].
     pub fn copy<T: Pod>(&self, to: &mut DeviceBuffer<T>, from: &DeviceBuffer<T>) -> Result<()> {
-        same_gpu("the source", from.gpu(), &self.gpu)?;
-        same_gpu("the target", to.gpu(), &self.gpu)?;
+        same_gpu("the source", from.gpu(), &self.0.gpu)?;
+        same_gpu("the target", to.gpu(), &self.0.gpu)?;
         same_length("copy", from.len(), to.len())?;
         let (source, bytes) = from.bytes("copy", &(0..from.len()))?;
         // SAFETY: both buffers have so many bytes, and are waited for as in `memset`.
@@ -192,9 +193,9 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         // SAFETY: as the caller promised.
-        unsafe { cu!(cuMemcpyDtoDAsync(to, from, bytes, self.stream)) }
+        unsafe { cu!(cuMemcpyDtoDAsync(to, from, bytes, self.0.stream)) }
     }
 
     /// Queues copying all of `from` over all of `to`; the answer holds `from` until it is done.
@@ -222,14 +223,14 @@ impl Stream {
         to: &mut DeviceBuffer<T>,
         at: usize,
     ) -> Result<Pending<PinnedBuffer<T>>> {
-        same_gpu("the target", to.gpu(), &self.gpu)?;
+        same_gpu("the target", to.gpu(), &self.0.gpu)?;
         in_range("upload", &range, from.len())?;
         let (address, bytes) = to.bytes("upload", &(at..at.saturating_add(range.len())))?;
         self.host_copy(from, bytes, |from| {
             let source = from.address_of(range.start).cast();
             // SAFETY: both sides have so many bytes; `Pending` keeps the host's, and the device's
             // is waited for as in `memset`.
-            unsafe { cu!(cuMemcpyHtoDAsync(address, source, bytes, self.stream)) }
+            unsafe { cu!(cuMemcpyHtoDAsync(address, source, bytes, self.0.stream)) }
         })
     }
 
@@ -257,13 +258,13 @@ impl Stream {
         to: PinnedBuffer<T>,
         at: usize,
     ) -> Result<Pending<PinnedBuffer<T>>> {
-        same_gpu("the source", from.gpu(), &self.gpu)?;
+        same_gpu("the source", from.gpu(), &self.0.gpu)?;
         in_range("download", &(at..at.saturating_add(range.len())), to.len())?;
         let (address, bytes) = from.bytes("download", &range)?;
         self.host_copy(to, bytes, |to| {
             let target = to.address_of(at).cast();
             // SAFETY: as in `upload_part_async`; any bytes are a valid `T`.
-            unsafe { cu!(cuMemcpyDtoHAsync(target, address, bytes, self.stream)) }
+            unsafe { cu!(cuMemcpyDtoHAsync(target, address, bytes, self.0.stream)) }
         })
     }
 
@@ -275,7 +276,7 @@ impl Stream {
         bytes: usize,
         enqueue: impl FnOnce(&PinnedBuffer<T>) -> Result<()>,
     ) -> Result<Pending<PinnedBuffer<T>>> {
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         self.refuse_recording()?;
         Pending::start(self, buffer, |buffer| {
             if bytes == 0 { Ok(()) } else { enqueue(buffer) }
@@ -286,7 +287,7 @@ impl Stream {
     fn refuse_recording(&self) -> Result<()> {
         let mut status = cuda_sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive; it writes one number.
-        unsafe { cu!(cuStreamIsCapturing(self.stream, &mut status)) }?;
+        unsafe { cu!(cuStreamIsCapturing(self.0.stream, &mut status)) }?;
         if status == cuda_sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
             return Ok(());
         }
@@ -313,13 +314,13 @@ impl Stream {
         to: &mut DeviceBuffer<T>,
         at: usize,
     ) -> Result<()> {
-        same_gpu("the target", to.gpu(), &self.gpu)?;
+        same_gpu("the target", to.gpu(), &self.0.gpu)?;
         let (address, bytes) = to.bytes("upload", &(at..at.saturating_add(from.len())))?;
         self.slice_copy(bytes, || {
             let source = from.as_ptr().cast();
             // SAFETY: both sides have so many bytes; the caller keeps the host's, and the device's
             // is waited for as in `memset`.
-            unsafe { cu!(cuMemcpyHtoDAsync(address, source, bytes, self.stream)) }
+            unsafe { cu!(cuMemcpyHtoDAsync(address, source, bytes, self.0.stream)) }
         })
     }
 
@@ -336,17 +337,17 @@ impl Stream {
         at: usize,
         to: &mut [T],
     ) -> Result<()> {
-        same_gpu("the source", from.gpu(), &self.gpu)?;
+        same_gpu("the source", from.gpu(), &self.0.gpu)?;
         let (address, bytes) = from.bytes("download", &(at..at.saturating_add(to.len())))?;
         self.slice_copy(bytes, || {
             let target = to.as_mut_ptr().cast();
             // SAFETY: as in `upload_slice`; any bytes are a valid `T`.
-            unsafe { cu!(cuMemcpyDtoHAsync(target, address, bytes, self.stream)) }
+            unsafe { cu!(cuMemcpyDtoHAsync(target, address, bytes, self.0.stream)) }
         })
     }
 
     fn slice_copy(&self, bytes: usize, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _current = self.gpu.enter()?;
+        let _current = self.0.gpu.enter()?;
         self.refuse_recording()?;
         // A copy of memory that is not pinned waits, which this thread may not do in a recording
         // of another stream.
@@ -364,19 +365,19 @@ impl Stream {
     }
 
     pub(super) fn handle(&self) -> CUstream {
-        self.stream
+        self.0.stream
     }
 }
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
+        self.0.id == other.0.id
     }
 }
 
 impl Eq for Stream {}
 
-impl Drop for Stream {
+impl Drop for Inner {
     fn drop(&mut self) {
         if !self.owned {
             return;
@@ -398,7 +399,7 @@ impl<'a> Recording<'a> {
         // Other threads may allocate and wait meanwhile; only this one may not.
         let mode = cuda_sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive; `drop` or `end` ends the recording on this same thread.
-        unsafe { cu!(cuStreamBeginCapture(stream.stream, mode)) }?;
+        unsafe { cu!(cuStreamBeginCapture(stream.0.stream, mode)) }?;
         Ok(Recording { stream })
     }
 
@@ -407,7 +408,7 @@ impl<'a> Recording<'a> {
         let this = std::mem::ManuallyDrop::new(self);
         let mut graph = ptr::null_mut();
         // SAFETY: the stream is being recorded; it writes one handle.
-        unsafe { cu!(cuStreamEndCapture(this.stream.stream, &mut graph)) }?;
+        unsafe { cu!(cuStreamEndCapture(this.stream.0.stream, &mut graph)) }?;
         Ok(graph)
     }
 }
@@ -417,7 +418,7 @@ impl Drop for Recording<'_> {
         let mut graph = ptr::null_mut();
         // SAFETY: as in `end`; a spoiled recording leaves no graph.
         unsafe {
-            let _ = cuda_sys::cuStreamEndCapture(self.stream.stream, &mut graph);
+            let _ = cuda_sys::cuStreamEndCapture(self.stream.0.stream, &mut graph);
             if !graph.is_null() {
                 let _ = cuda_sys::cuGraphDestroy(graph);
             }

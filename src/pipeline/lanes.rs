@@ -1,9 +1,12 @@
 //! The streams with their buffers, and the order in which work is queued.
 
-use super::{Cut, Part, Ran, timeline::Timeline};
+use super::{
+    Batch, Ran,
+    timeline::{Timeline, Work},
+};
 use crate::{
-    Buffer, Element, Error, Mark, Operands, Problem, Range, Result, Stream, Workspace,
-    device::HostCopies, study::Work,
+    Buffer, Conv, Element, Error, Mark, Operands, Problem, Result, Stream, Workspace,
+    device::HostCopies,
 };
 
 /// What every stream has, and what a run leaves behind.
@@ -13,8 +16,6 @@ pub(super) struct Lanes<T: Element> {
     rest: Option<Tensors<T>>,
     begin: Mark,
     timeline: Option<Timeline>,
-    /// Of the chunks, on a profiler's timeline.
-    names: Vec<String>,
 }
 
 /// What one stream has. A chunk finds it free: the one before is ahead of it in the stream.
@@ -30,8 +31,8 @@ struct Tensors<T: Element> {
 }
 
 impl<T: Element> Tensors<T> {
-    fn of(part: &Part) -> Result<Self> {
-        let (device, problem) = (part.conv.device(), part.conv.problem());
+    fn of(conv: &Conv) -> Result<Self> {
+        let (device, problem) = (conv.device(), conv.problem());
         Ok(Tensors {
             x: device.alloc(problem.x_len())?,
             y: device.alloc(problem.y_len())?,
@@ -40,25 +41,24 @@ impl<T: Element> Tensors<T> {
 }
 
 impl<T: Element> Lanes<T> {
-    pub fn new(cut: &Cut<T>, streams: &[Stream], timeline: bool) -> Result<Self> {
+    pub fn new(batch: &Batch<T>, streams: &[Stream], timeline: bool) -> Result<Self> {
         let lane = |stream: &Stream| {
-            let mut workspace = cut.whole.conv.workspace(stream)?;
-            if let Some(rest) = &cut.rest {
-                workspace.reserve(&rest.conv, stream)?;
+            let mut workspace = batch.whole.workspace(stream)?;
+            if let Some(rest) = &batch.rest {
+                workspace.reserve(rest, stream)?;
             }
             Ok(Lane {
                 workspace,
-                tensors: Tensors::of(&cut.whole)?,
+                tensors: Tensors::of(&batch.whole)?,
                 end: stream.mark()?,
             })
         };
-        let timeline = timeline.then(|| Timeline::new(cut.chunks(), &streams[0]));
+        let timeline = timeline.then(|| Timeline::new(batch.chunks(), &streams[0]));
         Ok(Lanes {
             lanes: streams.iter().map(lane).collect::<Result<_>>()?,
-            rest: cut.rest.as_ref().map(Tensors::of).transpose()?,
+            rest: batch.rest.as_ref().map(Tensors::of).transpose()?,
             begin: streams[0].mark()?,
             timeline: timeline.transpose()?,
-            names: (0..cut.chunks()).map(|i| format!("chunk {i}")).collect(),
         })
     }
 
@@ -69,16 +69,16 @@ impl<T: Element> Lanes<T> {
     /// memory waits, for its own kernels first, and the next chunk's kernels run meanwhile.
     pub fn queue<'host>(
         &mut self,
-        cut: &Cut<T>,
+        batch: &Batch<T>,
         streams: &[Stream],
         copies: &HostCopies<'_, 'host>,
         (x, y): (&'host [T], &'host mut [T]),
         stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let chunk_of = |len: fn(&Problem) -> usize| len(cut.whole.conv.problem());
+        let chunk_of = |len: fn(&Problem) -> usize| len(batch.whole.problem());
         let mut x = x.chunks(chunk_of(Problem::x_len));
         let mut y = y.chunks_mut(chunk_of(Problem::y_len));
-        let chunks = cut.chunks();
+        let chunks = batch.chunks();
         // With one stream a copy out must come first: the next chunk needs its buffers.
         let behind = usize::from(self.lanes.len() > 1);
         streams[0].move_mark(&mut self.begin)?;
@@ -87,15 +87,14 @@ impl<T: Element> Lanes<T> {
                 if stopped() {
                     return Err(Error::Interrupted);
                 }
-                let _range = Range::enter(&self.names[chunk]);
-                self.compute(cut, streams, copies, chunk, x)
-                    .map_err(|error| cut.failed(chunk..chunk + 1, error))?;
+                self.compute(batch, streams, copies, chunk, x)
+                    .map_err(|error| batch.failed(chunk..chunk + 1, error))?;
             }
             if let Some(chunk) = chunk.checked_sub(behind)
                 && let Some(y) = y.next()
             {
-                self.copy_out(cut, streams, copies, chunk, y)
-                    .map_err(|error| cut.failed(chunk..chunk + 1, error))?;
+                self.copy_out(batch, streams, copies, chunk, y)
+                    .map_err(|error| batch.failed(chunk..chunk + 1, error))?;
             }
         }
         for (lane, stream) in self.lanes.iter_mut().zip(streams) {
@@ -106,7 +105,7 @@ impl<T: Element> Lanes<T> {
 
     fn compute<'host>(
         &mut self,
-        cut: &Cut<T>,
+        batch: &Batch<T>,
         streams: &[Stream],
         copies: &HostCopies<'_, 'host>,
         chunk: usize,
@@ -117,35 +116,35 @@ impl<T: Element> Lanes<T> {
         let Lane {
             workspace, tensors, ..
         } = &mut self.lanes[index];
-        let (part, tensors) = match (cut.rest_of(chunk), &mut self.rest) {
-            (Some(part), Some(rest)) => (part, rest),
-            _ => (&cut.whole, tensors),
+        let (conv, tensors) = match (batch.rest_of(chunk), &mut self.rest) {
+            (Some(conv), Some(rest)) => (conv, rest),
+            _ => (&batch.whole, tensors),
         };
         note(&mut self.timeline, stream, chunk, Work::In, |_| {
             copies.upload(index, x, &mut tensors.x, 0)
         })?;
         note(&mut self.timeline, stream, chunk, Work::Kernel, |stream| {
-            let mut operands = Operands::new(&tensors.x, &cut.filter, &mut tensors.y);
-            if let Some(bias) = &cut.bias {
+            let mut operands = Operands::new(&tensors.x, &batch.filter, &mut tensors.y);
+            if let Some(bias) = &batch.bias {
                 operands = operands.bias(bias);
             }
-            if let Some(packed) = &part.packed {
+            if let Some(packed) = &batch.packed {
                 operands = operands.packed(packed);
             }
-            part.conv.run_with(operands, workspace, stream)
+            conv.run_with(operands, workspace, stream)
         })
     }
 
     fn copy_out<'host>(
         &mut self,
-        cut: &Cut<T>,
+        batch: &Batch<T>,
         streams: &[Stream],
         copies: &HostCopies<'_, 'host>,
         chunk: usize,
         y: &'host mut [T],
     ) -> Result<()> {
         let index = chunk % self.lanes.len();
-        let tensors = match (cut.rest_of(chunk), &self.rest) {
+        let tensors = match (batch.rest_of(chunk), &self.rest) {
             (Some(_), Some(rest)) => rest,
             _ => &self.lanes[index].tensors,
         };
@@ -156,9 +155,9 @@ impl<T: Element> Lanes<T> {
     }
 
     /// What the run took that was queued last, and has been waited for.
-    pub fn ran(&self, cut: &Cut<T>) -> Result<Ran> {
+    pub fn ran(&self, batch: &Batch<T>) -> Result<Ran> {
         let mut us = 0f64;
-        if cut.chunks() > 0 {
+        if batch.chunks() > 0 {
             for lane in &self.lanes {
                 us = us.max(lane.end.us_since(&self.begin)?);
             }

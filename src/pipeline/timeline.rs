@@ -1,9 +1,35 @@
 //! What was done when, from events around each piece of work.
 
-use crate::{
-    Mark, Result, Stream,
-    study::{Span, Work},
-};
+use crate::{Mark, Result, Stream};
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Work {
+    /// A copy to the device.
+    In,
+    /// The kernels.
+    Kernel,
+    /// A copy from the device.
+    Out,
+}
+
+/// One piece of work of a run, by events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Span {
+    /// Its stream, from 0.
+    pub stream: usize,
+    /// Its chunk, from 0.
+    pub chunk: usize,
+    /// What was done.
+    pub work: Work,
+    /// Microseconds from the run's beginning.
+    pub begin_us: f64,
+    /// As `begin_us`.
+    pub end_us: f64,
+}
 
 /// In the order in which a chunk goes through them.
 const WORKS: [Work; 3] = [Work::In, Work::Kernel, Work::Out];

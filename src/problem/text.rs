@@ -2,8 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
-
 use super::{Activation, Layout, MAX_DIM, Math, Padding, Pool, Problem, Shape, Storage, extent};
 use crate::{Error, Result};
 
@@ -379,15 +377,17 @@ fn extent_overflows(k: usize, dilation: usize) -> bool {
         .is_none_or(|span| span > MAX_DIM)
 }
 
-impl Serialize for Problem {
+#[cfg(feature = "serde")]
+impl serde::Serialize for Problem {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Problem {
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Problem {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
+        <String as serde::Deserialize>::deserialize(deserializer)?
             .parse()
             .map_err(serde::de::Error::custom)
     }

@@ -1,17 +1,16 @@
 //! What `Conv` says to operands that do not fit, shown by a variant that packs its filter, wants a
 //! workspace and refuses epilogues.
 
-use std::{ffi::c_void, sync::Arc};
+use std::sync::Arc;
 
 use convforge::{
-    Conv, Device, Error, Operands, Pick, RawOperands, Result, Storage, Workspace,
-    check::{self, Options, Outcome},
-    variant::{Args, Bytes, Info, Plan, Query, Variant},
+    Conv, Device, Error, Operands, Pick, RawOperands, Result, Workspace, variant::Variant, variants,
 };
+use convforge_check::{Options, Outcome, case};
 use half::f16;
 use libtest_mimic::{Failed, Trial};
 
-use crate::{info, parse};
+use crate::{packed::Packer, parse};
 
 pub fn trials() -> Vec<Trial> {
     CONTRACT
@@ -20,81 +19,22 @@ pub fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// Packs its filter back to front, wants a workspace, refuses epilogues; f32, one pixel, one channel
-/// in and out: y = x * w.
-struct Packer(Info);
-
-impl Variant for Packer {
-    fn info(&self) -> &Info {
-        &self.0
-    }
-
-    fn supports(&self, query: &Query) -> Result<(), String> {
-        let problem = query.problem;
-        if !problem.epilogue.is_none() {
-            return Err("it fuses no epilogue".to_owned());
-        }
-        if problem.reduction() != 1 || problem.k != 1 || problem.storage != Storage::F32 {
-            return Err("it does one product per output".to_owned());
-        }
-        Ok(())
-    }
-
-    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
-        Ok(Box::new(PackerPlan {
-            outputs: query.problem.y_len(),
-        }))
-    }
-}
-
-struct PackerPlan {
-    outputs: usize,
-}
-
-impl Plan for PackerPlan {
-    fn workspace(&self) -> Bytes {
-        Bytes {
-            least: 128,
-            preferred: 1000,
-        }
-    }
-
-    fn packed_bytes(&self) -> usize {
-        4
-    }
-
-    unsafe fn pack(&self, w: *const c_void, packed: *mut c_void, _: *mut c_void) -> Result<()> {
-        // SAFETY: a filter of one f32, and as many bytes for it.
-        unsafe {
-            let mut bytes = w.cast::<[u8; 4]>().read_unaligned();
-            bytes.reverse();
-            packed.cast::<[u8; 4]>().write(bytes);
-        }
-        Ok(())
-    }
-
-    unsafe fn launch(&self, args: Args) -> Result<()> {
-        // SAFETY: the sizes are those asked for above.
-        unsafe {
-            args.workspace
-                .cast::<u8>()
-                .write_bytes(0, args.workspace_bytes);
-            let mut bytes = args.packed.cast::<[u8; 4]>().read();
-            bytes.reverse();
-            let w = f32::from_ne_bytes(bytes);
-            for i in 0..self.outputs {
-                *args.y.cast::<f32>().add(i) = *args.x.cast::<f32>().add(i) * w;
-            }
-        }
-        Ok(())
-    }
-}
-
 const SMALL: &str = "mb2ic1ih3oc1kh1";
 
 fn packer(problem: &str) -> Result<Conv> {
-    let variant = Arc::new(Packer(info("packer")));
+    named_packer("packer", problem)
+}
+
+fn named_packer(name: &str, problem: &str) -> Result<Conv> {
+    let variant = Arc::new(Packer::new(name));
     Conv::with_variant(&Device::Cpu, &parse(problem), variant, 0)
+}
+
+/// What the check says of it.
+fn checked(problem: &str) -> Outcome {
+    let variant: Arc<dyn Variant> = Arc::new(Packer::new("packer"));
+    let options = Options::default();
+    case(&Device::Cpu, &variant, 0, &parse(problem), 1, &options)
 }
 
 /// A name and a test.
@@ -136,35 +76,18 @@ const CONTRACT: &[Test] = &[
     (
         "contract: a variant that packs and wants a workspace passes",
         || {
-            let variant: Arc<dyn Variant> = Arc::new(Packer(info("packer")));
-            match check::case(
-                &Device::Cpu,
-                &variant,
-                0,
-                &parse(SMALL),
-                1,
-                &Options::default(),
-            ) {
+            match checked(SMALL) {
                 Outcome::Passed(measured) if measured.len() == 4 => {}
                 other => return Err(Problems(format!("{other:?}"))),
             }
-            let refused = parse("mb2ic1ih3oc1kh1+relu");
-            match check::case(&Device::Cpu, &variant, 0, &refused, 1, &Options::default()) {
+            match checked("mb2ic1ih3oc1kh1+relu") {
                 Outcome::Unsupported(why) if why == "it fuses no epilogue" => Ok(()),
                 other => Err(Problems(format!("{other:?}"))),
             }
         },
     ),
     ("contract: an empty batch", || {
-        let variant: Arc<dyn Variant> = Arc::new(Packer(info("packer")));
-        match check::case(
-            &Device::Cpu,
-            &variant,
-            0,
-            &parse("mb0ic1ih3oc1kh1"),
-            1,
-            &Options::default(),
-        ) {
+        match checked("mb0ic1ih3oc1kh1") {
             Outcome::Passed(_) => Ok(()),
             other => Err(Problems(format!("{other:?}"))),
         }
@@ -180,7 +103,7 @@ const CONTRACT: &[Test] = &[
         Ok(())
     }),
     ("contract: the packed filter", || {
-        let (conv, other) = (packer(SMALL)?, packer("mb5ic1ih3oc1kh1")?);
+        let conv = packer(SMALL)?;
         let stream = Device::Cpu.stream()?;
         let mut workspace = conv.workspace(&stream)?;
         let x = Device::Cpu.upload(&[1f32; 18])?;
@@ -193,24 +116,34 @@ const CONTRACT: &[Test] = &[
             "mb2ic1ih3oc1oh3kh1",
             "Conv::pack"
         );
-        let packed = other.pack(&w, &stream)?.expect("a packed filter");
-        let operands = Operands::new(&x, &w, &mut y).packed(&packed);
-        let run = conv.run_with(operands, &mut workspace, &stream);
-        refuses!(
-            run,
-            Error::Operand { .. },
-            "mb5ic1ih3oc1oh3kh1",
-            "mb2ic1ih3oc1oh3kh1"
-        );
-        let packed = conv.pack(&w, &stream)?.expect("a packed filter");
-        let operands = Operands::new(&x, &w, &mut y).packed(&packed);
-        conv.run_with(operands, &mut workspace, &stream)?;
-        if y.to_vec(&stream)? != [3f32; 18] {
-            return Err(Problems(format!("{:?}", y.to_vec(&stream)?)));
+        // Of another variant, and of more filters.
+        let two = Device::Cpu.upload(&[3f32; 2])?;
+        for (packed, word) in [
+            (
+                named_packer("stranger", SMALL)?.pack(&w, &stream)?,
+                "stranger",
+            ),
+            (packer("mb2ic1ih3oc2kh1")?.pack(&two, &stream)?, "2 filters"),
+        ] {
+            let packed = packed.expect("a packed filter");
+            let operands = Operands::new(&x, &w, &mut y).packed(&packed);
+            let run = conv.run_with(operands, &mut workspace, &stream);
+            let name = "mb2ic1ih3oc1oh3kh1";
+            refuses!(run, Error::Operand { .. }, name, word, "by packer");
         }
-        let long = Device::Cpu.upload(&[3f32; 2])?;
+        // One filter serves other numbers of images, and other sizes of them.
+        for problem in [SMALL, "mb5ic1ih3oc1kh1", "mb2ic1ih7oc1kh1"] {
+            let packed = packer(problem)?.pack(&w, &stream)?;
+            let packed = packed.expect("a packed filter");
+            let mut y = Device::Cpu.upload(&[0f32; 18])?;
+            let operands = Operands::new(&x, &w, &mut y).packed(&packed);
+            conv.run_with(operands, &mut workspace, &stream)?;
+            if y.to_vec(&stream)? != [3f32; 18] {
+                return Err(Problems(format!("{:?}", y.to_vec(&stream)?)));
+            }
+        }
         refuses!(
-            conv.pack(&long, &stream),
+            conv.pack(&two, &stream),
             Error::Length { .. },
             "filter",
             "2",
@@ -385,27 +318,6 @@ const CONTRACT: &[Test] = &[
         unsafe { fewer.run_raw(&operands, &mut workspace, &stream)? };
         Ok(())
     }),
-    ("contract: bound operands", || {
-        let problem = parse("mb2ic3ih5oc4kh3+bias");
-        let conv = Conv::new(&Device::Cpu, &problem, &Pick::Rule)?;
-        let stream = Device::Cpu.stream()?;
-        let mut workspace = conv.workspace(&stream)?;
-        let x = Device::Cpu.upload(&vec![1f32; 150])?;
-        let w = Device::Cpu.upload(&vec![2f32; 108])?;
-        let bias = Device::Cpu.upload(&[0.5f32; 4])?;
-        let mut y = Device::Cpu.upload(&[0f32; 72])?;
-        let unbound = conv.bind(Operands::new(&x, &w, &mut y)).map(drop);
-        refuses!(unbound, Error::Operand { .. }, "needs a bias");
-        let mut bound = conv.bind(Operands::new(&x, &w, &mut y).bias(&bias))?;
-        bound.run(&mut workspace, &stream)?;
-        bound.run(&mut workspace, &stream)?;
-        drop(bound);
-        let y = y.to_vec(&stream)?;
-        if y != [54.5f32; 72] {
-            return Err(Problems(format!("{y:?}")));
-        }
-        Ok(())
-    }),
     ("contract: names", || {
         let choose = |text: &str| {
             Conv::new(
@@ -415,7 +327,7 @@ const CONTRACT: &[Test] = &[
             )
             .map(drop)
         };
-        let first = convforge::variants::all()
+        let first = variants::all()
             .last()
             .expect("a variant")
             .info()

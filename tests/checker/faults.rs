@@ -11,9 +11,9 @@ use std::{
 
 use convforge::{
     Device, Layout, Math, Problem, Result, Storage,
-    check::{self, Options, Outcome},
-    variant::{Args, Bytes, Info, Plan, Query, Variant},
+    variant::{Args, Bytes, Info, Plan, Prepared, Query, Variant},
 };
+use convforge_check::{Options, Outcome, Tensors, case, narrow, position, widen};
 use half::{bf16, f16};
 use libtest_mimic::{Failed, Trial};
 
@@ -165,7 +165,7 @@ fn ensure(holds: bool, otherwise: impl Into<String>) -> Result<(), Failed> {
 pub fn outcome(fault: Fault, problem: &Problem, info: &Info) -> Outcome {
     let info = info.clone();
     let variant: Arc<dyn Variant> = Arc::new(Loops { info, fault });
-    check::case(&Device::Cpu, &variant, 0, problem, 1, &Options::default())
+    case(&Device::Cpu, &variant, 0, problem, 1, &Options::default())
 }
 
 /// The loops pass unbroken, and not with this fault.
@@ -200,18 +200,28 @@ struct Loops {
     fault: Fault,
 }
 
-impl Variant for Loops {
+/// What a launch may use.
+const WORKSPACE: Bytes = Bytes {
+    least: 64,
+    preferred: 256,
+};
+
+// SAFETY: what is written beyond the operands lands in fences of the checker, which expects it.
+unsafe impl Variant for Loops {
     fn info(&self) -> &Info {
         &self.info
     }
 
-    fn supports(&self, _: &Query) -> Result<(), String> {
-        Ok(())
+    fn plan(&self, _: &Query) -> Result<Plan, String> {
+        Ok(Plan {
+            workspace: WORKSPACE,
+            ..Plan::default()
+        })
     }
 
-    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
+    fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         let (problem, fault) = (query.problem.clone(), self.fault);
-        Ok(Box::new(LoopsPlan {
+        Ok(Box::new(Ready {
             problem,
             fault,
             runs: AtomicUsize::new(0),
@@ -219,18 +229,16 @@ impl Variant for Loops {
     }
 }
 
-struct LoopsPlan {
+struct Ready {
     problem: Problem,
     fault: Fault,
     runs: AtomicUsize,
 }
 
-impl Plan for LoopsPlan {
+// SAFETY: as above.
+unsafe impl Prepared for Ready {
     fn workspace(&self) -> Bytes {
-        Bytes {
-            least: 64,
-            preferred: 256,
-        }
+        WORKSPACE
     }
 
     unsafe fn launch(&self, args: Args) -> Result<()> {
@@ -241,9 +249,9 @@ impl Plan for LoopsPlan {
             }
             // SAFETY: a launch's addresses are as large as the problem says.
             let bytes = unsafe { slice::from_raw_parts(address.cast(), len * storage.bytes()) };
-            check::widen(storage, bytes)
+            widen(storage, bytes)
         };
-        let tensors = check::Tensors {
+        let tensors = Tensors {
             x: operand(args.x, problem.x_len(), storage),
             w: operand(args.w, problem.w_len(), storage),
             bias: operand(args.bias.cast(), problem.bias_len(), Storage::F32),
@@ -252,7 +260,7 @@ impl Plan for LoopsPlan {
         let outputs: Vec<f32> = (0..problem.y_len())
             .map(|i| self.output(&tensors, i))
             .collect();
-        let mut bytes = check::narrow(storage, &outputs);
+        let mut bytes = narrow(storage, &outputs);
         if self.fault == Fault::TruncatedOutput {
             cut_off(storage, &outputs, &mut bytes);
         }
@@ -310,10 +318,10 @@ fn cut_sum(a: f32, b: f32) -> f32 {
     f32::from_bits(nearest.to_bits() - u32::from(too_far))
 }
 
-impl LoopsPlan {
-    fn output(&self, tensors: &check::Tensors, index: usize) -> f32 {
+impl Ready {
+    fn output(&self, tensors: &Tensors, index: usize) -> f32 {
         let problem = &self.problem;
-        let [n, k, row, column] = check::position(problem, index);
+        let [n, k, row, column] = position(problem, index);
         let Some(pool) = problem.epilogue.pool else {
             return match self.fault {
                 // The pixels of one tile come out moved by one.
@@ -337,7 +345,7 @@ impl LoopsPlan {
         best
     }
 
-    fn pixel(&self, tensors: &check::Tensors, n: usize, k: usize, p: usize, q: usize) -> f32 {
+    fn pixel(&self, tensors: &Tensors, n: usize, k: usize, p: usize, q: usize) -> f32 {
         let problem = &self.problem;
         let channels = problem.c / problem.groups;
         let mut group = k / (problem.k / problem.groups);

@@ -5,17 +5,19 @@
 //! | `faults` | variants broken on purpose fail, and the same variant unbroken passes |
 //! | `transforms` | who declares a transform is let off exact whole numbers and nothing else |
 //! | `contract` | `Conv` refuses operands that do not fit, in words |
+//! | `packed` | packed filters that are changed, overrun or differ are caught, in any memory |
 //! | `main` | csrc/oracle.cu, the judge of large problems, agrees with the CPU's oracle |
 
 #[path = "../common/mod.rs"]
 mod common;
 mod contract;
 mod faults;
+mod packed;
 mod transforms;
 
 use convforge::{
     Problem,
-    variant::{Arithmetic, Info, Kind},
+    variant::{Info, Kind},
 };
 use libtest_mimic::{Arguments, Trial};
 
@@ -25,6 +27,7 @@ fn main() {
         faults::trials(),
         transforms::trials(),
         contract::trials(),
+        packed::trials(),
         oracle_trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
@@ -36,17 +39,7 @@ fn parse(problem: &str) -> Problem {
 
 /// What a variant for the CPU says of itself.
 fn info(name: &str) -> Info {
-    Info {
-        name: name.to_owned(),
-        family: "test".to_owned(),
-        idea: "one loop per dimension".to_owned(),
-        source: "tests".to_owned(),
-        kind: Kind::Cpu,
-        arithmetic: Arithmetic::Exact,
-        min_arch: 0,
-        max_arch: 0,
-        configs: Vec::new(),
-    }
+    Info::new(name, "test", "one loop per dimension", "tests", Kind::Cpu)
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -54,15 +47,17 @@ fn oracle_trials() -> Vec<Trial> {
     Vec::new()
 }
 
-/// csrc/oracle.cu against src/reference.rs, on problems of every kind.
+/// The judge's csrc/oracle.cu against its src/reference.rs, on problems of every kind.
 #[cfg(feature = "cuda")]
 fn oracle_trials() -> Vec<Trial> {
-    use convforge::{Device, check};
+    use convforge::Device;
+    use convforge_check::{Profile, prove_oracle};
     use libtest_mimic::Completion;
 
-    let profile = check::Profile {
+    let gpu = Device::gpu(0).map_err(|why| why.to_string());
+    let profile = Profile {
         flops: 3e6,
-        ..check::Profile::default()
+        ..Profile::default()
     };
     let random = (0..60).map(move |index| profile.problem(11, index));
     let problems = random.filter(|p| p.n > 0).chain([
@@ -70,13 +65,9 @@ fn oracle_trials() -> Vec<Trial> {
         parse("mb1ic7200ih1oc40kh1"),
     ]);
     let trial = |problem: Problem| {
-        Trial::ignorable_test(format!("oracle {problem}"), move || match Device::gpu(0) {
-            Ok(device) => {
-                check::prove_oracle(&device, &problem, 1)?;
-                Ok(Completion::Completed)
-            }
-            Err(why) if common::gpu_is_required() => Err(why.into()),
-            Err(why) => Ok(Completion::ignored_with(why.to_string())),
+        common::trial(&format!("oracle {problem}"), gpu.clone(), move |device| {
+            prove_oracle(device, &problem, 1)?;
+            Ok(Completion::Completed)
         })
     };
     problems.map(trial).collect()

@@ -1,10 +1,8 @@
 //! What declaring a transform lets a variant off: exact whole numbers, and nothing else; and that
 //! nothing but the declaration does.
 
-use convforge::{
-    check::{Data, Outcome},
-    variant::{Arithmetic, Info},
-};
+use convforge::variant::{Arithmetic, Info, Kind};
+use convforge_check::{Data, Outcome};
 use libtest_mimic::{Failed, Trial};
 
 use crate::{
@@ -29,10 +27,9 @@ pub fn trials() -> Vec<Trial> {
 
 /// Loops that claim to be a transform.
 fn transform() -> Info {
-    Info {
-        arithmetic: Arithmetic::Transform,
-        ..info("loops")
-    }
+    let mut info = info("loops");
+    info.arithmetic = Arithmetic::Transform;
+    info
 }
 
 /// The problems on which sums of thirds are not whole.
@@ -51,12 +48,13 @@ fn only_declared() -> Result<(), Failed> {
             Outcome::Passed(measured) if measured.len() == 4 => {}
             other => return Err(format!("declared: {other:?}").into()),
         }
-        let disguised = Info {
-            family: "cudnn".to_owned(),
-            idea: "a Winograd transform".to_owned(),
-            source: "NVIDIA cuDNN".to_owned(),
-            ..info("cudnn_transform")
-        };
+        let disguised = Info::new(
+            "cudnn_transform",
+            "cudnn",
+            "a Winograd transform",
+            "NVIDIA cuDNN",
+            Kind::Cpu,
+        );
         match outcome(Fault::SumOfThirds, &problem, &disguised) {
             Outcome::Failed(why) if why.contains("integer data") && why.contains("exactly") => {}
             other => return Err(format!("not declared: {other:?}").into()),

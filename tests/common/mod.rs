@@ -1,15 +1,11 @@
 //! What tests share that need a GPU, or go through every variant.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{env, sync::Arc};
 
 use convforge::{
     Conv, Device, Error, Problem,
-    variant::{self, Kind, Query, Variant},
+    variant::{Kind, Variant},
     variants,
 };
 use libtest_mimic::{Completion, Failed, Trial};
@@ -31,19 +27,36 @@ pub fn trial(
     })
 }
 
-/// A trial for each variant, on the device of its kind.
-pub fn trials(
-    gpu: &Result<Device, String>,
-    test: fn(&Device, &Arc<dyn Variant>) -> Answer,
-) -> impl Iterator<Item = Trial> {
-    variants::all().iter().map(move |variant| {
-        let device = match variant.info().kind {
-            Kind::Cpu => Ok(Device::Cpu),
-            _ => gpu.clone(),
-        };
-        let variant = variant.clone();
-        let name = variant.info().name.clone();
-        trial(&name, device, move |device| test(device, &variant))
+/// A variant and the index of one of its configurations.
+pub type Configured = (Arc<dyn Variant>, usize);
+
+/// Every configuration of every variant.
+pub fn configured() -> impl Iterator<Item = Configured> {
+    variants::all().iter().flat_map(|variant| {
+        let configs = variant.info().configs.len().max(1);
+        (0..configs).map(|config| (variant.clone(), config))
+    })
+}
+
+/// The device of a variant's kind, or why there is none.
+pub fn device_of(variant: &dyn Variant, gpu: &Result<Device, String>) -> Result<Device, String> {
+    match variant.info().kind {
+        Kind::Cpu => Ok(Device::Cpu),
+        _ => gpu.clone(),
+    }
+}
+
+/// A trial for each configuration of each variant, on the device of its kind.
+pub fn trials<'a>(
+    gpu: &'a Result<Device, String>,
+    what: &'a str,
+    test: fn(&Device, &Configured) -> Answer,
+) -> impl Iterator<Item = Trial> + 'a {
+    configured().map(move |configured| {
+        let (variant, config) = &configured;
+        let name = format!("{} {what}", variant.info().spelled(*config));
+        let device = device_of(&**variant, gpu);
+        trial(&name, device, move |device| test(device, &configured))
     })
 }
 
@@ -52,40 +65,23 @@ pub fn gpu_is_required() -> bool {
     env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Where the real data is, if anywhere: CONVFORGE_DATA, or beside the checkout.
-pub fn data_folder() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/fashion-mnist");
-    env::var_os("CONVFORGE_DATA").map_or_else(beside, PathBuf::from)
-}
-
-/// The first of the problems that the variant can do, planned; or what the trial ends with.
+/// The first of the problems that the variant can do, ready to run; or what the trial ends with.
 pub fn conv(
     device: &Device,
-    variant: &Arc<dyn Variant>,
+    (variant, config): &Configured,
     problems: &[&str],
 ) -> Result<Conv, Answer> {
-    let limits = device.limits();
-    let mut problems = problems
-        .iter()
-        .map(|text| text.parse::<Problem>().expect("a problem"));
-    let supported = problems.find(|problem| {
-        let query = Query {
-            problem,
-            config: 0,
-            limits: &limits,
-        };
-        variant::supports(&**variant, device, &query).is_ok()
-    });
-    let ignored = |why: String| Err(Ok(Completion::ignored_with(why)));
-    let Some(problem) = supported else {
-        return ignored("can do none of the problems".to_owned());
-    };
-    match Conv::with_variant(device, &problem, variant.clone(), 0) {
-        Ok(conv) => Ok(conv),
-        // A library that is not there, or that has no such plan.
-        Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
-            ignored(error.to_string())
+    let mut refused = "can do none of the problems".to_owned();
+    for text in problems {
+        let problem: Problem = text.parse().expect("a problem");
+        match Conv::with_variant(device, &problem, variant.clone(), *config) {
+            Ok(conv) => return Ok(conv),
+            // A library that is not there, or that has no such plan.
+            Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
+                refused = error.to_string();
+            }
+            Err(error) => return Err(Err(error.into())),
         }
-        Err(error) => Err(Err(error.into())),
     }
+    Err(Ok(Completion::ignored_with(refused)))
 }

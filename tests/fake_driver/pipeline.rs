@@ -5,15 +5,15 @@ use std::{
     env,
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
 };
 
 use convforge::{
-    Device, Error, Pipeline, Problem, Result,
+    Device, Error, Pipeline,
     gpu::{Gpu, PinnedBuffer},
     pipeline::Options,
-    variant::{Args, Info, Kind, Plan, Query, Variant},
 };
+
+use crate::scale;
 
 /// Ten images of 16 pixels, doubled; in chunks of 3, the last chunk is one image.
 const PROBLEM: &str = "mb10ic1ih4oc1kh1";
@@ -32,64 +32,16 @@ fn driver(name: &str) -> &'static mut c_int {
     }
 }
 
-/// Multiplies by the only weight, and panics where that is NaN, on a GPU whose memory is the host's.
-struct Scale(Info);
-
-impl Variant for Scale {
-    fn info(&self) -> &Info {
-        &self.0
-    }
-
-    fn supports(&self, _: &Query) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
-        Ok(Box::new(ScalePlan(query.problem.clone())))
-    }
-}
-
-struct ScalePlan(Problem);
-
-impl Plan for ScalePlan {
-    unsafe fn launch(&self, args: Args) -> Result<()> {
-        let (x, w, y) = (
-            args.x.cast::<f32>(),
-            args.w.cast::<f32>(),
-            args.y.cast::<f32>(),
-        );
-        // SAFETY: there is one weight.
-        let w = unsafe { *w };
-        assert!(!w.is_nan(), "on purpose");
-        for i in 0..self.0.y_len() {
-            // SAFETY: input and output are as large as the problem says.
-            unsafe { y.add(i).write(w * *x.add(i)) };
-        }
-        Ok(())
-    }
-}
-
 /// Over two streams, with this weight.
 fn pipeline(weight: f32, timeline: bool) -> Pipeline<f32> {
-    let info = Info {
-        name: "scale".to_owned(),
-        family: "test".to_owned(),
-        idea: "y = w x".to_owned(),
-        source: "tests".to_owned(),
-        kind: Kind::Kernel,
-        arithmetic: Default::default(),
-        min_arch: 0,
-        max_arch: 1000,
-        configs: Vec::new(),
-    };
     let options = Options {
         streams: 2,
         chunk: Some(3),
         timeline,
     };
     let (device, problem) = (Device::gpu(0).unwrap(), PROBLEM.parse().unwrap());
-    let variant = Arc::new(Scale(info));
-    Pipeline::with_variant(&device, &problem, (variant, 0), &[weight], &[], &options).unwrap()
+    let variant = (scale::variant(), 0);
+    Pipeline::with_variant(&device, &problem, variant, &[weight], &[], &options).unwrap()
 }
 
 fn input() -> Vec<f32> {

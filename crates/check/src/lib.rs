@@ -1,10 +1,66 @@
-//! The judge and the generator.
+//! Comparing what a variant of convforge computes with an oracle in f64. Tests, benches and the
+//! command all come through here: no number is printed for a variant that did not pass.
+//!
+//! ```
+//! use convforge::{Device, Problem, variants};
+//! use convforge_check::{Options, Outcome, case};
+//!
+//! let problem: Problem = "mb2ic3ih8oc4kh3+bias+relu".parse()?;
+//! let plain = variants::find("cpu_direct")?;
+//! let outcome = case(&Device::Cpu, &plain, 0, &problem, 1, &Options::default());
+//! assert!(matches!(outcome, Outcome::Passed(_)));
+//! # Ok::<(), convforge::Error>(())
+//! ```
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `run` | [`case`]: one variant on one problem |
+//! | `trial` | its runs, everything around them watched |
+//! | `fence` | memory whose surroundings are watched |
+//! | `packed` | the filter as the variant packs it, watched as well |
+//! | `data` | [`Data`]: the numbers fed to it, from whole ones to wild ones |
+//! | `reference` | [`Reference`]: the oracle, plain loops on the CPU |
+//! | `oracle` | the same on the GPU, for large problems |
+//! | `proof` | that both oracles agree |
+//! | `judge` | [`judge`]: an output against the oracle, into a [`Verdict`] |
+//! | `judged` | what a verdict means |
+//! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
+//! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
+//! | `generate` | [`Profile`]: random valid problems |
+//! | `domain` | [`Domain`]: random problems that one variant can do, up to where it refuses |
+//! | `error` | [`Error`]: what keeps a check from being made |
 
+#![warn(missing_docs)]
+
+mod bounds;
+mod data;
+mod domain;
+mod error;
+mod fence;
 #[cfg(feature = "cuda")]
-#[allow(clippy::all, clippy::undocumented_unsafe_blocks)]
-#[allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals)]
-mod bindings {
-    use convforge::ffi::{cf_args, cf_problem};
+mod ffi;
+mod generate;
+mod judge;
+mod judged;
+#[cfg(feature = "cuda")]
+mod oracle;
+mod packed;
+#[cfg(feature = "cuda")]
+mod proof;
+mod reference;
+mod rng;
+mod run;
+mod stored;
+mod trial;
 
-    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
-}
+pub use bounds::Bounds;
+pub use data::{Data, Recipe, Tensor, narrow, widen};
+pub use domain::Domain;
+pub use error::{Error, Result};
+pub use generate::{COVERAGE_PROBLEMS, Profile, coverage};
+pub use judge::{Verdict, judge};
+#[cfg(feature = "cuda")]
+pub use proof::prove_oracle;
+pub use reference::{Expected, Reference, Tensors, position};
+pub use run::{Measured, Options, Outcome, case, conv};
+pub use stored::{Deviation, rounds, sequential};

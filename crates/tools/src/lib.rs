@@ -1,8 +1,44 @@
-//! Measuring, studies and the command.
+//! What stands around the library [`convforge`]: checking, timing and comparing its variants, and
+//! showing what was found. The command `convforge` is made of it.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`contenders`] | who can be compared: the library's variants, cuDNN at its strongest among them |
+//! | [`measure`] | timing, tables, charts |
+//! | [`suite`] | named sets of problems |
+//! | [`net`] | the small network of the accuracy study |
+//! | [`study`] | what the source reports measured, measured again and kept in one file |
+//! | [`page`] | one HTML page of all results |
+//! | [`files`] | files that are whole at any time |
+//! | [`Range`] | names on a profiler's timeline |
+#![cfg_attr(
+    feature = "cudnn",
+    doc = "| [`cudnn`] | searching cuDNN's fastest plans, and keeping them |"
+)]
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `cuda` (default) | GPUs; a CUDA toolkit to build, nothing of it to start |
+//! | `cudnn` | cuDNN, searched |
 
+#![warn(missing_docs)]
+
+pub mod contenders;
+#[cfg(feature = "cudnn")]
+pub mod cudnn;
+mod error;
 #[cfg(feature = "cuda")]
-#[allow(clippy::all, clippy::undocumented_unsafe_blocks)]
-#[allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals)]
-mod bindings {
-    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
-}
+mod ffi;
+pub mod files;
+pub mod measure;
+pub mod net;
+pub mod page;
+mod range;
+pub mod study;
+pub mod suite;
+
+pub use contenders::{Contender, Contenders};
+pub use error::{Error, Result, chain};
+pub use range::Range;

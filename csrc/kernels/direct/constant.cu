@@ -12,29 +12,29 @@
 // reads and writes that are a whole pixel apart from lane to lane; threads along the channels would
 // read 32 weights one after the other instead.
 //
-// 64 KB is all there is, which is 16384 weights in f32. The copy into it is part of every call.
+// The rest is direct_naive's, its plain pointers and its index arithmetic included. Addresses in
+// constant memory have 32 bits, so the weight's costs half of what it costs there.
+//
+// 64 KB is all there is, which is 16384 weights in f32. The filter is packed there once, as it is.
 #include "core/constant.cuh"
-#include "kernels/direct/outputs.cuh"
 #include "core/estimate.cuh"
+#include "kernels/direct/outputs.cuh"
 
 namespace {
 
 constexpr bool Planes = true; // a warp within one output channel, so that it wants one weight
 
-__constant__ __align__(16) unsigned char filter[cf::ConstantBytes];
-cf::Turns turns;
+__constant__ __align__(16) unsigned char constants[cf::ConstantBytes];
 
+// The filter begins with weight number `begin` of `constants`.
 template <class T, int Math>
-__device__ float convolve(const cf_problem &p, const T *__restrict__ x, int64_t n, int k, int row,
+__device__ float convolve(const cf_problem &p, const T *x, int begin, int64_t n, int k, int row,
                           int column) {
-    const cf::Strides xs = cf::input_strides(p);
+    const cf::Strides xs = cf::input_strides(p), ws = cf::filter_strides(p);
+    const T *w = reinterpret_cast<const T *>(constants) + begin;
     const int channels = p.c / p.groups;
     const int first = k / (p.k / p.groups) * channels;
     const int top = row * p.stride_h - p.pad_top, left = column * p.stride_w - p.pad_left;
-    // The index of a weight: a filter that fits is small enough for int.
-    const bool nchw = p.layout == CF_NCHW;
-    const int begin = k * channels * p.r * p.s;
-    const int plane = nchw ? p.r * p.s : 1, step = nchw ? 1 : channels;
     using Sum = cf::Sum<Math>;
     Sum sum;
     for (int c = 0; c < channels; ++c) {
@@ -46,9 +46,8 @@ __device__ float convolve(const cf_problem &p, const T *__restrict__ x, int64_t 
                 const int v = left + s * p.dilation_w;
                 if (v < 0 || v >= p.w)
                     continue;
-                const int at = begin + c * plane + (r * p.s + s) * step;
                 sum.add(Sum::operand(cf::widen(x[xs.at(n, first + c, h, v)])),
-                        Sum::operand(cf::widen(reinterpret_cast<const T *>(filter)[at])));
+                        Sum::operand(cf::widen(w[ws.at(k, c, r, s)])));
             }
         }
     }
@@ -57,59 +56,72 @@ __device__ float convolve(const cf_problem &p, const T *__restrict__ x, int64_t 
 
 template <class T, int Math>
 __global__ void __launch_bounds__(cf::DirectTile *cf::DirectTile, 3)
-    direct_constant_kernel(const cf_problem p, const T *__restrict__ x,
-                           const float *__restrict__ bias, const T *__restrict__ residual,
-                           T *__restrict__ y, int64_t blocks) {
+    direct_constant_kernel(const cf_problem p, const T *x, int begin, const float *bias,
+                           const T *residual, T *y, int64_t blocks) {
     cf::direct_outputs(p, Planes, bias, residual, y, blocks,
                        [&](int64_t n, int k, int row, int column) {
-                           return convolve<T, Math>(p, x, n, k, row, column);
+                           return convolve<T, Math>(p, x, begin, n, k, row, column);
                        });
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    return cf::fits_constant(call, why, bytes);
-}
+struct State {
+    cf::Kernel<cf_problem, const void *, int, const void *, const void *, void *, int64_t> kernel;
+    cf_problem problem;
+    int64_t blocks;
+    void *constants;
+};
 
 // As direct_naive with one load less per product, of the two that it is bound by: assumed to be a
-// tenth faster, as report C saw. A second launch for the copy.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return 2 * cf::LaunchUs + 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(p) / 1.05e6;
+// tenth faster, as report C saw.
+double estimate(const cf_query &q) {
+    const cf_problem &p = q.problem;
+    const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
+    return cf::LaunchUs + cf::busy_us(q.device, flops, 4);
 }
 
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const int64_t blocks = cf::DirectTiles(p, Planes).blocks();
-    return turns.take(call, filter, call->w, cf::filter_bytes(p), [&] {
-        return cf::for_storage_and_math(p, [&](auto storage, auto math) -> int32_t {
-            using T = typename cf::StorageType<decltype(storage)::value>::type;
-            direct_constant_kernel<T, decltype(math)::value>
-                <<<cf::direct_grid(blocks), dim3(cf::DirectTile, cf::DirectTile), 0,
-                   cf::stream(call)>>>(p, static_cast<const T *>(call->x), call->bias,
-                                       static_cast<const T *>(call->residual),
-                                       static_cast<T *>(call->y), blocks);
-            const cudaError_t error = cudaGetLastError();
-            cf::stage(call, "direct");
-            return error;
-        });
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!cf::plan_constant(p, plan, no))
+        return false;
+    state.blocks = cf::DirectTiles(p, Planes).blocks();
+    plan.us = estimate(query);
+    cf::for_storage_and_math(p, [&](auto storage, auto math) {
+        using T = typename cf::StorageType<decltype(storage)::value>::type;
+        state.kernel =
+            cf::kernel_of(direct_constant_kernel<T, decltype(math)::value>,
+                          cf::direct_grid(state.blocks), dim3(cf::DirectTile, cf::DirectTile));
     });
+    return true;
+}
+
+int32_t constant_memory(void **address) { return cf::constant_address(constants, address); }
+
+int32_t prepare(State &state) {
+    if (const int32_t error = state.kernel.prepare())
+        return error;
+    return constant_memory(&state.constants);
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    return cf::pack_constant(state.problem, w, packed, stream);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    const int offset = cf::constant_offset(state.constants, args);
+    const int begin = offset / int(cf::element_bytes(state.problem));
+    return state.kernel.launch(args.stream, state.problem, args.x, begin, args.bias, args.residual,
+                               args.y, state.blocks);
 }
 
 } // namespace
 
-extern "C" const cf_row direct_constant = {
+extern "C" const cf_row CF_ROW(direct, constant) = {
     "direct_constant",
     "direct",
     "one thread per output, the filter in constant memory (64 KB at most)",
     "reports C, E",
-    80,
-    INT32_MAX,
+    nullptr, // caveat
+    CF_NEEDS_SM80,
     nullptr, // configs
-    supports,
-    nullptr, // workspace
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, prepare, launch, pack>::functions(constant_memory),
 };

@@ -6,6 +6,10 @@
 // loads and a page of index arithmetic. It is the yardstick of every report and here also the
 // variant that can do everything: each storage, math, layout and epilogue.
 //
+// Pointers are plain, as in the reports, so nothing tells the compiler that inputs and weights stay
+// as they are: they come by LDG, not by the read-only LDG.CONSTANT. What `restrict` and unrolled
+// loops give is direct_unroll's to show, what constant memory gives direct_constant's.
+//
 // Threads run along the dimension that is contiguous in the output: columns in NCHW, channels in
 // NHWC. With pooling a thread evaluates all sums of its window.
 #include "core/estimate.cuh"
@@ -14,8 +18,8 @@
 namespace {
 
 template <class T, int Math>
-__device__ float convolve(const cf_problem &p, const T *__restrict__ x, const T *__restrict__ w,
-                          int64_t n, int k, int row, int column) {
+__device__ float convolve(const cf_problem &p, const T *x, const T *w, int64_t n, int k, int row,
+                          int column) {
     const cf::Strides xs = cf::input_strides(p), ws = cf::filter_strides(p);
     const int channels = p.c / p.groups;
     const int first = k / (p.k / p.groups) * channels;
@@ -41,9 +45,8 @@ __device__ float convolve(const cf_problem &p, const T *__restrict__ x, const T 
 
 template <class T, int Math>
 __global__ void __launch_bounds__(cf::DirectTile *cf::DirectTile, 3)
-    direct_naive_kernel(const cf_problem p, const T *__restrict__ x, const T *__restrict__ w,
-                        const float *__restrict__ bias, const T *__restrict__ residual,
-                        T *__restrict__ y, int64_t blocks) {
+    direct_naive_kernel(const cf_problem p, const T *x, const T *w, const float *bias,
+                        const T *residual, T *y, int64_t blocks) {
     cf::direct_outputs(p, p.layout == CF_NCHW, bias, residual, y, blocks,
                        [&](int64_t n, int k, int row, int column) {
                            return convolve<T, Math>(p, x, w, n, k, row, column);

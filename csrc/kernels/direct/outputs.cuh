@@ -1,11 +1,11 @@
 // What rows with one thread per output and no tile share: where the threads lie, pooling inside a
-// thread, the epilogue. A row brings the sum of one output.
+// thread, the epilogue. A row says what the sum of one output is.
 #pragma once
 
 #include "core/element.cuh"
 #include "core/epilogue.cuh"
-#include "core/strides.cuh"
 #include "core/plan.cuh"
+#include "core/strides.cuh"
 
 namespace cf {
 
@@ -14,14 +14,15 @@ constexpr int DirectTile = 16; // threads of a block: 16x16
 // What the threads of a block run over, of the stored output: with `planes` a tile of columns and
 // rows of one channel, else of channels and columns of one row. `rest` counts the others.
 struct DirectTiles {
-    int wide, high;
+    int width, height;
     int64_t rest;
 
     __host__ __device__ __forceinline__ DirectTiles(const cf_problem &p, bool planes)
-        : wide(planes ? p.epilogue.out_w : p.k), high(planes ? p.epilogue.out_h : p.epilogue.out_w),
+        : width(planes ? p.epilogue.out_w : p.k),
+          height(planes ? p.epilogue.out_h : p.epilogue.out_w),
           rest(p.n * (planes ? p.k : p.epilogue.out_h)) {}
-    __host__ __device__ __forceinline__ int across() const { return (wide - 1) / DirectTile + 1; }
-    __host__ __device__ __forceinline__ int down() const { return (high - 1) / DirectTile + 1; }
+    __host__ __device__ __forceinline__ int across() const { return (width - 1) / DirectTile + 1; }
+    __host__ __device__ __forceinline__ int down() const { return (height - 1) / DirectTile + 1; }
     __host__ __device__ __forceinline__ int64_t blocks() const { return rest * across() * down(); }
 };
 
@@ -42,7 +43,7 @@ __device__ __forceinline__ void direct_outputs(const cf_problem &p, bool planes,
         const unsigned b =
             unsigned(block / tiles.across() % tiles.down()) * DirectTile + threadIdx.y;
         const int64_t rest = block / tiles.across() / tiles.down();
-        if (a >= unsigned(tiles.wide) || b >= unsigned(tiles.high))
+        if (a >= unsigned(tiles.width) || b >= unsigned(tiles.height))
             continue;
         const int64_t n = rest / (planes ? p.k : e.out_h);
         const int inner = int(rest % (planes ? p.k : e.out_h));
@@ -102,7 +103,7 @@ inline double direct_sums(const cf_problem &p) {
 inline double idle(const cf_query &q) {
     const cf_problem &p = q.problem;
     const double outputs = double(p.n) * p.k * p.epilogue.out_h * p.epilogue.out_w;
-    return std::max(1.0, q.device.sm_count * 1024 / outputs);
+    return std::max(1.0, q.device.sm_count * 1024 / std::max(1.0, outputs));
 }
 
 } // namespace cf

@@ -14,7 +14,7 @@
 // barriers per channel and a tile of little more than a load per thread leave much of the time to
 // latency as well. In NHWC the pixels of one channel lie c elements apart, so staging wastes most
 // of each sector that it reads.
-#include "kernels/direct/halo.cuh"
+#include "kernels/direct/halo_plan.cuh"
 
 namespace {
 
@@ -25,50 +25,39 @@ const char *const configs[] = {"block=16x16", "block=4x4",   "block=8x8",
 template <class T, int SumMath, class Block>
 __global__ void __launch_bounds__(Block::Threads, Block::Resident)
     direct_shared_kernel(const cf_problem p, const cf::Halo halo, const T *__restrict__ x,
-                         const T *__restrict__ w, const cf::Out<T> out, int64_t images) {
+                         const T *__restrict__ w, const cf::Output out, int64_t images) {
     cf::halo_shared_filter<Block, SumMath>(p, halo, x, w, out, images);
 }
 
-double weights(const cf_problem &p) { return double(p.r) * p.s; }
+using State = cf::HaloState<const void *>;
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    return cf::halo_supports(call, Sides[call->config], 1, weights(call->problem), why, bytes);
-}
-
-// Two loads, the FMA and a share of the loop.
-double rank(const cf_call *call) { return cf::halo_us(call->problem, Sides[call->config], 1, 5); }
-
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::with_sums(call, "direct", [&](int64_t first, int64_t count, float *sums) {
-        return cf::for_value<0, 1, 2, 3, 4>(call->config, [&](auto config) {
-            using Block = cf::HaloBlock<Sides[config], 1>;
-            return cf::for_storage_and_sum(p, [&](auto storage, auto sum) {
-                using T = typename cf::StorageType<decltype(storage)::value>::type;
-                return cf::halo_launch<Block>(
-                    call, direct_shared_kernel<T, decltype(sum)::value, Block>, count, weights(p),
-                    p, cf::halo(p, Block::Side), static_cast<const T *>(call->x),
-                    static_cast<const T *>(call->w), cf::out<T>(call, sums, first), count);
-            });
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    const cf::HaloTiling tiling(p, Sides[query.config], 1, double(p.r) * p.s);
+    if (!state.tile(query, tiling, plan, no))
+        return false;
+    plan.us = tiling.us(query, 5); // two loads, the FMA and a share of the loop
+    cf::for_value<0, 1, 2, 3, 4>(query.config, [&](auto config) {
+        using Block = cf::HaloBlock<Sides[config], 1>;
+        cf::for_storage_and_sum(p, [&](auto storage, auto sum) {
+            using T = typename cf::StorageType<decltype(storage)::value>::type;
+            state.choose<Block>(direct_shared_kernel<T, decltype(sum)::value, Block>);
         });
     });
+    return true;
 }
+
+int32_t launch(const State &state, const cf_args &args) { return state.launch(args, args.w); }
 
 } // namespace
 
-extern "C" const cf_row direct_shared = {
+extern "C" const cf_row CF_ROW(direct, shared) = {
     "direct_shared",
     "direct",
     "a tile of outputs per block, its input with halo and the filter in shared memory",
     "reports C, E",
-    80,
-    INT32_MAX,
+    cf::HaloCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    cf::sums_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

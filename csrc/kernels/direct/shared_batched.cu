@@ -10,7 +10,7 @@
 // Where block x images exceeds 1024 threads (17x17 and 20x20), every thread computes its output of
 // all images: then a weight that was read once feeds four FMAs, from registers. Otherwise the bound
 // is that of direct_shared. The last block of a batch that is no multiple computes fewer.
-#include "kernels/direct/halo.cuh"
+#include "kernels/direct/halo_plan.cuh"
 
 namespace {
 
@@ -26,55 +26,42 @@ const char *const configs[] = {"block=8x8,images=4",
 template <class T, int SumMath, class Block>
 __global__ void __launch_bounds__(Block::Threads, Block::Resident)
     direct_shared_batched_kernel(const cf_problem p, const cf::Halo halo, const T *__restrict__ x,
-                                 const T *__restrict__ w, const cf::Out<T> out, int64_t images) {
+                                 const T *__restrict__ w, const cf::Output out, int64_t images) {
     cf::halo_shared_filter<Block, SumMath>(p, halo, x, w, out, images);
 }
 
-double weights(const cf_problem &p) { return double(p.r) * p.s; }
+using State = cf::HaloState<const void *>;
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    return cf::halo_supports(call, Sides[call->config], Images[call->config],
-                             weights(call->problem), why, bytes);
-}
-
-// As direct_shared; a weight that several images share costs each of them less.
-double rank(const cf_call *call) {
-    const int side = Sides[call->config], images = Images[call->config];
-    const double product = side * side * images > 1024 ? 2.5 + 2.5 / images : 5;
-    return cf::halo_us(call->problem, side, images, product);
-}
-
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::with_sums(call, "direct", [&](int64_t first, int64_t count, float *sums) {
-        return cf::for_value<0, 1, 2, 3, 4, 5>(call->config, [&](auto config) {
-            using Block = cf::HaloBlock<Sides[config], Images[config]>;
-            return cf::for_storage_and_sum(p, [&](auto storage, auto sum) {
-                using T = typename cf::StorageType<decltype(storage)::value>::type;
-                return cf::halo_launch<Block>(
-                    call, direct_shared_batched_kernel<T, decltype(sum)::value, Block>, count,
-                    weights(p), p, cf::halo(p, Block::Side), static_cast<const T *>(call->x),
-                    static_cast<const T *>(call->w), cf::out<T>(call, sums, first), count);
-            });
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    const int side = Sides[query.config], images = Images[query.config];
+    const cf::HaloTiling tiling(p, side, images, double(p.r) * p.s);
+    if (!state.tile(query, tiling, plan, no))
+        return false;
+    // As direct_shared; a weight that a thread reads for several images costs each of them less.
+    const double product = side * side * images > cf::MaxThreads ? 2.5 + 2.5 / images : 5;
+    plan.us = tiling.us(query, product);
+    cf::for_value<0, 1, 2, 3, 4, 5>(query.config, [&](auto config) {
+        using Block = cf::HaloBlock<Sides[config], Images[config]>;
+        cf::for_storage_and_sum(p, [&](auto storage, auto sum) {
+            using T = typename cf::StorageType<decltype(storage)::value>::type;
+            state.choose<Block>(direct_shared_batched_kernel<T, decltype(sum)::value, Block>);
         });
     });
+    return true;
 }
+
+int32_t launch(const State &state, const cf_args &args) { return state.launch(args, args.w); }
 
 } // namespace
 
-extern "C" const cf_row direct_shared_batched = {
+extern "C" const cf_row CF_ROW(direct, shared_batched) = {
     "direct_shared_batched",
     "direct",
     "direct_shared with several images per block, which share the filter",
     "report C",
-    80,
-    INT32_MAX,
+    cf::HaloCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    cf::sums_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

@@ -1,10 +1,11 @@
 // direct_unroll: one thread per output, the loops over a square filter unrolled.
 //
-// direct_naive with the side of the filter known at compile time. In naive's inner loop the product
-// is the smallest part: it counts, compares and multiplies out two 64-bit addresses for each. Fully
-// unrolled, nothing is counted, addresses are constant distances from a few, and the loads of many
-// taps are under way at once, which __restrict__ allows: no store can change what they read. Report
-// E took a fifth and a sixth off the time of its two layers by this alone.
+// direct_naive with restrict pointers and the side of the filter known at compile time. In naive's
+// inner loop the product is the smallest part: it counts, compares and multiplies out two 64-bit
+// addresses for each. Fully unrolled, nothing is counted, addresses are constant distances from a
+// few, and the loads of many taps are under way together. With __restrict__ no store can change
+// what they read, so all of them take the read-only path (LDG.CONSTANT; naive's are LDG). Report E
+// took a fifth and a sixth off the time of its two layers by these two.
 //
 // What is left is one input and one weight per product, both through the first-level cache: the
 // load path bounds it, at an eighth of what the FMAs could do.
@@ -12,8 +13,8 @@
 // The code is a copy per side, so sides come from a list; channels, strides, dilations, padding and
 // groups are run-time values. 11x11 is left out: its 121 taps in every type would take as long to
 // compile as all others together. Threads lie as in direct_naive.
-#include "kernels/direct/outputs.cuh"
 #include "core/estimate.cuh"
+#include "kernels/direct/outputs.cuh"
 
 namespace {
 
@@ -67,54 +68,55 @@ __global__ void __launch_bounds__(cf::DirectTile *cf::DirectTile, 2)
                        });
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    return cf::unrolled_side(call, why, bytes);
-}
+struct State {
+    cf::Kernel<cf_problem, const void *, const void *, const void *, const void *, void *, int64_t>
+        kernel;
+    cf_problem problem;
+    int64_t blocks;
+};
 
 // Two loads per product; assumed to run at 40 % of what the first-level cache can serve.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::LaunchUs + 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(p) / 3e6;
+double estimate(const cf_query &q) {
+    const cf_problem &p = q.problem;
+    const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
+    return cf::LaunchUs + cf::busy_us(q.device, flops, 11.5);
 }
 
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const int64_t blocks = cf::DirectTiles(p, p.layout == CF_NCHW).blocks();
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!cf::has_unrolled_side(p, no))
+        return false;
+    state.blocks = cf::DirectTiles(p, p.layout == CF_NCHW).blocks();
+    plan.us = estimate(query);
     const bool plain = p.layout == CF_NCHW && p.dilation_h == 1 && p.dilation_w == 1 &&
                        !p.pad_top && !p.pad_left && !p.pad_bottom && !p.pad_right;
-    return cf::for_unrolled_side(p, [&](auto side) {
-        return cf::for_storage_and_math(p, [&](auto storage, auto math) -> int32_t {
+    cf::for_unrolled_side(p, [&](auto side) {
+        cf::for_storage_and_math(p, [&](auto storage, auto math) {
             using T = typename cf::StorageType<decltype(storage)::value>::type;
-            const auto run = [&](auto kernel) {
-                kernel<<<cf::direct_grid(blocks), dim3(cf::DirectTile, cf::DirectTile), 0,
-                         cf::stream(call)>>>(
-                    p, static_cast<const T *>(call->x), static_cast<const T *>(call->w), call->bias,
-                    static_cast<const T *>(call->residual), static_cast<T *>(call->y), blocks);
-            };
-            if (plain)
-                run(direct_unroll_kernel<T, decltype(math)::value, decltype(side)::value, true>);
-            else
-                run(direct_unroll_kernel<T, decltype(math)::value, decltype(side)::value, false>);
-            return cudaGetLastError();
+            constexpr int Math = decltype(math)::value, Side = decltype(side)::value;
+            state.kernel =
+                cf::kernel_of(plain ? direct_unroll_kernel<T, Math, Side, true>
+                                    : direct_unroll_kernel<T, Math, Side, false>,
+                              cf::direct_grid(state.blocks), dim3(cf::DirectTile, cf::DirectTile));
         });
     });
+    return true;
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    return state.kernel.launch(args.stream, state.problem, args.x, args.w, args.bias, args.residual,
+                               args.y, state.blocks);
 }
 
 } // namespace
 
-extern "C" const cf_row direct_unroll = {
+extern "C" const cf_row CF_ROW(direct, unroll) = {
     "direct_unroll",
     "direct",
     "one thread per output, filter loops unrolled: square filters with sides 1, 3, 5, 7",
     "report E",
-    80,
-    INT32_MAX,
+    nullptr, // caveat
+    CF_NEEDS_SM80,
     nullptr, // configs
-    supports,
-    nullptr, // workspace
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

@@ -10,12 +10,11 @@
 // memory are 8 bytes of pixels and 4 of weights per 4 multiply-adds.
 //
 // Report C saw 40.1 + 228 ms, with an accuracy of 0.8713. The products are not the bottleneck: the
-// index arithmetic of the gather is, and it is the same as for fp32. What f16 costs is accuracy:
-// from 2048 on a sum can no longer count by ones.
-#include "kernels/fused/grid.cuh"
-#include "core/estimate.cuh"
-#include "core/output.cuh"
+// index arithmetic of the gather is, and it is the same as for fp32. So what this row gains over
+// fused_shared is rather the larger tile's, which gathers an element once for 32 channels, than the
+// pairs'. What f16 costs is accuracy: from 2048 on a sum can no longer count by ones.
 #include "core/taps.cuh"
+#include "kernels/fused/grid.cuh"
 
 namespace {
 
@@ -43,7 +42,7 @@ __device__ __forceinline__ __half half_of(float v) { return __float2half_rn(v); 
 template <class T, bool Nchw>
 __global__ void __launch_bounds__(Threads)
     fused_half2_kernel(const cf_problem p, const T *__restrict__ x, const T *__restrict__ filter,
-                       const cf::Out<T> out, int64_t pixels) {
+                       const cf::Output out, int64_t pixels) {
     __shared__ __align__(8) __half xs[Depth][PixelPitch];
     __shared__ __align__(8) __half fs[Depth][ChannelPitch];
     const int tx = threadIdx.x % Side, ty = threadIdx.x / Side, group = blockIdx.z;
@@ -118,63 +117,52 @@ __global__ void __launch_bounds__(Threads)
             const __half2 pair = sums[j / 2][k];
             const __half sum = j % 2 ? __high2half(pair) : __low2half(pair);
             if (channel < channels)
-                out.store(p, to.n, group * channels + channel, to.p, to.q, __half2float(sum));
+                out.store<T>(p, to.n, group * channels + channel, to.p, to.q, __half2float(sum));
         }
     }
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    if (call->problem.math != CF_MATH_F16_ACC)
-        return cf::no(why, bytes, "sums in f16, two sums per instruction: math f16acc only");
-    return cf::fits_fused_grid(call, Pixels, Channels, why, bytes);
-}
-
-int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums) {
-    const cf_problem &p = call->problem;
-    const int64_t pixels = count * p.p * p.q;
-    const auto run = [&](auto element) -> int32_t {
-        using T = decltype(element);
-        const auto kernel =
-            p.layout == CF_NCHW ? fused_half2_kernel<T, true> : fused_half2_kernel<T, false>;
-        kernel<<<cf::fused_grid(p, pixels, Pixels, Channels), Threads, 0, cf::stream(call)>>>(
-            p, static_cast<const T *>(call->x), static_cast<const T *>(call->w),
-            cf::out<T>(call, sums, first), pixels);
-        return cudaGetLastError();
-    };
-    return p.storage == CF_STORE_F16 ? run(__half()) : run(float());
-}
+using State = cf::FusedState<>;
 
 // Not fitted. A gathered element serves 32 channels instead of fused_shared's 16, and the gather is
-// taken to be most of the time, at 12 TFLOP/s counted in whole tiles.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
+// taken to be most of the time, at 12 TFLOP/s of an H200 counted in whole tiles: 46 operations in a
+// clock of a multiprocessor.
+double estimate(const cf_query &q) {
+    const cf_problem &p = q.problem;
     const double products = cf::padded(cf::pixels(p), Pixels) *
                             cf::padded(p.k / p.groups, Channels) *
                             cf::padded(cf::reduction(p), Depth) * p.groups;
-    return cf::alone_us(p) + 2 * products / 12e6 + (p.epilogue.pool_h ? cf::finish_us(p) : 0);
+    return cf::fused_us(q, cf::busy_us(q.device, 2 * products, 46));
 }
 
-int32_t launch(const cf_call *call) {
-    return cf::with_sums(call, "fused", [&](int64_t first, int64_t count, float *sums) {
-        return multiply(call, first, count, sums);
-    });
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    if (p.math != CF_MATH_F16_ACC)
+        return no("sums in f16, two sums per instruction: math f16acc only");
+    if (!state.tile(p, Pixels, Channels, plan, no))
+        return false;
+    plan.us = estimate(query);
+    const bool nchw = p.layout == CF_NCHW;
+    if (p.storage == CF_STORE_F16)
+        state.choose(nchw ? fused_half2_kernel<__half, true> : fused_half2_kernel<__half, false>,
+                     Threads);
+    else
+        state.choose(nchw ? fused_half2_kernel<float, true> : fused_half2_kernel<float, false>,
+                     Threads);
+    return true;
 }
+
+int32_t launch(const State &state, const cf_args &args) { return state.launch(args); }
 
 } // namespace
 
-extern "C" const cf_row fused_half2 = {
+extern "C" const cf_row CF_ROW(fused, half2) = {
     "fused_half2",
     "fused",
     "implicit GEMM with f16 sums, two output pixels per __hfma2",
     "report C",
-    80,
-    INT32_MAX,
+    cf::PaddingCaveat,
+    CF_NEEDS_SM80,
     nullptr, // configs
-    supports,
-    cf::sums_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

@@ -14,10 +14,8 @@
 // Pixels of all images form one dimension, so tiles waste nothing at the edge of an image. The
 // epilogue is applied in registers; only pooling, which needs neighbours of other threads, goes
 // through f32 sums in the workspace and the shared pass.
-#include "kernels/fused/grid.cuh"
-#include "core/estimate.cuh"
-#include "core/output.cuh"
 #include "core/taps.cuh"
+#include "kernels/fused/grid.cuh"
 
 namespace {
 
@@ -25,23 +23,12 @@ const char *const configs[] = {"tile=16", "tile=4",  "tile=6",  "tile=8",  "tile
                                "tile=14", "tile=18", "tile=20", "tile=22", "tile=24", "tile=26",
                                "tile=28", "tile=30", "tile=32", nullptr};
 
-// Calls body with the tile of a configuration as a compile-time constant.
-template <class Body>
-int32_t for_tile(const cf_call *call, Body body) {
-    return cf::for_value<16, 4, 6, 8, 10, 12, 14, 18, 20, 22, 24, 26, 28, 30, 32>(call->config,
-                                                                                  body);
-}
-
-int tile_of(const cf_call *call) {
-    return for_tile(call, [](auto tile) -> int32_t { return decltype(tile)::value; });
-}
-
 // Threads run along the dimension that is contiguous in the output: pixels in NCHW, channels in
 // NHWC. Images out.first .. out.first + pixels/(p*q).
 template <class T, int SumMath, int Tile>
 __global__ void __launch_bounds__(Tile *Tile)
-    fused(const cf_problem p, const T *__restrict__ x, const T *__restrict__ filter,
-          const cf::Out<T> out, int64_t pixels) {
+    fused_shared_kernel(const cf_problem p, const T *__restrict__ x, const T *__restrict__ filter,
+                        const cf::Output out, int64_t pixels) {
     using Sum = cf::Sum<SumMath>;
     __shared__ typename Sum::Operand xs[Tile][Tile + 1]; // [reduction][pixel]
     __shared__ typename Sum::Operand fs[Tile][Tile + 1]; // [channel][reduction]
@@ -78,63 +65,52 @@ __global__ void __launch_bounds__(Tile *Tile)
 
     const int channel = channel0 + other;
     if (pixel < pixels && channel < channels)
-        out.store(p, at.n, group * channels + channel, at.p, at.q, sum.get());
+        out.store<T>(p, at.n, group * channels + channel, at.p, at.q, sum.get());
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const int tile = tile_of(call);
-    return cf::fits_fused_grid(call, tile, tile, why, bytes);
+using State = cf::FusedState<>;
+
+// Tile 16: 4.3 to 5.1 TFLOP/s measured on an H200 over four layers, counted in whole tiles, so 4
+// output channels take as long as 16: here 17.6 operations in a clock of a multiprocessor. The
+// other tiles are not fitted: half of that time is taken to be gathering, which is shared by `tile`
+// products, and idle threads of a last warp to cost as much as busy ones.
+double estimate(const cf_query &q, int tile) {
+    const int threads = tile * tile;
+    const double per_clock = 17.6 * 2 / (1 + 16.0 / tile) * threads / cf::padded(threads, 32);
+    return cf::fused_us(q, cf::busy_us(q.device, cf::tiled_flops(q.problem, tile), per_clock));
 }
 
-int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums) {
-    const cf_problem &p = call->problem;
-    const int64_t pixels = count * p.p * p.q;
-    return for_tile(call, [&](auto tile) {
-        constexpr int Tile = decltype(tile)::value;
-        return cf::for_storage_and_sum(p, [&](auto storage, auto sum) -> int32_t {
-            using T = typename cf::StorageType<decltype(storage)::value>::type;
-            fused<T, decltype(sum)::value, Tile>
-                <<<cf::fused_grid(p, pixels, Tile, Tile), dim3(Tile, Tile), 0, cf::stream(call)>>>(
-                    p, static_cast<const T *>(call->x), static_cast<const T *>(call->w),
-                    cf::out<T>(call, sums, first), pixels);
-            return cudaGetLastError();
-        });
+template <int Tile>
+bool plan_tile(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    if (!state.tile(query.problem, Tile, Tile, plan, no))
+        return false;
+    plan.us = estimate(query, Tile);
+    cf::for_storage_and_sum(query.problem, [&](auto storage, auto sum) {
+        using T = typename cf::StorageType<decltype(storage)::value>::type;
+        state.choose(fused_shared_kernel<T, decltype(sum)::value, Tile>, dim3(Tile, Tile));
     });
+    return true;
 }
 
-// Tile 16: 4.3 to 5.1 TFLOP/s measured over four layers, counted in whole tiles, so 4 output
-// channels take as long as 16. The other tiles are not fitted: half of that time is taken to be
-// gathering, which is shared by `tile` products, and idle threads of a last warp to cost as much
-// as busy ones.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const int tile = tile_of(call), threads = tile * tile;
-    const double flops_per_us = 4.6e6 * 2 / (1 + 16.0 / tile) * threads / cf::padded(threads, 32);
-    return cf::alone_us(p) + cf::tiled_flops(p, tile) / flops_per_us +
-           (p.epilogue.pool_h ? cf::finish_us(p) : 0);
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    bool planned = false;
+    cf::for_value<16, 4, 6, 8, 10, 12, 14, 18, 20, 22, 24, 26, 28, 30, 32>(
+        query.config,
+        [&](auto tile) { planned = plan_tile<decltype(tile)::value>(query, state, plan, no); });
+    return planned;
 }
 
-int32_t launch(const cf_call *call) {
-    return cf::with_sums(call, "fused", [&](int64_t first, int64_t count, float *sums) {
-        return multiply(call, first, count, sums);
-    });
-}
+int32_t launch(const State &state, const cf_args &args) { return state.launch(args); }
 
 } // namespace
 
-extern "C" const cf_row fused_shared = {
+extern "C" const cf_row CF_ROW(fused, shared) = {
     "fused_shared",
     "fused",
     "unrolling fused into the shared-memory matrix product (implicit GEMM), no workspace",
     "reports A, B, C, E",
-    80,
-    INT32_MAX,
+    cf::PaddingCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    cf::sums_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

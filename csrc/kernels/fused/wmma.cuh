@@ -1,13 +1,11 @@
 // Matrix products on tensor cores by nvcuda::wmma: what a math multiplies and sums in, tiles in
-// shared memory that the instructions can read, and a block's way from sums to stored outputs.
+// shared memory that the instructions can read, and how a block's sums become stored outputs.
 //
 // The product of a warp is sums[channel, pixel] += filter[channel, i] * x[i, pixel].
 #pragma once
 
-#include "kernels/fused/grid.cuh"
-#include "core/estimate.cuh"
-#include "core/output.cuh"
 #include "core/taps.cuh"
+#include "kernels/fused/grid.cuh"
 
 #include <mma.h>
 
@@ -158,9 +156,9 @@ __device__ __forceinline__ void wmma_stage(WmmaFilter<Math, Channels, Step> &til
 
 // Stores a tile of sums by `Threads` threads, in the order in which outputs lie in memory.
 // `channel` is the tile's first in its group.
-template <int Threads, class T, class Total, bool Nchw, int Channels, int Pixels>
+template <class T, int Threads, class Total, bool Nchw, int Channels, int Pixels>
 __device__ __forceinline__ void
-wmma_finish(const cf_problem &p, const Out<T> &out, WmmaTile<Total, Nchw, Channels, Pixels> &sums,
+wmma_finish(const cf_problem &p, const Output &out, WmmaTile<Total, Nchw, Channels, Pixels> &sums,
             const PixelRun &run, int group, int channel, int thread) {
     const int channels = p.k / p.groups;
     const unsigned plane = p.p * p.q;
@@ -172,28 +170,26 @@ wmma_finish(const cf_problem &p, const Out<T> &out, WmmaTile<Total, Nchw, Channe
             continue;
         // The rows of an image follow one another in both layouts, so here it is one long row.
         const unsigned place = run.place + column;
-        out.store(p, run.n + place / plane, group * channels + channel + row, 0, int(place % plane),
-                  widen(sums.at(row, column)));
+        out.store<T>(p, run.n + place / plane, group * channels + channel + row, 0,
+                     int(place % plane), widen(sums.at(row, column)));
     }
 }
 
-// For `supports`: the math, and sizes that are counted in 32 bits.
-inline int32_t wmma_supports(const cf_call *call, int pixel_tile, int channel_tile, char *why,
-                             uint64_t bytes) {
-    const cf_problem &p = call->problem;
+// Whether a plan may multiply by wmma: the math, and sizes that are counted in 32 bits.
+inline bool fits_wmma(const cf_problem &p, const Refusal &no) {
     if (p.math == CF_MATH_FP32)
-        return no(why, bytes, "rounds operands for the tensor cores: ask for math=%s",
+        return no("rounds operands for the tensor cores: ask for math=%s",
                   p.storage == CF_STORE_BF16 ? "bf16" : "f16");
     if (int64_t(p.p) * p.q > INT32_MAX)
-        return no(why, bytes, "counts the pixels of an image in 32 bits; %d x %d are more than %d",
-                  p.p, p.q, INT32_MAX);
-    return fits_fused_grid(call, pixel_tile, channel_tile, why, bytes);
+        return no("counts the pixels of an image in 32 bits; %d x %d are more than %d", p.p, p.q,
+                  INT32_MAX);
+    return true;
 }
 
 // Calls body(storage, math), both as compile-time constants, for the pairs that tensor cores do;
 // wmma has TF32 in 16x16 tiles only.
 template <bool Tf32, class Body>
-int32_t for_wmma(const cf_problem &p, Body body) {
+void for_wmma(const cf_problem &p, Body body) {
     constexpr Constant<CF_STORE_F32> f32;
     constexpr Constant<CF_STORE_F16> f16;
     switch (p.storage) {
@@ -217,7 +213,6 @@ int32_t for_wmma(const cf_problem &p, Body body) {
     case CF_STORE_BF16:
         return body(Constant<CF_STORE_BF16>{}, Constant<CF_MATH_BF16>{});
     }
-    return cudaErrorInvalidValue; // `supports` refused it
 }
 
 // Elements that blocks of these tiles stage from the input, the idle ones included: each is
@@ -225,6 +220,12 @@ int32_t for_wmma(const cf_problem &p, Body body) {
 inline double wmma_gathered(const cf_problem &p, int pixel_tile, int channel_tile, int step) {
     return padded(pixels(p), pixel_tile) * padded(reduction(p), step) *
            (padded(p.k / p.groups, channel_tile) / channel_tile) * p.groups;
+}
+
+// The estimate of a row that spends so many instructions of a thread on a gathered element, at a
+// share of the issue rate: 128 lanes in a clock of a multiprocessor.
+inline double wmma_us(const cf_query &q, double gathered, double instructions, double share = 0.5) {
+    return fused_us(q, busy_us(q.device, gathered * instructions, 128 * share * TensorClock));
 }
 
 } // namespace cf

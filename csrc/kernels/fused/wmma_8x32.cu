@@ -1,6 +1,6 @@
 // fused_wmma_8x32: implicit GEMM by wmma 8x32x16 for few output channels, indices in shared memory.
 //
-// With 4 output channels a 16x16 tile multiplies twelve rows of zeros. wmma has a flat form of the
+// With 4 output channels a 16x16 tile multiplies twelve rows of zeros. wmma has a flat tile of the
 // same size, 8 channels x 32 pixels: half as many idle rows, and twice as many pixels per
 // instruction, so half as many steps of a warp for the same outputs. Indices are not computed in
 // the loop at all: a block writes down once where each product (c, r, s) lies relative to a pixel's
@@ -9,7 +9,7 @@
 // time; deeper sums refill them.
 //
 // A warp stages the 32 pixels that it multiplies itself, so between the steps of a chunk no block
-// waits, only warps. The report had 7.0 ms for its first layer, against 10.0 of the 16x16 form.
+// waits, only warps. The report had 7.0 ms for its first layer, against 10.0 with 16x16 tiles.
 // Staging bounds it, as it does the whole family, at 8 sums per gathered element: with more than 8
 // output channels everything is gathered again for every 8.
 #include "core/window.cuh"
@@ -37,7 +37,7 @@ union Work {
 template <class T, int Math, bool Nchw>
 __global__ void __launch_bounds__(Threads)
     fused_wmma_8x32_kernel(const cf_problem p, const T *__restrict__ x,
-                           const T *__restrict__ filter, const cf::Out<T> out, int64_t pixels) {
+                           const T *__restrict__ filter, const cf::Output out, int64_t pixels) {
     __shared__ cf::Reach reaches[Chunk];
     __shared__ cf::Window<T> windows[Pixels];
     __shared__ cf::WmmaFilter<Math, Channels, Chunk> fs;
@@ -102,67 +102,41 @@ __global__ void __launch_bounds__(Threads)
     sums.store(work.sums, 0, 0);
     __syncwarp();
     const cf::PixelRun part = {run.n, run.place + warp * WarpPixels, run.count - warp * WarpPixels};
-    cf::wmma_finish<32>(p, out, work.sums, part, group, channel0, lane);
+    cf::wmma_finish<T, 32>(p, out, work.sums, part, group, channel0, lane);
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const cf_problem &p = call->problem;
+using State = cf::FusedState<>;
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
     if (p.math == CF_MATH_TF32)
-        return cf::no(why, bytes,
-                      "multiplies in tiles of 8x32, which wmma has not for TF32: ask for math=f16");
-    return cf::wmma_supports(call, Pixels, Channels, why, bytes) &&
-           cf::reach_supports(p, why, bytes);
-}
-
-int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums) {
-    const cf_problem &p = call->problem;
-    const int64_t pixels = count * p.p * p.q;
-    const dim3 grid = cf::fused_grid(p, pixels, Pixels, Channels);
-    return cf::for_wmma<false>(p, [&](auto storage, auto math) -> int32_t {
+        return no("multiplies in tiles of 8x32, which wmma has not for TF32: ask for math=f16");
+    if (!cf::fits_wmma(p, no) || !state.tile(p, Pixels, Channels, plan, no) ||
+        !cf::has_reach(p, no))
+        return false;
+    // At about 15 instructions for a gathered element, and half of the issue rate. Not measured.
+    plan.us = cf::wmma_us(query, cf::wmma_gathered(p, Pixels, Channels, Step), 15);
+    cf::for_wmma<false>(p, [&](auto storage, auto math) {
         using T = typename cf::StorageType<decltype(storage)::value>::type;
         constexpr int M = decltype(math)::value;
-        const auto run = [&](auto kernel) {
-            kernel<<<grid, Threads, 0, cf::stream(call)>>>(p, static_cast<const T *>(call->x),
-                                                           static_cast<const T *>(call->w),
-                                                           cf::out<T>(call, sums, first), pixels);
-        };
-        if (p.layout == CF_NCHW)
-            run(fused_wmma_8x32_kernel<T, M, true>);
-        else
-            run(fused_wmma_8x32_kernel<T, M, false>);
-        return cudaGetLastError();
+        state.choose(p.layout == CF_NCHW ? fused_wmma_8x32_kernel<T, M, true>
+                                         : fused_wmma_8x32_kernel<T, M, false>,
+                     Threads);
     });
+    return true;
 }
 
-// Counted in gathered elements, whole tiles, at about 15 instructions each and half of the issue
-// rate of an H200. Not measured.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::alone_us(p) + cf::wmma_gathered(p, Pixels, Channels, Step) * 1e-6 +
-           (p.epilogue.pool_h ? cf::finish_us(p) : 0);
-}
-
-int32_t launch(const cf_call *call) {
-    return cf::with_sums(call, "fused", [&](int64_t first, int64_t count, float *sums) {
-        return multiply(call, first, count, sums);
-    });
-}
+int32_t launch(const State &state, const cf_args &args) { return state.launch(args); }
 
 } // namespace
 
-extern "C" const cf_row fused_wmma_8x32 = {
+extern "C" const cf_row CF_ROW(fused, wmma_8x32) = {
     "fused_wmma_8x32",
     "fused",
     "implicit GEMM by wmma 8x32x16 for few output channels, indices in shared memory",
     "report B",
-    80,
-    INT32_MAX,
+    cf::PaddingCaveat,
+    CF_NEEDS_SM80,
     nullptr, // configs
-    supports,
-    cf::sums_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

@@ -6,9 +6,9 @@
 // walks consecutive products by counting channel and tap up with carries. In NHWC, where they run
 // along channels, it is one product per step and a few pixels, whose windows it holds in registers:
 // channel and tap are counted up once per step and serve all of them. No division is left in the
-// loop; a gathered element costs some thirty instructions (NCHW) or a dozen (NHWC) instead of more
-// than a hundred. The report saw over half of the time go. What bounds it is staging still: these
-// instructions, then the latency of the gathered loads between two barriers.
+// loop; a gathered element costs some thirty instructions (NCHW) or a dozen (NHWC) instead of some
+// 150 (SASS of sm_90a). The report saw over half of the time go. What bounds it is staging still:
+// these instructions, then the latency of the gathered loads between two barriers.
 //
 // Configurations as in fused_wmma.
 #include "core/window.cuh"
@@ -88,7 +88,7 @@ Steps steps(const cf_problem &p, int rows) {
 template <class T, int Math, bool Nchw, int WarpRows>
 __global__ void __launch_bounds__(Threads)
     fused_wmma_index_reuse_kernel(const cf_problem p, const T *__restrict__ x,
-                                  const T *__restrict__ filter, const cf::Out<T> out,
+                                  const T *__restrict__ filter, const cf::Output out,
                                   int64_t pixels, const Steps steps) {
     constexpr int Channels = channel_tile(WarpRows), Pixels = pixel_tile(WarpRows);
     constexpr int Each = each(WarpRows), Lines = lines(WarpRows, Nchw);
@@ -158,71 +158,56 @@ __global__ void __launch_bounds__(Threads)
     }
     sums.store(ys, warp_channel, warp_pixel);
     __syncthreads();
-    cf::wmma_finish<Threads>(p, out, ys, run, group, channel0, threadIdx.x);
+    cf::wmma_finish<T, Threads>(p, out, ys, run, group, channel0, threadIdx.x);
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const int rows = Rows[call->config];
-    return cf::wmma_supports(call, pixel_tile(rows), channel_tile(rows), why, bytes) &&
-           cf::reach_supports(call->problem, why, bytes);
-}
-
-int32_t multiply(const cf_call *call, int64_t first, int64_t count, float *sums) {
-    const cf_problem &p = call->problem;
-    const int64_t pixels = count * p.p * p.q;
-    return cf::for_value<Rows[0], Rows[1]>(call->config, [&](auto rows) -> int32_t {
-        constexpr int R = decltype(rows)::value;
-        const dim3 grid = cf::fused_grid(p, pixels, pixel_tile(R), channel_tile(R));
-        return cf::for_wmma<true>(p, [&](auto storage, auto math) -> int32_t {
-            using T = typename cf::StorageType<decltype(storage)::value>::type;
-            constexpr int M = decltype(math)::value;
-            const auto run = [&](auto kernel) {
-                kernel<<<grid, Threads, 0, cf::stream(call)>>>(
-                    p, static_cast<const T *>(call->x), static_cast<const T *>(call->w),
-                    cf::out<T>(call, sums, first), pixels, steps(p, R));
-            };
-            if (p.layout == CF_NCHW)
-                run(fused_wmma_index_reuse_kernel<T, M, true, R>);
-            else
-                run(fused_wmma_index_reuse_kernel<T, M, false, R>);
-            return cudaGetLastError();
-        });
-    });
-}
+struct State : cf::FusedState<Steps> {
+    Steps steps;
+};
 
 // Counted in gathered elements, whole tiles, at about 40 (NCHW) or 20 (NHWC) instructions each with
-// their share of the filter and the barriers, and half of the issue rate of an H200. Not measured
-// but for NHWC with 3 channels, where neighbouring products lie apart (TF32).
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const int rows = Rows[call->config];
+// their share of the filter and the barriers, and half of the issue rate. Not measured but for NHWC
+// with 3 channels, where neighbouring products lie apart (TF32).
+double estimate(const cf_query &q) {
+    const cf_problem &p = q.problem;
+    const int rows = Rows[q.config];
     const double gathered = cf::wmma_gathered(p, pixel_tile(rows), channel_tile(rows), Step);
-    const double nhwc = p.c / p.groups < 8 ? 9e-6 : 1.3e-6;
-    return cf::alone_us(p) + gathered * (p.layout == CF_NCHW ? 2.7e-6 : nhwc) +
-           (p.epilogue.pool_h ? cf::finish_us(p) : 0);
+    const double nhwc = p.c / p.groups < 8 ? 133 : 19.5;
+    return cf::wmma_us(q, gathered, p.layout == CF_NCHW ? 40 : nhwc);
 }
 
-int32_t launch(const cf_call *call) {
-    return cf::with_sums(call, "fused", [&](int64_t first, int64_t count, float *sums) {
-        return multiply(call, first, count, sums);
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    const int warp_rows = Rows[query.config];
+    if (!cf::fits_wmma(p, no) ||
+        !state.tile(p, pixel_tile(warp_rows), channel_tile(warp_rows), plan, no) ||
+        !cf::has_reach(p, no))
+        return false;
+    state.steps = steps(p, warp_rows);
+    plan.us = estimate(query);
+    cf::for_value<Rows[0], Rows[1]>(query.config, [&](auto rows) {
+        cf::for_wmma<true>(p, [&](auto storage, auto math) {
+            using T = typename cf::StorageType<decltype(storage)::value>::type;
+            constexpr int M = decltype(math)::value, R = decltype(rows)::value;
+            state.choose(p.layout == CF_NCHW ? fused_wmma_index_reuse_kernel<T, M, true, R>
+                                             : fused_wmma_index_reuse_kernel<T, M, false, R>,
+                         Threads);
+        });
     });
+    return true;
 }
+
+int32_t launch(const State &state, const cf_args &args) { return state.launch(args, state.steps); }
 
 } // namespace
 
-extern "C" const cf_row fused_wmma_index_reuse = {
+extern "C" const cf_row CF_ROW(fused, wmma_index_reuse) = {
     "fused_wmma_index_reuse",
     "fused",
     "fused_wmma with pixel, channel and tap computed once per thread and counted up",
     "report B",
-    80,
-    INT32_MAX,
+    cf::PaddingCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    cf::sums_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

@@ -17,20 +17,17 @@
 // is the filter's bytes over the memory's bandwidth.
 #include "core/estimate.cuh"
 #include "core/output.cuh"
+#include "core/plan.cuh"
 
 #include <cstring>
 
 namespace {
 
+constexpr int Warps[] = {4, 1, 2, 8, 16}; // of a block
 const char *const configs[] = {"warps=4", "warps=1", "warps=2", "warps=8", "warps=16", nullptr};
 
 constexpr int MaxWarps = 16;
-constexpr int MostImages = 4; // per warp; each has a sum and inputs in registers
-
-int warps_of(const cf_call *call) {
-    return cf::for_value<4, 1, 2, 8, MaxWarps>(
-        call->config, [](auto warps) -> int32_t { return decltype(warps)::value; });
-}
+constexpr int WarpImages = 4; // of a warp at most; each has a sum and inputs in registers
 
 // Loads of weights under way per lane. With several images their inputs need the registers.
 __host__ __device__ constexpr int flight(int images) { return images == 1 ? 8 : 4; }
@@ -62,7 +59,7 @@ __device__ __forceinline__ __half plus(__half a, __half b) { return __hadd(a, b)
 // `length` is the products of a sum, a multiple of Width. Images == 1 is for a single image.
 template <class T, int Math, int Width, int Images>
 __global__ void __launch_bounds__(MaxWarps * 32, Images == 1 ? 2 : 1)
-    gemv(const cf_problem p, const T *__restrict__ x, const T *__restrict__ w, const cf::Out<T> out,
+    gemv(const cf_problem p, const T *__restrict__ x, const T *__restrict__ w, const cf::Output out,
          uint32_t length) {
     using Sum = cf::Sum<Math>;
     constexpr int Flight = flight(Images);
@@ -70,12 +67,12 @@ __global__ void __launch_bounds__(MaxWarps * 32, Images == 1 ? 2 : 1)
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     // Warps that share a row of the filter are neighbours: one of them reads it from memory and the
     // others from a cache.
-    const int64_t chunks = Images == 1 ? 1 : (p.n + Images - 1) / Images;
-    const int64_t item = int64_t(blockIdx.x) * warps + warp;
-    if (item >= chunks * p.k)
+    const int64_t batches = Images == 1 ? 1 : (p.n + Images - 1) / Images;
+    const int64_t task = int64_t(blockIdx.x) * warps + warp;
+    if (task >= batches * p.k)
         return;
-    const int k = int(item / chunks);
-    const int64_t n = item % chunks * Images;
+    const int k = int(task / batches);
+    const int64_t n = task % batches * Images;
     const int images = int(min(int64_t(Images), p.n - n));
     const int64_t image = int64_t(p.groups) * length;
     const T *row = w + int64_t(k) * length + lane * Width;
@@ -127,85 +124,77 @@ __global__ void __launch_bounds__(MaxWarps * 32, Images == 1 ? 2 : 1)
         for (int offset = 16; offset > 0; offset /= 2)
             sums[j].value = plus(sums[j].value, __shfl_down_sync(~0u, sums[j].value, offset));
         if (lane == 0)
-            out.store(p, n + j, k, 0, 0, sums[j].get());
+            out.store<T>(p, n + j, k, 0, 0, sums[j].get());
     }
 }
 
-int images_of(const cf_problem &p) { return p.n == 1 ? 1 : MostImages; }
+struct State {
+    cf::Kernel<cf_problem, const void *, const void *, cf::Output, uint32_t> kernel;
+    cf_problem problem;
+    uint32_t length;
+};
 
-int64_t blocks_of(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::ceil_div(cf::ceil_div(p.n, images_of(p)) * p.k, warps_of(call));
-}
-
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const cf_problem &p = call->problem;
-    if (p.r != p.h || p.s != p.w || p.pad_top || p.pad_left || p.pad_bottom || p.pad_right)
-        return cf::no(why, bytes,
-                      "takes a filter that covers the whole image without padding; here it is %d x "
-                      "%d, the image %d x %d and the padding %d, %d, %d, %d",
-                      p.r, p.s, p.h, p.w, p.pad_top, p.pad_left, p.pad_bottom, p.pad_right);
-    if (p.groups > 1 && p.layout == CF_NHWC && p.r * p.s > 1)
-        return cf::no(why, bytes,
-                      "reads the inputs of an output in one piece; in NHWC those of one of %d "
-                      "groups lie in %d pieces",
-                      p.groups, p.r * p.s);
-    if (blocks_of(call) > INT32_MAX)
-        return cf::no(why, bytes, "needs %lld blocks; the limit is %d", (long long)blocks_of(call),
-                      INT32_MAX);
-    return 1;
-}
-
-// Not fitted. Either memory bounds it, which takes some 1000 rows to be busy, or the cache, which
-// serves each input once per output, or the time that one warp takes for its row, at 0.8 us for
-// the loads that are under way together.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const double length = cf::reduction(p), bytes = p.storage == CF_STORE_F32 ? 4 : 2;
-    const double chunks = double(cf::ceil_div(p.n, MostImages));
-    const double memory = (length * p.k + length * p.groups * p.n) * bytes /
-                          (4.3e6 * std::min(1.0, p.k * chunks / 1000));
-    const double cache = length * p.k * p.n * bytes / 20e6;
-    const double steps = length * bytes / (32 * 16 * flight(images_of(p)));
+// Not fitted. Either memory bounds it, which takes 7.6 warps on each multiprocessor to be busy, or
+// the first-level caches, which serve each input once per output, or the time that one warp takes
+// for its row: 0.8 us, in which memory answers, for the loads that are under way together.
+double estimate(const cf_query &q, int images) {
+    const cf_problem &p = q.problem;
+    const double length = cf::reduction(p), element = p.storage == CF_STORE_F32 ? 4 : 2;
+    const double warps = double(p.k) * double(cf::ceil_div(p.n, WarpImages));
+    const double busy = std::min(1.0, std::max(1.0, warps) / (7.6 * q.device.sm_count));
+    const double bytes = (length * p.k + length * p.groups * double(p.n)) * element;
+    const double memory = bytes / (0.875 * q.device.bytes_per_us * busy);
+    const double cache = cf::busy_us(q.device, length * p.k * double(p.n) * element, 76.5);
+    const double steps = length * element / (32 * 16 * flight(images));
     return cf::LaunchUs + std::max({memory, cache, 0.8 * std::max(steps, 1.0)});
 }
 
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const uint32_t length = uint32_t(p.c / p.groups * p.r * p.s);
-    return cf::for_storage_and_math(p, [&](auto storage, auto math) -> int32_t {
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (p.r != p.h || p.s != p.w || p.pad_top || p.pad_left || p.pad_bottom || p.pad_right)
+        return no("takes a filter that covers the whole image without padding; here it is %d x %d, "
+                  "the image %d x %d and the padding %d, %d, %d, %d",
+                  p.r, p.s, p.h, p.w, p.pad_top, p.pad_left, p.pad_bottom, p.pad_right);
+    if (p.groups > 1 && p.layout == CF_NHWC && p.r * p.s > 1)
+        return no("reads the inputs of an output in one piece; in NHWC those of one of %d groups "
+                  "lie in %d pieces",
+                  p.groups, p.r * p.s);
+    const int images = p.n == 1 ? 1 : WarpImages, warps = Warps[query.config];
+    const int64_t blocks = cf::ceil_div(cf::ceil_div(p.n, images) * p.k, warps);
+    if (blocks > INT32_MAX)
+        return no("needs %lld blocks; the limit is %d", (long long)blocks, INT32_MAX);
+    state.length = uint32_t(p.c / p.groups * p.r * p.s);
+    plan.us = estimate(query, images);
+    cf::for_storage_and_math(p, [&](auto storage, auto math) {
         using T = typename cf::StorageType<decltype(storage)::value>::type;
-        constexpr int Math = decltype(math)::value, Wide = 16 / int(sizeof(T));
-        const bool wide = p.align >= 16 && length % Wide == 0;
-        const auto run = [&](auto kernel) -> int32_t {
-            kernel<<<unsigned(blocks_of(call)), warps_of(call) * 32, 0, cf::stream(call)>>>(
-                p, static_cast<const T *>(call->x), static_cast<const T *>(call->w),
-                cf::out<T>(call, nullptr, 0), length);
-            return cudaGetLastError();
+        constexpr int Math = decltype(math)::value, Width = 16 / int(sizeof(T));
+        const auto choose = [&](auto kernel) {
+            state.kernel = cf::kernel_of(kernel, unsigned(blocks), unsigned(warps) * 32);
         };
-        const auto choose = [&](auto images) {
-            constexpr int Images = decltype(images)::value;
-            return run(wide ? gemv<T, Math, Wide, Images> : gemv<T, Math, 1, Images>);
-        };
-        return images_of(p) == 1 ? choose(cf::Constant<1>{}) : choose(cf::Constant<MostImages>{});
+        const bool vectors = p.align >= 16 && state.length % Width == 0;
+        if (images == 1)
+            choose(vectors ? gemv<T, Math, Width, 1> : gemv<T, Math, 1, 1>);
+        else
+            choose(vectors ? gemv<T, Math, Width, WarpImages> : gemv<T, Math, 1, WarpImages>);
     });
+    return true;
+}
+
+// Pooling a single pixel changes nothing, so there are no sums for the shared pass.
+int32_t launch(const State &state, const cf_args &args) {
+    return state.kernel.launch(args.stream, state.problem, args.x, args.w,
+                               cf::Output(args, nullptr, 0), state.length);
 }
 
 } // namespace
 
-extern "C" const cf_row gemv_warp = {
+extern "C" const cf_row CF_ROW(gemv, warp) = {
     "gemv_warp",
     "gemv",
     "matrix times vector, one warp per output, 16-byte loads, shuffle reduction",
     "report D",
-    80,
-    INT32_MAX,
+    nullptr, // caveat
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    nullptr, // workspace: pooling a single pixel changes nothing
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

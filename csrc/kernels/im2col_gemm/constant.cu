@@ -11,15 +11,14 @@
 //   tile=8x32   a warp has one channel; elements of the unrolled matrix are reused 8 times, not 16
 //
 // Report A saw 73.8 + 78.5 ms against 71.1 + 57.6: nothing gained with 4 output channels, and a
-// loss with 16, where staging the filter is cheap and well reused. The filter is stored as it is
-// given; where math rounds operands, they are rounded at every product here, which shared memory
-// spares the other rows. Filters over 64 KB are refused.
+// loss with 16, where staging the filter is cheap and well reused. The filter is packed into its
+// part of constant memory once, as it is given; where math rounds operands, they are rounded at
+// every product here, which shared memory spares the other rows. Filters over 64 KB are refused.
 //
 // In NHWC neighbouring outputs are neighbouring channels, so sums pass through shared memory to be
 // stored along channels.
 #include "core/constant.cuh"
-#include "core/element.cuh"
-#include "kernels/im2col_gemm/im2col.cuh"
+#include "kernels/im2col_gemm/tile_product.cuh"
 
 namespace {
 
@@ -27,12 +26,13 @@ constexpr int Threads = 256;
 
 const char *const configs[] = {"tile=16x16", "tile=8x32", nullptr};
 
-__constant__ uint4 constant_filter[cf::ConstantBytes / sizeof(uint4)];
-cf::Turns turns;
+__constant__ uint4 constant_filters[cf::ConstantBytes / sizeof(uint4)];
 
+// `offset`: bytes from the beginning of constant_filters to this product's.
 template <class T, int Math, bool Nchw, int Channels>
-__global__ void __launch_bounds__(Threads) gemm(const T *unrolled, float *product, int64_t pixels,
-                                                int channels, int reduction, int groups) {
+__global__ void __launch_bounds__(Threads)
+    gemm(const T *unrolled, int offset, float *product, int64_t pixels, int channels, int reduction,
+         int groups) {
     constexpr int Pixels = Threads / Channels;
     constexpr int Depth = Channels; // products of a tile; one element to stage per thread
     static_assert(Threads % Channels == 0 && Pixels <= 32 && 32 % Depth == 0);
@@ -48,8 +48,9 @@ __global__ void __launch_bounds__(Threads) gemm(const T *unrolled, float *produc
     const int channel = channel0 + ty;
     // The whole filter is at most 64 KB, so an int counts its elements. Channels over the end have
     // no filter, and must read none.
-    const T *filter = reinterpret_cast<const T *>(constant_filter) +
-                      (group * channels + min(channel, channels - 1)) * reduction;
+    const T *filter =
+        reinterpret_cast<const T *>(reinterpret_cast<const char *>(constant_filters) + offset) +
+        (group * channels + min(channel, channels - 1)) * reduction;
 
     Sum sum;
     for (int i0 = 0; i0 < reduction; i0 += Depth) {
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(Threads) gemm(const T *unrolled, float *produc
             for (int j = 0; j < Depth; ++j)
                 sum.add(us[j][tx], Sum::operand(cf::widen(filter[i0 + j])));
         } else {
-            // Behind the filter lies what another launch left.
+            // Behind the filter lies another, whose elements may be NaN.
             for (int j = 0; j < reduction - i0; ++j)
                 sum.add(us[j][tx], Sum::operand(cf::widen(filter[i0 + j])));
         }
@@ -88,65 +89,70 @@ __global__ void __launch_bounds__(Threads) gemm(const T *unrolled, float *produc
     }
 }
 
-int channels_of(const cf_call *call) { return call->config == 0 ? 16 : 8; }
+struct State {
+    cf::Im2col im2col;
+    cf::Kernel<const void *, int32_t, void *, int64_t, int32_t, int32_t, int32_t> kernel;
+    const void *constant; // the address of constant_filters
+};
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    if (!cf::fits_constant(call, why, bytes))
-        return 0;
-    const int channels = channels_of(call);
-    return cf::im2col_supports(call, Threads / channels, channels, why, bytes);
-}
+int32_t constant_memory(void **address) { return cf::constant_address(constant_filters, address); }
 
 // The product is assumed to run as fast as that of im2col_gemm_shared, counted in this row's tiles.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const int channels = channels_of(call);
-    const double flops = cf::tiled_flops(p, Threads / channels, channels, channels);
-    return cf::im2col_us(p, cf::gather_us(p), flops / 5.9e6) + cf::LaunchUs;
+double estimate(const cf_query &q, int pixels, int channels) {
+    const double flops = cf::tiled_flops(q.problem, pixels, channels, channels);
+    return cf::im2col_us(q, cf::gather_us(q), cf::busy_us(q.device, flops, cf::TileRate));
 }
 
-int32_t multiply(const cf_call *call, const cf::Product &m) {
-    return cf::for_storage_and_math(call->problem, [&](auto storage, auto math) {
-        return cf::for_value<16, 8>(call->config, [&](auto channels) -> int32_t {
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    if (!cf::plan_constant(p, plan, no))
+        return false;
+    cf::for_storage_and_math(p, [&](auto storage, auto math) {
+        cf::for_value<16, 8>(query.config, [&](auto channels) {
             using T = typename cf::StorageType<decltype(storage)::value>::type;
             constexpr int Math = decltype(math)::value, Channels = decltype(channels)::value;
-            constexpr int Pixels = Threads / Channels;
-            const auto run = [&](auto kernel) {
-                kernel<<<cf::im2col_grid(m, Pixels, Channels), dim3(Pixels, Channels), 0,
-                         cf::stream(call)>>>(static_cast<const T *>(m.unrolled), m.product,
-                                             m.pixels, m.channels, m.reduction, m.groups);
-            };
-            if (m.nchw)
-                run(gemm<T, Math, true, Channels>);
-            else
-                run(gemm<T, Math, false, Channels>);
-            return cudaGetLastError();
+            state.kernel = cf::kernel_of(p.layout == CF_NCHW ? gemm<T, Math, true, Channels>
+                                                             : gemm<T, Math, false, Channels>,
+                                         dim3(), dim3(Threads / Channels, Channels));
+            plan.us = estimate(query, Threads / Channels, Channels);
         });
     });
+    state.im2col = cf::Im2col(p, p.storage);
+    state.im2col.chunks.workspace(plan);
+    return cf::im2col_fits(p, state.kernel.block, no);
 }
 
-int32_t launch(const cf_call *call) {
-    // The filter is copied once, before the first chunk.
-    return turns.take(call, constant_filter, call->w, cf::filter_bytes(call->problem), [&] {
-        return cf::im2col_gemm(call, [&](const cf::Product &m) { return multiply(call, m); });
+int32_t prepare(State &state) {
+    void *address = nullptr;
+    if (const int32_t error = constant_memory(&address))
+        return error;
+    state.constant = address;
+    return state.kernel.prepare();
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    return cf::pack_constant(state.im2col.problem, w, packed, stream);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    const int offset = cf::constant_offset(state.constant, args);
+    return state.im2col.launch(args, [&](const cf::Product &m) {
+        auto kernel = state.kernel;
+        kernel.grid = cf::im2col_grid(m, kernel.block);
+        return kernel.launch(args.stream, m.unrolled, offset, m.product, m.pixels, m.channels,
+                             m.reduction, m.groups);
     });
 }
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_constant = {
+extern "C" const cf_row CF_ROW(im2col_gemm, constant) = {
     "im2col_gemm_constant",
     "im2col_gemm",
     "im2col_gemm_shared with the filter in constant memory",
     "report A",
-    80,
-    INT32_MAX,
+    cf::Im2colCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    cf::im2col_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, prepare, launch, pack>::functions(constant_memory),
 };

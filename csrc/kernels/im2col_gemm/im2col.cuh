@@ -1,18 +1,13 @@
 // What the im2col_gemm family has in common: unroll, multiply, permute, in chunks of images, so
-// that the unrolled matrix fits the workspace it is given. A row brings the matrix product.
+// that the unrolled matrix fits the workspace it is given. A row has the matrix product.
 #pragma once
 
-#include "core/launch.cuh"
+#include "core/chunks.cuh"
 #include "core/estimate.cuh"
+#include "core/plan.cuh"
+#include "passes.h"
 
 namespace cf {
-
-// How a row wants the unrolled matrix.
-struct Unrolled {
-    int32_t storage; // what its elements are
-    int pad = 1; // rows of the matrix and of the product begin at multiples of this; a power of 2
-    int64_t images = INT32_MAX; // most in a chunk
-};
 
 // One matrix product: for each group, product[pixel, k] = sum over i of unrolled[i, pixel] *
 // filter[k, i]. The filter is [group][k][i], with i in its own order. Rows of the two matrices
@@ -31,147 +26,152 @@ struct Product {
     bool nchw;
 };
 
-inline int64_t round_up(int64_t v, int64_t multiple) { return ceil_div(v, multiple) * multiple; }
+// For these rows' `caveat`.
+constexpr const char *Im2colCaveat = "where the filter hangs over the edge zeros are multiplied: "
+                                     "an infinite or NaN weight gives NaN";
 
 inline int64_t reduction_of(const cf_problem &p) { return int64_t(p.c / p.groups) * p.r * p.s; }
 
-// Of one image; so many images have enough for the padding of all their rows.
-inline uint64_t unrolled_bytes(const cf_problem &p, const Unrolled &u) {
-    const int64_t plane = int64_t(p.p) * p.q, reduction = reduction_of(p);
-    const int64_t elements = p.layout == CF_NCHW ? p.groups * reduction * round_up(plane, u.pad)
-                                                 : plane * p.groups * round_up(reduction, u.pad);
-    // A multiple of 128, so that the product behind it is aligned.
-    return uint64_t(round_up(elements * (u.storage == CF_STORE_F32 ? 4 : 2), 128));
-}
+// What a plan of this family holds, beside the kernel of its product.
+struct Im2col {
+    cf_problem problem;
+    int32_t storage;         // of the unrolled matrix's elements
+    int pad;                 // rows of the matrix and of the product begin at multiples of this
+    uint64_t unrolled_bytes; // of one image
+    Chunks chunks;
 
-inline uint64_t im2col_bytes(const cf_problem &p, const Unrolled &u) {
-    const int64_t plane = int64_t(p.p) * p.q;
-    const int64_t sums =
-        p.layout == CF_NCHW ? p.k * round_up(plane, u.pad) : plane * round_up(p.k, u.pad);
-    return unrolled_bytes(p, u) + uint64_t(sums) * sizeof(float);
-}
+    Im2col() = default;
+    // `images` to a chunk at most; by itself as many as a chunk gains from.
+    Im2col(const cf_problem &p, int32_t storage, int pad = 1, int images = 0)
+        : problem(p), storage(storage), pad(pad) {
+        const int64_t plane = int64_t(p.p) * p.q, reduction = reduction_of(p);
+        const bool nchw = p.layout == CF_NCHW;
+        // Of one image; so many images have enough for the padding of all their rows.
+        const int64_t elements = nchw ? p.groups * reduction * round_up(plane, pad)
+                                      : plane * p.groups * round_up(reduction, pad);
+        const int64_t sums = nchw ? p.k * round_up(plane, pad) : plane * round_up(p.k, pad);
+        // A multiple of 128, so that the product behind it is aligned.
+        unrolled_bytes = uint64_t(round_up(elements * (storage == CF_STORE_F32 ? 4 : 2), 128));
+        // However large the workspace, the pixels of a chunk stay within what a grid takes.
+        const int64_t most = std::max<int64_t>(INT32_MAX / plane, 1);
+        chunks = Chunks(p, unrolled_bytes + uint64_t(sums) * sizeof(float), most);
+        if (images)
+            chunks.most = std::min({int64_t(images), p.n, most});
+    }
 
-inline cf_bytes im2col_workspace(const cf_problem &p, const Unrolled &u) {
-    return chunked_workspace(p, im2col_bytes(p, u));
-}
-
-// For rows that keep the elements as they are stored.
-inline cf_bytes im2col_workspace(const cf_call *call) {
-    return im2col_workspace(call->problem, {call->problem.storage});
-}
-
-// For `supports` of products with a grid of (pixel tiles, channel tiles, groups).
-inline int32_t im2col_supports(const cf_call *call, int pixel_tile, int channel_tile, char *why,
-                               uint64_t bytes) {
-    const cf_problem &p = call->problem;
-    const int64_t pixel_tiles = ceil_div(int64_t(p.p) * p.q, pixel_tile);
-    const int64_t channel_tiles = ceil_div(p.k / p.groups, channel_tile);
-    if (p.groups > MaxGrid)
-        return no(why, bytes, "has one layer of blocks per group, at most %d; this has %d", MaxGrid,
-                  p.groups);
-    if (channel_tiles > MaxGrid)
-        return no(why, bytes, "has %lld tiles of %d output channels; the grid takes %d",
-                  (long long)channel_tiles, channel_tile, MaxGrid);
-    if (pixel_tiles > INT32_MAX)
-        return no(why, bytes, "has %lld tiles of %d pixels in an image; the grid takes %d",
-                  (long long)pixel_tiles, pixel_tile, INT32_MAX);
-    return 1;
-}
-
-inline dim3 im2col_grid(const Product &m, int pixel_tile, int channel_tile) {
-    return dim3(unsigned(ceil_div(m.pixels, pixel_tile)),
-                unsigned(ceil_div(m.channels, channel_tile)), unsigned(m.groups));
-}
-
-// Channel tiles and pixel tiles in one dimension, channels first: blocks that run together read the
-// same pixels, so that the unrolled matrix comes from memory once and the filter from the L2.
-inline int32_t im2col_supports_flat(const cf_call *call, int pixel_tile, int channel_tile,
-                                    char *why, uint64_t bytes) {
-    const cf_problem &p = call->problem;
-    const int64_t tiles =
-        ceil_div(int64_t(p.p) * p.q, pixel_tile) * ceil_div(p.k / p.groups, channel_tile);
-    if (p.groups > MaxGrid)
-        return no(why, bytes, "has one layer of blocks per group, at most %d; this has %d", MaxGrid,
-                  p.groups);
-    if (tiles > INT32_MAX)
-        return no(why, bytes, "has %lld tiles of %dx%d (channels x pixels); the grid takes %d",
-                  (long long)tiles, channel_tile, pixel_tile, INT32_MAX);
-    return 1;
-}
-
-inline dim3 im2col_grid_flat(const Product &m, int pixel_tile, int channel_tile) {
-    return dim3(unsigned(ceil_div(m.pixels, pixel_tile) * ceil_div(m.channels, channel_tile)), 1,
-                unsigned(m.groups));
-}
-
-// unroll(first, count, out) writes the matrix, multiply(product) the sums; both answer 0 or an
-// error.
-template <class Unroll, class Multiply>
-int32_t im2col_gemm(const cf_call *call, const Unrolled &u, Unroll unroll, Multiply multiply) {
-    const cf_problem &p = call->problem;
-    const int64_t plane = int64_t(p.p) * p.q;
-    const uint64_t bytes = im2col_bytes(p, u);
-    // However large the workspace, the pixels of a chunk stay within what a grid takes.
-    const int64_t images = std::clamp<int64_t>(INT32_MAX / plane, 1, u.images);
-    cf_call part = *call;
-    part.workspace_bytes = std::min<uint64_t>(call->workspace_bytes, images * bytes);
-    return for_chunks(&part, bytes, [&](int64_t first, int64_t count) -> int32_t {
-        char *base = static_cast<char *>(call->workspace);
+    // Of a chunk whose matrices lie one behind the other.
+    Product product(char *matrices, int64_t images) const {
+        const cf_problem &p = problem;
         Product m = {};
-        m.unrolled = base;
-        m.product = reinterpret_cast<float *>(base + count * unrolled_bytes(p, u));
-        m.pixels = count * plane;
+        m.unrolled = matrices;
+        m.product = reinterpret_cast<float *>(matrices + images * unrolled_bytes);
+        m.pixels = images * p.p * p.q;
         m.channels = p.k / p.groups;
         m.reduction = int(reduction_of(p));
         m.groups = p.groups;
         m.nchw = p.layout == CF_NCHW;
-        m.pitch = round_up(m.nchw ? m.pixels : m.reduction, u.pad);
-        m.out_pitch = round_up(m.nchw ? m.pixels : p.k, u.pad);
-        if (const int32_t error = unroll(first, count, base))
+        m.pitch = round_up(m.nchw ? m.pixels : m.reduction, pad);
+        m.out_pitch = round_up(m.nchw ? m.pixels : p.k, pad);
+        return m;
+    }
+
+    // unroll(first, count, matrix) enqueues what writes the matrix, multiply(product) what writes
+    // the sums; both answer 0 or an error.
+    template <class Unroll, class Multiply>
+    int32_t launch(const cf_args &args, Unroll unroll, Multiply multiply) const {
+        return chunks.walk(args, [&](int64_t first, int64_t count) -> int32_t {
+            auto *const matrices = static_cast<char *>(args.workspace);
+            const Product m = product(matrices, count);
+            if (const int32_t error = unroll(first, count, matrices))
+                return error;
+            stage(args, "unroll");
+            if (const int32_t error = multiply(m))
+                return error;
+            stage(args, "gemm");
+            const int64_t plane = int64_t(problem.p) * problem.q;
+            const cf_strides strides =
+                m.nchw ? cf_strides{plane, m.out_pitch, problem.q, 1}
+                       : cf_strides{plane * m.out_pitch, 1, problem.q * m.out_pitch, m.out_pitch};
+            const int32_t error = cf_finish(&problem, &args, first, count, m.product, strides);
+            stage(args, "permute");
             return error;
-        stage(call, "unroll");
-        if (const int32_t error = multiply(m))
-            return error;
-        stage(call, "gemm");
-        const cf_strides strides =
-            m.nchw ? cf_strides{plane, m.out_pitch, p.q, 1}
-                   : cf_strides{plane * m.out_pitch, 1, p.q * m.out_pitch, m.out_pitch};
-        const int32_t error = cf_finish(call, first, count, m.product, strides);
-        stage(call, "permute");
-        return error;
-    });
+        });
+    }
+
+    // The unrolling that most rows share.
+    int32_t gather(const cf_args &args, int64_t first, int64_t count, void *out) const {
+        const cf_problem &p = problem;
+        const int64_t pixels = round_up(count * p.p * p.q, pad), reduction = reduction_of(p);
+        if (p.layout == CF_NCHW)
+            return cf_unroll_columns(&p, &args, first, count, storage, reduction, pixels, out);
+        return cf_unroll_rows(&p, &args, first, count, storage, round_up(reduction, pad), out);
+    }
+
+    template <class Multiply>
+    int32_t launch(const cf_args &args, Multiply multiply) const {
+        const auto unroll = [&](int64_t first, int64_t count, void *out) {
+            return gather(args, first, count, out);
+        };
+        return launch(args, unroll, multiply);
+    }
+};
+
+// A grid of (pixel tiles, channel tiles, groups); a block has a thread for each output of its tile,
+// pixels along x.
+inline dim3 im2col_grid(const Product &m, dim3 tile) {
+    return dim3(unsigned(ceil_div(m.pixels, tile.x)), unsigned(ceil_div(m.channels, tile.y)),
+                unsigned(m.groups));
 }
 
-// With the shared gathering pass.
-template <class Multiply>
-int32_t im2col_gemm(const cf_call *call, const Unrolled &u, Multiply multiply) {
-    const auto gather = [&](int64_t first, int64_t count, void *out) {
-        const cf_problem &p = call->problem;
-        const int64_t pixels = round_up(count * p.p * p.q, u.pad), reduction = reduction_of(p);
-        return p.layout == CF_NCHW
-                   ? cf_unroll_columns(call, first, count, u.storage, reduction, pixels, out)
-                   : cf_unroll_rows(call, first, count, u.storage, round_up(reduction, u.pad), out);
-    };
-    return im2col_gemm(call, u, gather, multiply);
+inline bool im2col_fits(const cf_problem &p, dim3 tile, const Refusal &no) {
+    const int pixel_tile = int(tile.x), channel_tile = int(tile.y);
+    const int64_t pixel_tiles = ceil_div(int64_t(p.p) * p.q, pixel_tile);
+    const int64_t channel_tiles = ceil_div(p.k / p.groups, channel_tile);
+    if (p.groups > MaxGrid)
+        return no("has one layer of blocks per group, at most %d; this has %d", MaxGrid, p.groups);
+    if (channel_tiles > MaxGrid)
+        return no("has %lld tiles of %d output channels; the grid takes %d",
+                  (long long)channel_tiles, channel_tile, MaxGrid);
+    if (pixel_tiles > INT32_MAX)
+        return no("has %lld tiles of %d pixels in an image; the grid takes %d",
+                  (long long)pixel_tiles, pixel_tile, INT32_MAX);
+    return true;
 }
 
-// With the shared gathering pass, elements as they are stored.
-template <class Multiply>
-int32_t im2col_gemm(const cf_call *call, Multiply multiply) {
-    return im2col_gemm(call, Unrolled{call->problem.storage}, multiply);
+// Channel tiles and pixel tiles in one dimension, channels first: blocks that run together read the
+// same pixels, so that the unrolled matrix comes from memory once and the filter from the L2.
+inline dim3 im2col_flat_grid(const Product &m, int pixel_tile, int channel_tile) {
+    return dim3(unsigned(ceil_div(m.pixels, pixel_tile) * ceil_div(m.channels, channel_tile)), 1,
+                unsigned(m.groups));
+}
+
+inline bool im2col_fits_flat(const cf_problem &p, int pixel_tile, int channel_tile,
+                             const Refusal &no) {
+    const int64_t tiles =
+        ceil_div(int64_t(p.p) * p.q, pixel_tile) * ceil_div(p.k / p.groups, channel_tile);
+    if (p.groups > MaxGrid)
+        return no("has one layer of blocks per group, at most %d; this has %d", MaxGrid, p.groups);
+    if (tiles > INT32_MAX)
+        return no("has %lld tiles of %dx%d (channels x pixels); the grid takes %d",
+                  (long long)tiles, channel_tile, pixel_tile, INT32_MAX);
+    return true;
 }
 
 // Elements of the unrolled matrix, all images together.
 inline double unrolled_elements(const cf_problem &p) { return pixels(p) * reduction(p) * p.groups; }
 
-// Near what the shared gathering pass took per element in f32 before it wrote whole words; now it
-// is 1.1 to 1.4 ps there and 0.6 to 1.1 in 16 bits, and no row was compared with an estimate of
-// that.
-inline double gather_us(const cf_problem &p) { return unrolled_elements(p) * 1.8e-6; }
+// Bytes of memory in whose time the shared pass writes an element of the matrix: what it took in
+// f32 (h200-im2col.json) before it wrote whole words. Now it is 4 to 5 there and 2 to 4 in 16 bits,
+// and no row was compared with an estimate of that.
+constexpr double GatherBytes = 6.3;
+
+inline double gather_us(const cf_query &q) {
+    return memory_us(q.device, GatherBytes * unrolled_elements(q.problem));
+}
 
 // A product between the passes around it.
-inline double im2col_us(const cf_problem &p, double unroll_us, double product_us) {
-    return 3 * LaunchUs + unroll_us + product_us + finish_us(p);
+inline double im2col_us(const cf_query &q, double unroll_us, double product_us) {
+    return 3 * LaunchUs + unroll_us + product_us + finish_us(q);
 }
 
 // Operations of a product in tiles that are not square, the idle parts of its tiles included.

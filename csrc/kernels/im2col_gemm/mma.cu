@@ -15,7 +15,7 @@
 // bytes be read at once.
 //
 // Report D tried this and got wrong results. What is easily wrong is which element a lane holds:
-// device/mma_sync.cuh has the table.
+// ptx/mma.cuh has the table.
 //
 // Sums are in fp32, cut toward zero by every mma.sync, so math fp32 is refused: its products would
 // be exact for 16-bit storage, but its sums not as good as fp32's. tf32 operands are rounded in the
@@ -25,6 +25,7 @@
 // tile idle.
 #include "core/element.cuh"
 #include "kernels/im2col_gemm/im2col.cuh"
+#include "ptx/cp_async.cuh"
 #include "ptx/mma.cuh"
 
 namespace {
@@ -43,7 +44,7 @@ const char *const configs[] = {"tile=64x128", "tile=128x128", "tile=16x256", nul
 
 // Calls body with the tile of a configuration.
 template <class Body>
-auto for_tile(int config, Body body) {
+void for_tile(int config, Body body) {
     switch (config) {
     case 1:
         return body(Tile<128, 128, 64, 32>{});
@@ -253,115 +254,116 @@ int32_t operand_storage(const cf_problem &p) {
     }
 }
 
-cf::Unrolled unrolled(const cf_call *call) {
-    const int32_t storage = operand_storage(call->problem);
-    return {storage, Copy / (storage == CF_STORE_F32 ? 4 : 2)};
-}
-
-// Calls body(operand, accumulator), values of the two types.
+// Calls body(operand, accumulator), values of the two types; `plan` refuses math fp32.
 template <class Body>
-int32_t for_math(const cf_problem &p, Body body) {
+void for_math(const cf_problem &p, Body body) {
     switch (p.math) {
     case CF_MATH_TF32:
         return body(float(), float());
-    case CF_MATH_F16:
-        return body(__half(), float());
     case CF_MATH_BF16:
         return body(__nv_bfloat16(), float());
     case CF_MATH_F16_ACC:
         return body(__half(), __half());
+    default:
+        return body(__half(), float());
     }
-    return cudaErrorInvalidValue; // `supports` refuses the others
 }
 
-int64_t padded_reduction(const cf_call *call) {
-    return cf::round_up(cf::reduction_of(call->problem), unrolled(call).pad);
-}
+struct State {
+    cf::Im2col im2col;
+    cf::Kernel<Operands> kernel;
+    cf::Kernel<const void *, void *, int64_t, int32_t, int32_t> pack;
+    int padded; // the filter's rows
+    int pixel_tile, channel_tile;
+};
 
-uint64_t packed_bytes(const cf_call *call) {
-    const uint64_t element = operand_storage(call->problem) == CF_STORE_F32 ? 4 : 2;
-    return uint64_t(call->problem.k) * padded_reduction(call) * element;
-}
-
-int32_t pack(const cf_call *call, void *packed) {
-    const cf_problem &p = call->problem;
-    const int reduction = int(cf::reduction_of(p)), padded = int(padded_reduction(call));
-    const auto run = [&](auto from, auto to) -> int32_t {
-        using From = decltype(from);
-        using To = decltype(to);
-        pack_rows<<<cf::blocks(int64_t(p.k) * padded, 256), 256, 0, cf::stream(call)>>>(
-            static_cast<const From *>(call->w), static_cast<To *>(packed), int64_t(p.k), reduction,
-            padded);
-        return cudaGetLastError();
+// A filter in 16 bits stays as it is, but for the padding.
+void choose_pack(const cf_problem &p, State &state) {
+    const auto choose = [&](auto from, auto to) {
+        state.pack = cf::kernel_of(pack_rows<decltype(from), decltype(to)>,
+                                   cf::blocks(int64_t(p.k) * state.padded, 256), 256);
     };
     switch (p.storage) {
     case CF_STORE_F32:
-        return for_math(p, [&](auto to, auto) { return run(float(), to); });
+        return for_math(p, [&](auto to, auto) { choose(float(), to); });
     case CF_STORE_F16:
-        return run(__half(), __half());
+        return choose(__half(), __half());
     default:
-        return run(__nv_bfloat16(), __nv_bfloat16());
+        return choose(__nv_bfloat16(), __nv_bfloat16());
     }
 }
 
-int shared_bytes(const cf_call *call) {
-    return for_tile(call->config, [&](auto tile) {
-        using T = decltype(tile);
-        const bool nchw = call->problem.layout == CF_NCHW;
-        if (call->problem.math == CF_MATH_TF32)
-            return nchw ? Shape<T, float, true>::SharedBytes : Shape<T, float, false>::SharedBytes;
-        return nchw ? Shape<T, __half, true>::SharedBytes : Shape<T, __half, false>::SharedBytes;
+// Operations of a multiprocessor in a clock, the idle ones of its tiles included: assumed to be a
+// third of what mma.sync was measured at on an H200, 640 TFLOP/s; of tf32 half.
+constexpr double Rate = 765;
+
+// The product takes that, until reading its operands at the rate of other passes takes longer.
+double estimate(const cf_query &q, const State &state) {
+    const cf_problem &p = q.problem;
+    const bool tf32 = p.math == CF_MATH_TF32;
+    const double flops = cf::tiled_flops(p, state.pixel_tile, state.channel_tile, tf32 ? 16 : 32);
+    const double bytes = cf::unrolled_elements(p) * (tf32 ? 4 : 2) + cf::pixels(p) * p.k * 4;
+    const double product_us = std::max(cf::busy_us(q.device, flops, tf32 ? Rate / 2 : Rate),
+                                       cf::memory_us(q.device, bytes));
+    return cf::im2col_us(q, cf::gather_us(q), product_us);
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    if (p.math == CF_MATH_FP32)
+        return no("runs on tensor cores, which cut their sums; math fp32 wants fp32 sums");
+    for_tile(query.config, [&](auto tile) {
+        for_math(p, [&](auto element, auto acc) {
+            using T = decltype(tile);
+            using Element = decltype(element);
+            using Acc = decltype(acc);
+            const auto choose = [&](auto nchw) {
+                using S = Shape<T, Element, decltype(nchw)::value>;
+                state.kernel = cf::kernel_of(gemm<T, Element, Acc, decltype(nchw)::value>, dim3(),
+                                             S::Threads, S::SharedBytes);
+            };
+            p.layout == CF_NCHW ? choose(std::true_type()) : choose(std::false_type());
+            state.pixel_tile = T::Pixels, state.channel_tile = T::Channels;
+        });
     });
+    if (int(state.kernel.shared) > query.device.shared_per_block)
+        return no("wants %u bytes of shared memory; a block has at most %d", state.kernel.shared,
+                  query.device.shared_per_block);
+    if (!cf::im2col_fits_flat(p, state.pixel_tile, state.channel_tile, no))
+        return false;
+
+    const int32_t storage = operand_storage(p);
+    const int element_bytes = storage == CF_STORE_F32 ? 4 : 2;
+    state.im2col = cf::Im2col(p, storage, Copy / element_bytes);
+    state.im2col.chunks.workspace(plan);
+    state.padded = int(cf::round_up(cf::reduction_of(p), state.im2col.pad));
+    choose_pack(p, state);
+    plan.packed_bytes = uint64_t(p.k) * state.padded * element_bytes;
+    plan.filter_layout = storage; // rounded to this, whatever the tile
+    plan.us = estimate(query, state);
+    return true;
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    if (call->problem.math == CF_MATH_FP32)
-        return cf::no(why, bytes,
-                      "runs on tensor cores, which cut their sums; math fp32 wants fp32 sums");
-    const int shared = shared_bytes(call);
-    if (shared > call->device.shared_per_block)
-        return cf::no(why, bytes, "wants %d bytes of shared memory; a block has at most %d", shared,
-                      call->device.shared_per_block);
-    return for_tile(call->config, [&](auto tile) {
-        using T = decltype(tile);
-        return cf::im2col_supports_flat(call, T::Pixels, T::Channels, why, bytes);
-    });
+int32_t prepare(State &state) {
+    const int32_t error = state.pack.prepare();
+    return error ? error : state.kernel.prepare();
 }
 
-cf_bytes workspace(const cf_call *call) {
-    return cf::im2col_workspace(call->problem, unrolled(call));
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    const cf_problem &p = state.im2col.problem;
+    return state.pack.launch(stream, w, packed, p.k, int(cf::reduction_of(p)), state.padded);
 }
 
-// The product is assumed to reach a third of what mma.sync does, 640 TFLOP/s (tf32: half), until
-// reading its operands at the rate of other passes takes longer.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return for_tile(call->config, [&](auto tile) {
-        using T = decltype(tile);
-        const bool tf32 = p.math == CF_MATH_TF32;
-        const double flops = cf::tiled_flops(p, T::Pixels, T::Channels, tf32 ? 16 : 32);
-        const double bytes = cf::unrolled_elements(p) * (tf32 ? 4 : 2) + cf::pixels(p) * p.k * 4;
-        const double product_us = std::max(flops / (tf32 ? 100e6 : 200e6), bytes / cf::BytesPerUs);
-        return cf::im2col_us(p, cf::gather_us(p), product_us);
-    });
-}
-
-template <class Tile, class Element, class Acc, bool Nchw>
-int32_t multiply(const cf_call *call, const cf::Product &m) {
-    using S = Shape<Tile, Element, Nchw>;
-    const auto kernel = gemm<Tile, Element, Acc, Nchw>;
-    if (const cudaError_t error = cudaFuncSetAttribute(
-            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::SharedBytes))
-        return error;
-    const int64_t padded = padded_reduction(call);
+Operands operands(const State &state, const void *filter, const cf::Product &m) {
+    const int64_t padded = state.padded;
     Operands o = {};
     o.reduction = m.reduction;
-    o.padded = int(padded);
+    o.padded = state.padded;
     o.c = m.product;
     o.ldc = m.out_pitch;
-    o.tiles = int(cf::ceil_div(m.channels, Tile::Channels));
-    if (Nchw) {
-        o.a = call->packed, o.b = m.unrolled;
+    o.tiles = int(cf::ceil_div(m.channels, state.channel_tile));
+    if (m.nchw) {
+        o.a = filter, o.b = m.unrolled;
         o.lda = padded, o.ldb = m.pitch;
         o.group_a = m.channels * padded;
         o.group_b = m.reduction * m.pitch;
@@ -369,7 +371,7 @@ int32_t multiply(const cf_call *call, const cf::Product &m) {
         o.m = m.channels, o.n = m.pixels, o.columns = m.pitch;
         o.pairs = true;
     } else {
-        o.a = m.unrolled, o.b = call->packed;
+        o.a = m.unrolled, o.b = filter;
         o.lda = m.groups * m.pitch, o.ldb = padded;
         o.group_a = m.pitch;
         o.group_b = m.channels * padded;
@@ -378,41 +380,28 @@ int32_t multiply(const cf_call *call, const cf::Product &m) {
         // The next group's channels follow; a group's own must be whole pairs.
         o.pairs = m.groups == 1 || m.channels % 2 == 0;
     }
-    kernel<<<cf::im2col_grid_flat(m, Tile::Pixels, Tile::Channels), S::Threads, S::SharedBytes,
-             cf::stream(call)>>>(o);
-    return cudaGetLastError();
+    return o;
 }
 
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::im2col_gemm(call, unrolled(call), [&](const cf::Product &m) {
-        return for_tile(call->config, [&](auto tile) {
-            return for_math(p, [&](auto element, auto acc) -> int32_t {
-                using T = decltype(tile);
-                using Element = decltype(element);
-                using Acc = decltype(acc);
-                return m.nchw ? multiply<T, Element, Acc, true>(call, m)
-                              : multiply<T, Element, Acc, false>(call, m);
-            });
-        });
+int32_t launch(const State &state, const cf_args &args) {
+    return state.im2col.launch(args, [&](const cf::Product &m) {
+        auto kernel = state.kernel;
+        kernel.grid = cf::im2col_flat_grid(m, state.pixel_tile, state.channel_tile);
+        return kernel.launch(args.stream, operands(state, args.packed, m));
     });
 }
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_mma = {
+extern "C" const cf_row CF_ROW(im2col_gemm, mma) = {
     "im2col_gemm_mma",
     "im2col_gemm",
     "the product on tensor cores by mma.sync m16n8k16 (tf32: m16n8k8), cp.async, three stages",
     "report D (tried)",
-    80,
-    INT32_MAX,
+    "where the filter hangs over the edge zeros are multiplied: an infinite or NaN weight gives "
+    "NaN; products are summed 8 or 16 at a time, so that numbers near the largest overflow "
+    "elsewhere; tf32: a NaN with nothing above its lowest 13 bits counts as infinity",
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    workspace,
-    packed_bytes,
-    pack,
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
 };

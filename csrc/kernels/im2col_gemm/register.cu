@@ -7,6 +7,10 @@
 // eight products per sum at a time from shared memory. While a slice is multiplied, the next one is
 // on its way from global memory into registers, and goes into a second buffer: one barrier a slice.
 //
+// This is report D's scheme as a whole, not im2col_gemm_shared with one thing changed: beside the
+// outputs of a thread the tile differs, the two buffers, the vectors and the padding for them. The
+// unrolling is the same pass, which with padded rows stores whole words for any number of pixels.
+//
 // Report D had 0.70 and 0.57 of cuDNN's speed with this scheme (RTX 3090). Fewer than 64 output
 // channels leave rows of the tile idle: with 4 channels 15 of 16 products are of zeros, and the
 // unrolling dominates in any case.
@@ -202,58 +206,50 @@ __global__ void __launch_bounds__(Threads, 6)
     }
 }
 
-cf::Unrolled unrolled(const cf_call *call) { return {call->problem.storage, Vector}; }
+struct State {
+    cf::Im2col im2col;
+    cf::Kernel<const void *, const void *, void *, cf::Product, int32_t> kernel;
+};
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    return cf::im2col_supports_flat(call, Tile, Tile, why, bytes);
-}
+// Operations of a multiprocessor in a clock, the idle ones of its tiles included: assumed to be
+// half of what the FMA units were measured at on an H200, 60 TFLOP/s. Sums in f16 no more.
+constexpr double Rate = 115;
 
-cf_bytes workspace(const cf_call *call) {
-    return cf::im2col_workspace(call->problem, unrolled(call));
-}
-
-// The product is assumed to reach half of the FMA units' 60 TFLOP/s, sums in f16 no more.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    if (!cf::im2col_fits_flat(p, Tile, Tile, no))
+        return false;
+    cf::for_storage_and_sum(p, [&](auto storage, auto sum) {
+        using T = typename cf::StorageType<decltype(storage)::value>::type;
+        constexpr int Sum = decltype(sum)::value;
+        state.kernel = cf::kernel_of(p.layout == CF_NCHW ? gemm<T, Sum, true> : gemm<T, Sum, false>,
+                                     dim3(), Threads);
+    });
+    state.im2col = cf::Im2col(p, p.storage, Vector);
+    state.im2col.chunks.workspace(plan);
     const double flops = cf::tiled_flops(p, Tile, Tile, Depth);
-    return cf::im2col_us(p, cf::gather_us(p), flops / 30e6);
+    plan.us = cf::im2col_us(query, cf::gather_us(query), cf::busy_us(query.device, flops, Rate));
+    return true;
 }
 
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::im2col_gemm(call, unrolled(call), [&](const cf::Product &m) {
-        return cf::for_storage_and_sum(p, [&](auto storage, auto sum) -> int32_t {
-            using T = typename cf::StorageType<decltype(storage)::value>::type;
-            constexpr int Sum = decltype(sum)::value;
-            const auto run = [&](auto kernel) {
-                kernel<<<cf::im2col_grid_flat(m, Tile, Tile), Threads, 0, cf::stream(call)>>>(
-                    static_cast<const T *>(m.unrolled), static_cast<const T *>(call->w), m.product,
-                    m, p.math);
-            };
-            if (m.nchw)
-                run(gemm<T, Sum, true>);
-            else
-                run(gemm<T, Sum, false>);
-            return cudaGetLastError();
-        });
+int32_t launch(const State &state, const cf_args &args) {
+    return state.im2col.launch(args, [&](const cf::Product &m) {
+        auto kernel = state.kernel;
+        kernel.grid = cf::im2col_flat_grid(m, Tile, Tile);
+        return kernel.launch(args.stream, m.unrolled, args.w, m.product, m,
+                             state.im2col.problem.math);
     });
 }
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_register = {
+extern "C" const cf_row CF_ROW(im2col_gemm, register) = {
     "im2col_gemm_register",
     "im2col_gemm",
     "register tiling: 64x64 tiles, 8x8 outputs per thread, slices of 8 products, double-buffered",
     "report D",
-    80,
-    INT32_MAX,
+    cf::Im2colCaveat,
+    CF_NEEDS_SM80,
     nullptr, // configs
-    supports,
-    workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

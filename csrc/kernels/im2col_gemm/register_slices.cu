@@ -23,39 +23,22 @@ constexpr int Slice = 4; // products whose operands are in registers together
 
 const char *const configs[] = {"slices=looped", "slices=unrolled", nullptr};
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    return cf::im2col_supports(call, Tile, Tile, why, bytes);
-}
-
-// That of im2col_gemm_shared: the bound is the same.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::im2col_us(p, cf::gather_us(p), cf::tiled_flops(p, Tile) / 5.9e6);
-}
-
-int32_t launch(const cf_call *call) {
-    return cf::im2col_gemm(call, [&](const cf::Product &m) {
-        return cf::for_value<1, Tile / Slice>(call->config, [&](auto at_once) {
-            return cf::multiply_tiles<Tile, Slice, decltype(at_once)::value>(call, m);
-        });
+bool plan(const cf_query &query, cf::TileState &state, cf_plan &plan, const cf::Refusal &no) {
+    cf::for_value<1, Tile / Slice>(query.config, [&](auto at_once) {
+        state.kernel = cf::tile_kernel<Tile, Slice, decltype(at_once)::value>(query.problem);
     });
+    return cf::plan_tiles(query, state, plan, no);
 }
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_register_slices = {
+extern "C" const cf_row CF_ROW(im2col_gemm, register_slices) = {
     "im2col_gemm_register_slices",
     "im2col_gemm",
     "16x16 product, one output per thread, operands in registers four products at a time",
     "report A (\"joint register and shared tiling\")",
-    80,
-    INT32_MAX,
+    cf::Im2colCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    cf::im2col_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<cf::TileState, plan, cf::prepare_kernel<cf::TileState>, cf::launch_tiles>::functions(),
 };

@@ -13,9 +13,8 @@
 // baseline without. The promise pays where a thread stores to global memory between loads.
 //
 // Configurations: `restrict`, and `plain`, whose kernel is the one of im2col_gemm_shared:tile=16
-// (device/tile_product.cuh has both), so that the pair is compared within one row. Bounded as
-// im2col_gemm_shared: the product by two shared-memory reads per FMA, the unrolling by its index
-// arithmetic.
+// (tile_product.cuh has both), so that the pair is compared within one row as well. Bounded as
+// im2col_gemm_shared: the product by two shared-memory reads per FMA.
 #include "kernels/im2col_gemm/tile_product.cuh"
 
 namespace {
@@ -25,38 +24,21 @@ constexpr int Restrict = 0; // the first configuration
 
 const char *const configs[] = {"restrict", "plain", nullptr};
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    return cf::im2col_supports(call, Tile, Tile, why, bytes);
-}
-
-// That of im2col_gemm_shared.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    return cf::im2col_us(p, cf::gather_us(p), cf::tiled_flops(p, Tile) / 5.9e6);
-}
-
-int32_t launch(const cf_call *call) {
-    return cf::im2col_gemm(call, [&](const cf::Product &m) {
-        return call->config == Restrict ? cf::multiply_tiles<Tile, 1, Tile, 1, true>(call, m)
-                                        : cf::multiply_tiles<Tile>(call, m);
-    });
+bool plan(const cf_query &query, cf::TileState &state, cf_plan &plan, const cf::Refusal &no) {
+    state.kernel = query.config == Restrict ? cf::tile_kernel<Tile, 1, Tile, 1, true>(query.problem)
+                                            : cf::tile_kernel<Tile>(query.problem);
+    return cf::plan_tiles(query, state, plan, no);
 }
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_restrict = {
+extern "C" const cf_row CF_ROW(im2col_gemm, restrict) = {
     "im2col_gemm_restrict",
     "im2col_gemm",
     "im2col_gemm_shared with and without __restrict__ on the product's pointers",
     "report A",
-    80,
-    INT32_MAX,
+    cf::Im2colCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    cf::im2col_workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<cf::TileState, plan, cf::prepare_kernel<cf::TileState>, cf::launch_tiles>::functions(),
 };

@@ -6,8 +6,8 @@
 // r*s times the input (49 times for a 7x7 filter), written once and read k/16 times. It goes
 // through the images in chunks, so that the matrix fits the workspace it is given.
 //
-// Stages: unroll (csrc/unroll.cu), gemm (device/tile_product.cuh), permute (csrc/finish.cu, with
-// the epilogue). In NCHW the product comes out channel by channel over all images of the chunk,
+// Stages: unroll (passes/unroll.cu), gemm (tile_product.cuh), permute (passes/finish.cu, with the
+// epilogue). In NCHW the product comes out channel by channel over all images of the chunk,
 // hence the permute; in NHWC it is in y's order, and the pass only narrows and applies the
 // epilogue. The product's pointers promise nothing, as in report A's baseline: the rows with one
 // thing changed (restrict, register_slices, unroll, constant) are to be compared with this one.
@@ -47,89 +47,77 @@ constexpr Config Configs[] = {
 static_assert(sizeof(configs) / sizeof(*configs) == sizeof(Configs) / sizeof(*Configs) + 1,
               "a configuration has a name and its numbers");
 
-cf::Unrolled unrolled(const cf_call *call) {
-    cf::Unrolled u = {call->problem.storage};
-    if (const int images = Configs[call->config].images)
-        u.images = images;
-    return u;
-}
-
-cf_bytes workspace(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const int images = Configs[call->config].images;
-    if (images == 0)
-        return cf::im2col_workspace(call);
-    const uint64_t bytes = cf::im2col_bytes(p, unrolled(call));
-    return {bytes, bytes * uint64_t(std::min<int64_t>(images, p.n))};
-}
+struct State : cf::TileState {
+    bool scatter;
+};
 
 constexpr int64_t MostChunks = 10000;
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const Config config = Configs[call->config];
-    if (config.images) {
-        const int64_t chunks = cf::ceil_div(call->problem.n, config.images);
-        const uint64_t preferred = workspace(call).preferred;
-        if (chunks > MostChunks)
-            return cf::no(why, bytes, "would take %lld chunks of %d images; it takes at most %lld",
-                          (long long)chunks, config.images, (long long)MostChunks);
-        if (preferred > call->device.memory_bytes / 2)
-            return cf::no(why, bytes,
-                          "wants %llu bytes for %d images; half of the device's memory is %llu",
-                          (unsigned long long)preferred, config.images,
-                          (unsigned long long)(call->device.memory_bytes / 2));
-    }
-    return cf::im2col_supports(call, config.tile, config.tile, why, bytes);
+// Of chunks of so many images, which a configuration asks for however much memory they take.
+bool takes_chunks(const cf_query &query, const cf_plan &plan, int images, const cf::Refusal &no) {
+    const int64_t chunks = cf::ceil_div(query.problem.n, images);
+    const uint64_t half = query.device.memory_bytes / 2;
+    if (chunks > MostChunks)
+        return no("would take %lld chunks of %d images; it takes at most %lld", (long long)chunks,
+                  images, (long long)MostChunks);
+    if (plan.workspace_preferred > half)
+        return no("wants %llu bytes for %lld images; half of the device's memory is %llu",
+                  (unsigned long long)plan.workspace_preferred,
+                  (long long)(plan.workspace_preferred / plan.workspace_least),
+                  (unsigned long long)half);
+    return true;
 }
 
-// A tile of 16 was fitted to four measured layers, and is within 5 % of them. Others are assumed to
-// spend a product's time on T products and that of 8 on staging, and to suffer from lanes that a
-// block's last warp leaves idle. A scattered unrolling takes 3.1 ps for an
-// element, and a zeroing pass.
-double rank(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const Config config = Configs[call->config];
-    const int threads = config.tile * config.tile;
-    const double lanes = threads / cf::padded(threads, 32);
-    const double rate = 5.9e6 * lanes * (1 + 8.0 / 16) / (1 + 8.0 / config.tile);
-    const double elements = cf::unrolled_elements(p);
-    const double unroll_us =
-        config.scatter ? elements * 3.1e-6 + elements * 4 / cf::BytesPerUs : cf::gather_us(p);
+// Bytes of memory in whose time a scattered unrolling writes an element: 3.1 ps of an H200
+// (h200-sweep.json). A zeroing pass writes the element once more.
+constexpr double ScatterBytes = 10.85;
+
+double estimate(const cf_query &q, const Config &config) {
+    const cf_problem &p = q.problem;
+    const double scatter_us =
+        cf::memory_us(q.device, (ScatterBytes + 4) * cf::unrolled_elements(p));
+    const double unroll_us = config.scatter ? scatter_us : cf::gather_us(q);
     const double chunks = config.images ? double(cf::ceil_div(p.n, config.images)) : 1;
-    return cf::im2col_us(p, unroll_us, cf::tiled_flops(p, config.tile) / rate) +
+    return cf::im2col_us(q, unroll_us, cf::tile_product_us(q, config.tile)) +
            (chunks - 1) * 3 * cf::LaunchUs;
 }
 
-int32_t launch(const cf_call *call) {
-    const auto multiply = [&](const cf::Product &m) {
-        // The last four configurations change what is around the product.
-        const int index = Configs[call->config].tile == 16 ? 0 : call->config;
-        return cf::for_value<16, 4, 6, 8, 10, 12, 14, 18, 20, 22, 24, 26, 28, 30, 32>(
-            index, [&](auto tile) { return cf::multiply_tiles<decltype(tile)::value>(call, m); });
-    };
-    if (!Configs[call->config].scatter)
-        return cf::im2col_gemm(call, unrolled(call), multiply);
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    const Config &config = Configs[query.config];
+    state.im2col = cf::Im2col(p, p.storage, 1, config.images);
+    state.im2col.chunks.workspace(plan);
+    if (config.images && !takes_chunks(query, plan, config.images, no))
+        return false;
+    // The last four configurations change what is around the product.
+    cf::for_value<16, 4, 6, 8, 10, 12, 14, 18, 20, 22, 24, 26, 28, 30, 32>(
+        config.tile == 16 ? 0 : query.config,
+        [&](auto tile) { state.kernel = cf::tile_kernel<decltype(tile)::value>(p); });
+    state.scatter = config.scatter;
+    plan.us = estimate(query, config);
+    return cf::im2col_fits(p, state.kernel.block, no);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    if (!state.scatter)
+        return cf::launch_tiles(state, args);
     const auto scatter = [&](int64_t first, int64_t count, void *out) {
-        return cf_unroll_scatter(call, first, count, out);
+        return cf_unroll_scatter(&state.im2col.problem, &args, first, count, out);
     };
-    return cf::im2col_gemm(call, unrolled(call), scatter, multiply);
+    return state.im2col.launch(args, scatter, [&](const cf::Product &m) {
+        return cf::multiply_tiles(state.kernel, args, m);
+    });
 }
 
 } // namespace
 
-extern "C" const cf_row im2col_gemm_shared = {
+extern "C" const cf_row CF_ROW(im2col_gemm, shared) = {
     "im2col_gemm_shared",
     "im2col_gemm",
     "unroll the input, 16x16 shared-memory matrix product, permute; in chunks of images",
     "reports A (its baseline), B, C, D, E; Chellapilla et al. 2006",
-    80,
-    INT32_MAX,
+    cf::Im2colCaveat,
+    CF_NEEDS_SM80,
     configs,
-    supports,
-    workspace,
-    nullptr, // packed_bytes
-    nullptr, // pack
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

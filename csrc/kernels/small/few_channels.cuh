@@ -2,20 +2,22 @@
 // epilogue.
 #pragma once
 
-#include "core/launch.cuh"
+#include "core/plan.cuh"
+#include "ptx/minmax.cuh"
+
+#include <cmath>
 
 namespace cf {
 
 // Whether a problem is one for the family; why not otherwise.
-inline int32_t has_few_channels(const cf_problem &p, char *why, uint64_t bytes) {
+inline bool has_few_channels(const cf_problem &p, const Refusal &no) {
     if (p.groups != 1)
-        return no(why, bytes, "takes one group; this has %d", p.groups);
+        return no("takes one group; this has %d", p.groups);
     if (p.dilation_h != 1 || p.dilation_w != 1)
-        return no(why, bytes, "takes no dilation");
+        return no("takes no dilation");
     if (p.c > 32 || p.k > 64)
-        return no(why, bytes, "is for up to 32 input and 64 output channels; this has %d and %d",
-                  p.c, p.k);
-    return 1;
+        return no("is for up to 32 input and 64 output channels; this has %d and %d", p.c, p.k);
+    return true;
 }
 
 // Pooling, and activations that are not a comparison or two, are left to the shared pass.
@@ -33,12 +35,12 @@ struct Finish {
     bool affine = false, limited = false;
 };
 
-inline Finish finish_of(const cf_call *call) {
-    const cf_epilogue &e = call->problem.epilogue;
+inline Finish finish_of(const cf_problem &p, const cf_args &args) {
+    const cf_epilogue &e = p.epilogue;
     Finish finish;
     finish.scale = e.scale;
-    finish.bias = e.bias ? call->bias : nullptr;
-    finish.residual = e.residual ? call->residual : nullptr;
+    finish.bias = e.bias ? args.bias : nullptr;
+    finish.residual = e.residual ? args.residual : nullptr;
     finish.affine = e.bias || e.scale != 1;
     finish.limited = e.activation != CF_ACT_NONE;
     if (finish.limited)
@@ -48,13 +50,15 @@ inline Finish finish_of(const cf_call *call) {
     return finish;
 }
 
-// The largest of least and v, and the smaller of that and most. A NaN in v stays.
-__device__ __forceinline__ float between(float v, float least, float most) {
-    asm("max.NaN.f32 %0, %0, %1;\n"
-        "min.NaN.f32 %0, %0, %2;"
-        : "+f"(v)
-        : "f"(least), "f"(most));
-    return v;
+// Calls body(row_tiles) for strips of so many row tiles: each number of strips that an image of
+// `all` row tiles can have once, with as few row tiles in each as it needs.
+template <class Body>
+void for_strip_heights(int64_t all, Body body) {
+    for (int64_t row_tiles = 1;; row_tiles = ceil_div(all, ceil_div(all, row_tiles) - 1)) {
+        body(int(row_tiles));
+        if (row_tiles >= all)
+            return;
+    }
 }
 
 } // namespace cf

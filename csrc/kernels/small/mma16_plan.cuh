@@ -1,18 +1,19 @@
 // The plan of small_mma16: how positions, filter elements and output channels come to the 16 x 8 x
-// 16 product of one mma.sync, and how a batch is cut into what streams through shared memory.
+// 16 product of one mma.sync, and how a batch is tiled to stream through shared memory.
 //
 // A position is what one row of the product stands for: one output pixel, or two beside each other
 // where there is a single input channel. A column of the product is an output channel of it, or one
 // of the two pixels in one. The sum runs along the elements of a row of the filter, which lie one
 // behind the other in shared memory: [column][channel], channels padded by zeros.
 //
-// A unit is an image or a strip of its rows; a task is 16 positions in the row tiles of a unit, by
-// one group of output channels.
+// A strip is some rows of an image's outputs with the inputs that they need, or all of them; a row
+// tile is the rows of a task. A task is 16 positions in the row tiles of a strip, by one group of
+// output channels.
 #pragma once
 
 #include "core/divisor.cuh"
+#include "core/estimate.cuh"
 #include "kernels/small/few_channels.cuh"
-#include "core/launch.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -21,23 +22,27 @@
 
 namespace cf::small16 {
 
-constexpr int Warps = 16, Computing = 12; // the others load and store
+constexpr int Warps = 16, Consumers = 12; // the others load and store
 constexpr int Positions = 16;             // of a task, in one row of y
-constexpr int MaxSlots = 4;               // units in shared memory
-constexpr int MaxStages = 4;              // of which the outputs gather
-constexpr int Raws = 2;                   // buffers for images as they are in x
+constexpr int MaxStages = 4;              // strips of x in shared memory
+constexpr int MaxOutStages = 4;           // of which the outputs gather
+constexpr int PlanarBuffers = 2;          // for images as they are in x
 constexpr int MaxTiles = 4;               // of 8 columns in a group
 constexpr int MaxFilter = 11;             // rows, columns
 constexpr int FragmentBytes = 256;
+constexpr int StaticShared = 1024;    // at most; barriers
+constexpr int BulkBytes = 1 << 20;    // of an image that one bulk copy loads: less
+constexpr int MaxTasks = 1 << 30;     // of a batch
+constexpr double PinShare = 0.869286; // of what memory's pins give, see memory_rate()
 
 // Rows of y of a task: as many as 128 registers per thread hold the sums of.
-__host__ __device__ constexpr int rows_of(int tiles) {
-    return tiles == 1 ? 8 : tiles == 2 ? 7 : tiles == 3 ? 5 : 4;
+__host__ __device__ constexpr int rows_of(int column_tiles) {
+    return column_tiles == 1 ? 8 : column_tiles == 2 ? 7 : column_tiles == 3 ? 5 : 4;
 }
 
-// Fragments of weights of a step: in twos, which a lane reads at once.
-__host__ __device__ constexpr int fragments_of(int filter_rows, int tiles) {
-    return (filter_rows * tiles + 1) / 2 * 2;
+// Fragments of weights of a step: in twos, which a lane reads together.
+__host__ __device__ constexpr int fragments_of(int filter_rows, int column_tiles) {
+    return (filter_rows * column_tiles + 1) / 2 * 2;
 }
 
 // Tiles of the widest group that is compiled; more spill registers, and two groups of two do as
@@ -46,8 +51,8 @@ constexpr int most_tiles(bool single, int stride) {
     return stride == 2 ? 2 : stride == 1 && single ? 3 : MaxTiles;
 }
 
-// What a lane of a loading warp takes at once, or what one bulk copy brings.
-enum Piece {
+// What a lane of a producer warp copies in one piece, or what one bulk copy loads.
+enum Copy {
     Word,    // two elements on their own, for one word of shared memory
     Line,    // two neighbours that are neighbours in shared memory too
     Whole,   // four of them, of an image that lies in shared memory as it does in x
@@ -55,52 +60,54 @@ enum Piece {
     Columns, // two columns of four channels
     Threes,  // four columns of three channels (NHWC)
     Direct,  // bulk: rows of x as they are to lie in shared memory
-    Planes,  // bulk: an image of NCHW, whose channels lanes then bring beside each other
+    Planes,  // bulk: an image of NCHW, whose channels lanes then put beside each other
 };
 
-// A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
-struct Cut {
+// A problem as the kernel wants it, and how it is tiled. Offsets in shared memory are bytes.
+struct Tiling {
     int c, h, w, k, p, q, r, stride_h, stride_w, pad_top, pad_left;
-    bool nchw, from_floats, wide; // x in f32, y in f32
-    int pixel;                    // elements of a column in shared memory: 1, or c padded
-    int joint;                    // pixels of a position
-    int positions;                // of a row of y
-    int steps;                    // along a row of the filter: 16 elements, 8 with a single channel
-    int filter_rows;              // products of a step: R, or pairs of rows with a single channel
-    int parities;                 // of rows of y that have weights of their own
-    int unrolled;                 // R where the kernel is compiled for it, else 0
-    int tiles;                    // columns of a group over 8
+    bool nchw, from_floats, to_floats; // x in f32, y in f32
+    int pixel_elements;                // from column to column in shared memory: 1, or c padded
+    int pixels_per_position;           // 1, or 2 with a single channel
+    int positions;                     // of a row of y
+    int steps;        // along a row of the filter: 16 elements, 8 with a single channel
+    int filter_rows;  // products of a step: R, or pairs of rows with a single channel
+    int parities;     // of rows of y that have weights of their own
+    int unrolled;     // R where the kernel is compiled for it, else 0
+    int column_tiles; // columns of a group over 8
     int groups;
-    // channel = group * span + tile * of_tile + column / 2 * of_pair + column % 2 * of_column
-    int span, of_tile, of_pair, of_column;
-    int row_tiles; // of a unit
-    int strips;    // units of an image
-    int units;     // of the batch
-    int blocks;    // tasks of a unit and a group
-    int tasks;     // of a unit
-    int rows;      // of x in a unit
-    int loading;   // warps
-    int slots;
-    uint32_t pitch, slot; // from row to row, from slot to slot
-    uint32_t raw;         // of a buffer for an image as it is in x
-    uint32_t fill;        // bytes of zeros behind rows that a bulk copy brings
-    uint32_t weights;     // bytes in shared memory; 0: they stay in global memory
-    Piece piece;
-    int parts;         // of a column: pairs of channels, or fours in NCHW
-    int items, pieces; // of a row (NCHW: in one part), of a unit
-    bool staged;       // outputs gather in shared memory and leave by bulk copies
-    int stages;
-    uint32_t stage;
-    // Segments of a stage that are contiguous in y: all of it, or each channel (strips of NCHW).
+    // channel = group * per_group + tile * per_tile + column / 2 * per_pair
+    //         + column % 2 * per_column
+    int per_group, per_tile, per_pair, per_column;
+    int row_tiles; // of a strip
+    int strips_per_image;
+    int strips;                  // of the images of a launch
+    int tasks_per_group;         // of a strip
+    int tasks;                   // of a strip
+    int input_rows;              // of x in a strip
+    int producers;               // warps
+    int stages;                  // of the input ring: strips
+    uint32_t pitch, stage_bytes; // from row to row, from stage to stage
+    uint32_t planar_bytes;       // of a buffer for an image as it is in x
+    uint32_t zero_bytes;         // behind rows that a bulk copy loads
+    uint32_t weight_bytes;       // in shared memory; 0: they stay in global memory
+    Copy copy;
+    int channel_parts;           // of a column: pairs of channels, or fours in NCHW
+    int copies_per_line, copies; // of a row (NCHW: in one part), of a strip
+    bool staged;                 // outputs gather in shared memory and leave by bulk copies
+    int out_stages;              // of the output ring
+    uint32_t out_stage_bytes;
+    // Segments of an output stage that are contiguous in y: all of it, or each channel (strips of
+    // NCHW).
     int segments;
-    uint32_t segment;
-    int together;  // pixels in NCHW, or all channels of a lane in NHWC, that are stored at once
-    bool sectors;  // and those make whole sectors of 32 bytes
-    double clocks; // estimated
-    bool at_once;  // a block's units are brought by all warps, which compute then
-    int shares;    // blocks of a unit
-    int joined;    // units of a stage: one, or all strips of an image
-    Divisor by_groups, by_positions, by_strips, by_items, by_parts, by_shares, by_joined;
+    uint32_t segment_bytes;
+    int per_store;            // pixels in NCHW, or all channels of a lane in NHWC, in one store
+    bool whole_sectors;       // and those make whole sectors of 32 bytes
+    double clocks;            // estimated, of a launch
+    bool preloaded;           // all warps load all strips of a block, and compute then: no ring
+    int blocks_per_strip;     // more than one where blocks share the tasks of a strip
+    int strips_per_out_stage; // one, or all of an image
+    Divisor by_groups, by_positions, by_image, by_line, by_parts, by_blocks, by_out_stage;
 };
 
 inline bool compiled(const cf_problem &p) {
@@ -109,250 +116,349 @@ inline bool compiled(const cf_problem &p) {
 
 // Calls body with a value of the operands' type.
 template <class Body>
-inline int32_t for_element(const cf_problem &p, Body body) {
+inline auto for_element(const cf_problem &p, Body body) {
     return p.math == CF_MATH_BF16 ? body(__nv_bfloat16()) : body(__half());
 }
 
-// What does not depend on how the batch is cut. `unrolled` asks for the kernel that keeps its
-// weights in shared memory.
-inline Cut shape_of(const cf_problem &p, bool unrolled) {
-    Cut cut = {};
-    cut.c = p.c, cut.h = p.h, cut.w = p.w, cut.k = p.k, cut.p = p.p, cut.q = p.q, cut.r = p.r;
-    cut.stride_h = p.stride_h, cut.stride_w = p.stride_w;
-    cut.pad_top = p.pad_top, cut.pad_left = p.pad_left;
-    cut.nchw = p.layout == CF_NCHW;
-    cut.from_floats = p.storage == CF_STORE_F32;
-    cut.wide = cut.from_floats || sums_follow(p);
-    cut.unrolled = unrolled ? p.r : 0;
+// What does not depend on how the batch is tiled: all that the packed filter depends on, and how y
+// is stored. `unrolled` asks for the kernel that keeps its weights in shared memory.
+inline Tiling shape_of(const cf_problem &p, bool unrolled) {
+    Tiling t = {};
+    t.c = p.c, t.h = p.h, t.w = p.w, t.k = p.k, t.p = p.p, t.q = p.q, t.r = p.r;
+    t.stride_h = p.stride_h, t.stride_w = p.stride_w;
+    t.pad_top = p.pad_top, t.pad_left = p.pad_left;
+    t.nchw = p.layout == CF_NCHW;
+    t.from_floats = p.storage == CF_STORE_F32;
+    t.to_floats = t.from_floats || sums_follow(p);
+    t.unrolled = unrolled ? p.r : 0;
     const bool single = p.c == 1;
-    cut.pixel = single ? 1 : int(ceil_div(p.c, 2) * 2);
-    if (cut.pixel % 16 == 0)
-        cut.pixel += 4; // lanes would read from two banks only
-    cut.joint = single ? 2 : 1;
-    cut.positions = int(ceil_div(p.q, cut.joint));
-    cut.steps = int(single ? ceil_div(p.s + p.stride_w, 8) : ceil_div(p.s * cut.pixel, 16));
-    cut.filter_rows = int(single ? ceil_div(p.r, 2) : p.r);
-    cut.parities = single && unrolled ? 2 : 1;
+    t.pixel_elements = single ? 1 : int(round_up(p.c, 2));
+    if (t.pixel_elements % 16 == 0)
+        t.pixel_elements += 4; // lanes would read from two banks only
+    t.pixels_per_position = single ? 2 : 1;
+    t.positions = int(ceil_div(p.q, t.pixels_per_position));
+    t.steps =
+        int(single ? ceil_div(int64_t(p.s) + p.stride_w, 8) : ceil_div(p.s * t.pixel_elements, 16));
+    t.filter_rows = int(single ? ceil_div(p.r, 2) : p.r);
+    t.parities = single && unrolled ? 2 : 1;
     // The fewest columns, then the fewest groups.
-    const int columns = int(ceil_div(p.k * cut.joint, 8));
+    const int columns = int(ceil_div(p.k * t.pixels_per_position, 8));
     const int most = most_tiles(single, unrolled ? p.stride_h : 0);
     const int least = unrolled && p.stride_h == 1 ? 1 : most;
-    cut.tiles = most;
+    t.column_tiles = most;
     for (int tiles = most - 1; tiles >= least; --tiles)
-        if (ceil_div(columns, tiles) * tiles < ceil_div(columns, cut.tiles) * cut.tiles)
-            cut.tiles = tiles;
-    cut.groups = int(ceil_div(columns, cut.tiles));
-    cut.span = cut.tiles * 8 / cut.joint;
-    if (cut.nchw) // lanes that store neighbouring pixels hold one channel
-        cut.of_tile = single ? 4 : 8, cut.of_pair = single ? 1 : 2;
+        if (round_up(columns, tiles) < round_up(columns, t.column_tiles))
+            t.column_tiles = tiles;
+    t.groups = int(ceil_div(columns, t.column_tiles));
+    t.per_group = t.column_tiles * 8 / t.pixels_per_position;
+    if (t.nchw) // lanes that store neighbouring pixels hold one channel
+        t.per_tile = single ? 4 : 8, t.per_pair = single ? 1 : 2;
     else // a lane's channels are neighbours
-        cut.of_tile = single ? 1 : 2, cut.of_pair = cut.of_tile * cut.tiles;
-    cut.of_column = single ? 0 : 1;
-    return cut;
+        t.per_tile = single ? 1 : 2, t.per_pair = t.per_tile * t.column_tiles;
+    t.per_column = single ? 0 : 1;
+
+    const int align = sums_follow(p) ? 16 : p.align; // of what is written
+    const int64_t out_bytes = t.to_floats ? 4 : 2;
+    if (t.nchw) {
+        const int width = 2 * t.pixels_per_position;
+        t.per_store = p.q % width == 0 && align >= width * out_bytes ? width
+                      : p.q % 2 == 0 && align >= 2 * out_bytes       ? 2
+                                                                     : 1;
+        t.whole_sectors = t.per_store == width && p.q * out_bytes % 32 == 0;
+    } else {
+        const int channels = t.per_group / 4; // of a lane
+        t.whole_sectors =
+            p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
+        t.per_store = t.whole_sectors ? channels : 1;
+    }
+    return t;
 }
 
-inline uint64_t packed_bytes(const Cut &cut) {
-    return uint64_t(cut.groups) * cut.steps * cut.parities *
-           fragments_of(cut.filter_rows, cut.tiles) * FragmentBytes;
+inline uint64_t packed_bytes(const Tiling &t) {
+    return uint64_t(t.groups) * t.steps * t.parities * fragments_of(t.filter_rows, t.column_tiles) *
+           FragmentBytes;
+}
+
+// Of a block, beside its barriers.
+inline size_t shared_bytes(const Tiling &t) {
+    return t.weight_bytes + size_t(t.out_stages) * t.out_stage_bytes +
+           size_t(t.stages) * t.stage_bytes + size_t(PlanarBuffers) * t.planar_bytes;
+}
+
+// Bytes from row to row in shared memory.
+inline int64_t pitch_of(const cf_problem &p, const Tiling &t) {
+    const int64_t columns =
+        std::max(int64_t(p.pad_left) + p.w,
+                 (int64_t(t.positions) * t.pixels_per_position - 1) * p.stride_w + p.s);
+    return ceil_div(columns * t.pixel_elements, 2) * 4;
+}
+
+// What the last positions read beyond their rows, and pairs of rows beyond the last one: finite
+// numbers, which meet weights of zero.
+inline int64_t row_beyond(const Tiling &t, int64_t pitch) { return t.parities == 2 ? pitch : 0; }
+inline int64_t beyond(const Tiling &t, int64_t pitch) {
+    return int64_t(t.pixels_per_position) * t.stride_w * t.pixel_elements * 2 +
+           int64_t(t.steps) * 32 + row_beyond(t, pitch);
+}
+
+// A filter is packed for the kernel that keeps its weights in shared memory, if they leave room for
+// a strip, and for the one that does not, if they do not leave room for two, as many images ask
+// for. So what is packed does not depend on the number of images; which of both a launch takes
+// does. The shape of one that is not packed has no groups.
+struct Shapes {
+    Tiling unrolled, plain;
+};
+
+inline Shapes shapes_of(const cf_query &query) {
+    const cf_problem &p = query.problem;
+    Shapes shapes = {};
+    int64_t strips = 0; // of one row tile, beside the weights
+    if (compiled(p)) {
+        const Tiling t = shape_of(p, true);
+        const int64_t rows = (rows_of(t.column_tiles) - 1) * p.stride_h + p.r;
+        const int64_t pitch = pitch_of(p, t), shared = query.device.shared_per_block;
+        const int64_t budget = shared - StaticShared - int64_t(packed_bytes(t));
+        if (pitch <= shared)
+            strips = std::max<int64_t>(budget, 0) / round_up(rows * pitch + beyond(t, pitch), 16);
+        if (strips > 0)
+            shapes.unrolled = t;
+    }
+    if (strips < 2)
+        shapes.plain = shape_of(p, false);
+    return shapes;
+}
+
+inline uint64_t packed_bytes(const Shapes &shapes) {
+    return packed_bytes(shapes.unrolled) + packed_bytes(shapes.plain);
+}
+
+// How a filter is arranged, for cf_plan::filter_layout: all that pack_kernel looks at.
+inline uint64_t filter_layout(const cf_problem &p, const Shapes &shapes) {
+    // Weights of a position's second pixel lie a stride further.
+    uint64_t id = uint32_t(p.c == 1 ? p.stride_w : 0);
+    const auto digit = [&](int value, int base) { id = id * base + value; };
+    digit(p.c, 33), digit(p.k, 65), digit(p.r, MaxFilter + 1), digit(p.s, MaxFilter + 1);
+    digit(p.storage, 3), digit(p.math == CF_MATH_BF16, 2), digit(p.layout, 2);
+    digit(shapes.unrolled.column_tiles, MaxTiles + 1), digit(shapes.plain.groups > 0, 2);
+    return id;
+}
+
+// Bytes in a clock of each multiprocessor: 18.5 of 132 at 1.75 GHz.
+inline double memory_rate(const cf_device &device) {
+    return PinShare * bytes_per_clock(device, TensorClock);
 }
 
 // Clocks of the busiest multiprocessor: the longest of what its four tensor cores, its shared
-// memory, its four schedulers, its loading warps and the device's memory need for a unit.
-inline double clocks(const cf_call *call, const Cut &cut) {
-    const cf_problem &p = call->problem;
-    const double rows = rows_of(cut.tiles),
-                 units =
-                     double(ceil_div(cut.units / cut.joined, call->device.sm_count)) * cut.joined;
-    const double all = units * double(ceil_div(cut.tasks, cut.shares));
-    // The last turn of the warps is whole.
-    const int computing = cut.at_once ? Warps : Computing;
+// memory, its four schedulers, its producers and the device's memory need for a strip. Fitted to
+// benches/results/evidence/h200-small-mma16-tries.txt and h200-small-mma16-cuts.txt.
+inline double clocks(const cf_query &query, const Tiling &t) {
+    const cf_problem &p = query.problem;
+    const int sets = std::max(t.strips / t.strips_per_out_stage, 1); // a batch may be empty
+    const double rows = rows_of(t.column_tiles);
+    const double strips = double(ceil_div(sets, query.device.sm_count)) * t.strips_per_out_stage;
+    const double all = strips * double(ceil_div(t.tasks, t.blocks_per_strip));
+    // The last round of the warps is whole.
+    const int consumers = t.preloaded ? Warps : Consumers;
     const double tasks =
-        std::max(all, double(ceil_div(int64_t(all), computing)) * computing) / units;
+        std::max(all, double(ceil_div(int64_t(all), consumers)) * consumers) / strips;
     const double window =
-        cut.unrolled ? (rows - 1) * p.stride_h + p.r : rows * cut.filter_rows; // rows of x read
-    const double products = rows * cut.tiles * cut.filter_rows * cut.steps;
-    const double weights = double(cut.parities) * cut.filter_rows * cut.tiles * cut.steps;
-    const double words = cut.joint == 2 && cut.unrolled ? 2 : 4;
+        t.unrolled ? (rows - 1) * p.stride_h + p.r : rows * t.filter_rows; // rows of x read
+    const double products = rows * t.column_tiles * t.filter_rows * t.steps;
+    const double weights = double(t.parities) * t.filter_rows * t.column_tiles * t.steps;
+    const double words = t.pixels_per_position == 2 && t.unrolled ? 2 : 4;
     const double tensor = tasks * products * 8 / 4; // 6 alone, the others for what goes beside
-    const double sums = rows * cut.tiles * 4;
-    const double shared = tasks * (cut.steps * window * words + weights * 2 + sums);
+    const double sums = rows * t.column_tiles * 4;
+    const double shared = tasks * (t.steps * window * words + weights * 2 + sums);
     const double issue =
-        (tasks * (products + cut.steps * window * (words + 2) + weights + sums * 2 + 150) +
-         cut.pieces / 32.0 * 40) /
+        (tasks * (products + t.steps * window * (words + 2) + weights + sums * 2 + 150) +
+         t.copies / 32.0 * 40) /
         4;
-    const double elements = double(cut.rows) * p.w * p.c;
-    const double outputs = double(std::min(cut.row_tiles * int(rows), p.p)) * p.q * p.k;
-    const double brought = elements * (p.storage == CF_STORE_F32 ? 4 : 2);
-    const double left = outputs * (cut.wide ? 4 : 2);
-    // Ends of segments and half sectors cost more than their bytes, and so do units that are
+    const double elements = double(t.input_rows) * p.w * p.c;
+    const double outputs = double(std::min(t.row_tiles * int(rows), p.p)) * p.q * p.k;
+    const double loaded = elements * (p.storage == CF_STORE_F32 ? 4 : 2);
+    const double left = outputs * (t.to_floats ? 4 : 2);
+    // Ends of segments and half sectors cost more than their bytes, and so do strips that are
     // written for long: what all blocks write meanwhile lies far apart.
-    const double written = cut.sectors ? 1 : cut.segments > 1 ? 1.25 : cut.staged ? 1.1 : 2.5;
-    const double apart = cut.at_once ? 1 : 1 + 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
-    const double memory = (brought + left * written) * apart / 18.5;
-    const double loading = cut.piece == Direct || cut.piece == Planes
+    const double written = t.whole_sectors ? 1 : t.segments > 1 ? 1.25 : t.staged ? 1.1 : 2.5;
+    const double apart = t.preloaded ? 1 : 1 + 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
+    const double memory = (loaded + left * written) * apart / memory_rate(query.device);
+    const double loading = t.copy == Direct || t.copy == Planes
                                ? 1000
-                               : double(ceil_div(cut.pieces, 32 * 16 * 3)) * 1800;
-    const double unit = std::max({tensor, shared, issue, memory, loading});
-    return 4000 + loading + units * (1.15 * unit + 200);
+                               : double(ceil_div(t.copies, 32 * 16 * 3)) * 1800;
+    const double strip = std::max({tensor, shared, issue, memory, loading});
+    return 4000 + loading + strips * (1.15 * strip + 200);
 }
 
-// With so many row tiles to a unit; false where it does not fit.
-inline bool cut_into(const cf_call *call, int row_tiles, bool staged, bool join, bool by_bulk,
-                     Cut &cut) {
-    const cf_problem &p = call->problem;
-    const int rows = rows_of(cut.tiles);
-    const int64_t out_bytes = cut.wide ? 4 : 2;
-    cut.row_tiles = row_tiles;
-    cut.strips = int(ceil_div(ceil_div(p.p, rows), row_tiles));
-    cut.blocks = int(ceil_div(int64_t(row_tiles) * cut.positions, Positions));
-    cut.tasks = cut.blocks * cut.groups;
-    // Units, tasks and pieces are counted in 31 bits.
-    if (double(p.n) * cut.strips * cut.tasks > (1 << 30))
-        return false;
-    // As are elements of an image of x.
-    if (double(p.c) * p.h * p.w > INT32_MAX)
-        return false;
-    cut.units = int(p.n * cut.strips);
-    cut.joined = join ? cut.strips : 1;
-    cut.rows = (row_tiles * rows - 1) * p.stride_h + p.r;
-    const int64_t columns =
-        std::max(p.pad_left + p.w, (cut.positions * cut.joint - 1) * p.stride_w + p.s);
-    const int64_t pitch = ceil_div(columns * cut.pixel, 2) * 4;
-    // The last positions read beyond their rows, and pairs of rows beyond the last one: finite
-    // numbers, which meet weights of zero.
-    const int64_t row_beyond = cut.parities == 2 ? pitch : 0;
-    const int64_t beyond = cut.joint * p.stride_w * cut.pixel * 2 + cut.steps * 32 + row_beyond;
+// A tiling to be tried.
+struct Option {
+    int row_tiles; // of a strip
+    bool staged;   // outputs leave by bulk copies,
+    bool joined;   // all strips of an image together
+    bool bulk;     // x comes by bulk copies
+};
 
+// How x comes into shared memory; false where bulk copies are asked for and cannot be.
+inline bool choose_copy(const cf_problem &p, const Option &option, Tiling &t) {
     const int64_t image = int64_t(p.h) * p.w * p.c;
-    const bool whole = cut.strips == 1 && cut.rows >= p.h;
+    const bool whole = t.strips_per_image == 1 && t.input_rows >= p.h;
     const bool even = p.w * p.c % 2 == 0 && p.align >= 4; // each row begins with a word
-    const bool unpadded = !p.pad_top && !p.pad_left && pitch == int64_t(p.w) * cut.pixel * 2;
-    const bool bulk = by_bulk && unpadded && p.storage != CF_STORE_F32 && image * 2 < (1 << 20);
-    const bool direct = bulk && p.c == cut.pixel && (p.c == 1 || !cut.nchw) && even &&
-                        (p.p - 1) * p.stride_h + p.r <= p.h;
-    const bool planes = bulk && cut.nchw && p.c > 1 && whole;
-    if (by_bulk && !direct && !planes)
-        return false;
-    // What a position reads beyond its window, which rows of an earlier image must not be.
-    cut.fill = direct ? uint32_t(32 + row_beyond) : 0;
-    cut.raw = planes ? uint32_t(ceil_div(image * 2 + 30, 16) * 16) : 0;
-    // A copy keeps its place among 16 bytes.
-    const int64_t slot =
-        ceil_div(cut.rows * pitch + std::max<int64_t>(beyond, direct ? cut.fill + 32 : 0), 16) * 16;
-    cut.weights = cut.unrolled ? uint32_t(packed_bytes(cut)) : 0;
-    int64_t budget = int64_t(call->device.shared_per_block) - 1024 - cut.weights - Raws * cut.raw;
-    cut.staged = staged;
-    cut.segments = 0, cut.segment = cut.stage = 0;
-    if (staged) {
-        // As far behind a multiple of 16 bytes as its place in y.
-        const int64_t part =
-            int64_t(std::min(cut.joined * row_tiles * rows, p.p)) * p.q * out_bytes;
-        cut.segments = cut.nchw && cut.strips > cut.joined ? p.k : 1;
-        cut.segment = uint32_t(std::min<int64_t>(
-            ceil_div(part * (cut.segments > 1 ? 1 : p.k) + 30, 16) * 16, 1 << 24));
-        cut.stage = cut.segments * cut.segment;
+    const bool unpadded =
+        !p.pad_top && !p.pad_left && t.pitch == int64_t(p.w) * t.pixel_elements * 2;
+    const bool dense = p.c == t.pixel_elements && (p.c == 1 || !t.nchw);
+    t.channel_parts = std::max(t.pixel_elements / 2, 1);
+    if (t.nchw) // zeros that fill up the channels are there already
+        t.channel_parts = int(ceil_div(p.c, 2));
+    if (option.bulk) {
+        if (!unpadded || p.storage == CF_STORE_F32 || image * 2 >= BulkBytes)
+            return false;
+        t.copies_per_line = t.copies = 1;
+        t.copy = dense && even && (p.p - 1) * p.stride_h + p.r <= p.h ? Direct : Planes;
+        if (t.copy == Planes)
+            t.channel_parts = int(ceil_div(p.c, t.pixel_elements % 4 ? 2 : 4));
+        return t.copy == Direct || (t.nchw && p.c > 1 && whole);
     }
-    // Stages first, as long as three slots are left; two of both suffice.
-    const int64_t of_block = ceil_div(cut.units / cut.joined, call->device.sm_count) * cut.joined;
-    const auto slots_beside = [&](int stages) {
-        return std::max<int64_t>(budget - int64_t(stages) * cut.stage, 0) / slot;
-    };
-    cut.stages = staged ? MaxStages : 0;
-    while (cut.stages > 2 && slots_beside(cut.stages) < std::min<int64_t>(of_block, 3))
-        --cut.stages;
-    const int64_t fit = slots_beside(cut.stages);
-    if (fit < std::min<int64_t>(of_block, 2))
-        return false;
-    cut.loading = direct ? 1 : Warps - Computing - staged;
-    cut.pitch = uint32_t(pitch), cut.slot = uint32_t(slot);
-    cut.slots = int(std::min({fit, of_block, int64_t(MaxSlots)}));
-
     const int element = p.storage == CF_STORE_F32 ? 4 : 2;
-    const bool pairs = p.align >= 2 * element; // as far as addresses go
-    cut.parts = std::max(cut.pixel / 2, 1);
-    if (cut.nchw) // zeros that fill up the channels are there already
-        cut.parts = int(ceil_div(p.c, 2));
-    int lines = cut.rows;
-    if (direct) {
-        cut.piece = Direct;
-        cut.items = lines = 1;
-    } else if (planes) {
-        cut.piece = Planes;
-        cut.items = lines = 1;
-        cut.parts = int(ceil_div(p.c, cut.pixel % 4 ? 2 : 4));
-    } else if (unpadded && whole && p.c == cut.pixel && image % 4 == 0 && p.align >= 4 * element &&
-               (p.c == 1 || !cut.nchw)) {
-        cut.piece = Whole;
-        cut.items = int(image / 4), lines = 1;
+    const bool pairs = p.align >= 2 * element, fours = p.align >= 4 * element;
+    int lines = t.input_rows;
+    if (unpadded && whole && dense && image % 4 == 0 && fours) {
+        t.copy = Whole;
+        t.copies_per_line = int(image / 4), lines = 1;
     } else if (p.c == 1) {
-        cut.piece = pairs && p.w % 2 == 0 && p.pad_left % 2 == 0 ? Line : Word;
-        cut.items = int(cut.piece == Line ? p.w / 2 : ceil_div(p.pad_left + p.w, 2));
-    } else if (cut.nchw) {
-        if (cut.pixel % 4)
-            cut.piece = Word;
+        t.copy = pairs && p.w % 2 == 0 && p.pad_left % 2 == 0 ? Line : Word;
+        t.copies_per_line = int(t.copy == Line ? p.w / 2 : ceil_div(p.pad_left + p.w, 2));
+    } else if (t.nchw) {
+        if (t.pixel_elements % 4)
+            t.copy = Word;
         else
-            cut.piece = pairs && p.w % 2 == 0 ? Columns : Column, cut.parts = int(ceil_div(p.c, 4));
-        cut.items = cut.piece == Columns ? p.w / 2 : p.w;
-        lines *= cut.parts;
-    } else if (p.c == 3 && p.w % 4 == 0 && p.align >= 4 * element) {
-        cut.piece = Threes;
-        cut.items = p.w / 4;
+            t.copy = pairs && p.w % 2 == 0 ? Columns : Column,
+            t.channel_parts = int(ceil_div(p.c, 4));
+        t.copies_per_line = t.copy == Columns ? p.w / 2 : p.w;
+        lines *= t.channel_parts;
+    } else if (p.c == 3 && p.w % 4 == 0 && fours) {
+        t.copy = Threes;
+        t.copies_per_line = p.w / 4;
     } else {
-        cut.piece = pairs && p.c == cut.pixel ? Line : Word;
-        cut.items = p.w * cut.parts;
+        t.copy = pairs && p.c == t.pixel_elements ? Line : Word;
+        t.copies_per_line = p.w * t.channel_parts;
     }
-    cut.pieces = cut.items * lines;
-    cut.at_once = !direct && !planes && !staged && of_block <= cut.slots;
-    const int units = std::max(cut.units, 1); // a batch may be empty
-    cut.shares = cut.at_once ? std::clamp(call->device.sm_count / units, 1, cut.tasks) : 1;
-    cut.clocks = clocks(call, cut);
+    t.copies = t.copies_per_line * lines;
     return true;
 }
 
-// The plan with the fewest clocks; rows is 0 where none fits.
-inline Cut plan_of(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    const int align = sums_follow(p) ? 16 : p.align; // of what is written
-    Cut best = {};
-    for (bool unrolled : {true, false}) {
-        if (unrolled ? !compiled(p) : best.rows > 0)
-            continue;
-        Cut cut = shape_of(p, unrolled);
-        const int64_t out_bytes = cut.wide ? 4 : 2;
-        if (cut.nchw) {
-            const int most = 2 * cut.joint;
-            cut.together = p.q % most == 0 && align >= most * out_bytes ? most
-                           : p.q % 2 == 0 && align >= 2 * out_bytes     ? 2
-                                                                        : 1;
-            cut.sectors = cut.together == most && p.q * out_bytes % 32 == 0;
-        } else {
-            const int channels = cut.span / 4; // of a lane
-            cut.sectors =
-                p.c > 1 && p.k % channels == 0 && p.k * out_bytes % 16 == 0 && align >= 16;
-            cut.together = cut.sectors ? channels : 1;
-        }
-        // Whatever a bulk copy can bring is left to it.
-        for (bool by_bulk : {true, false}) {
-            if (!by_bulk && best.rows > 0)
-                continue;
-            // Straight to y; gathered by units; gathered by images, which are cut into several.
-            for (int stage_of : {2, 1, 0}) {
-                if (stage_of > 0 && cut.sectors)
-                    continue;
-                const int all = int(ceil_div(p.p, rows_of(cut.tiles)));
-                for (int row_tiles = 1; row_tiles <= all; ++row_tiles) {
-                    // Each number of strips once.
-                    if (row_tiles > 1 && ceil_div(all, row_tiles) == ceil_div(all, row_tiles - 1))
-                        continue;
-                    if (stage_of == 2 && (row_tiles == all || !cut.nchw))
-                        continue;
-                    if (cut_into(call, row_tiles, stage_of > 0, stage_of == 2, by_bulk, cut) &&
-                        (best.rows == 0 || cut.clocks < best.clocks))
-                        best = cut;
-                }
-            }
-        }
+// Shared memory for the two rings, of which a block fills `of_block` stages; false where it is too
+// small.
+inline bool fit_rings(const cf_query &query, int64_t of_block, Tiling &t) {
+    const cf_problem &p = query.problem;
+    if (t.staged) {
+        // As far behind a multiple of 16 bytes as its place in y.
+        const int64_t rows =
+            int64_t(t.strips_per_out_stage) * t.row_tiles * rows_of(t.column_tiles);
+        const int64_t plane = std::min<int64_t>(rows, p.p) * p.q * (t.to_floats ? 4 : 2);
+        t.segments = t.nchw && t.strips_per_image > t.strips_per_out_stage ? p.k : 1;
+        t.segment_bytes = uint32_t(
+            std::min<int64_t>(round_up(plane * (t.segments > 1 ? 1 : p.k) + 30, 16), 1 << 24));
+        t.out_stage_bytes = t.segments * t.segment_bytes;
     }
+    const int64_t budget = int64_t(query.device.shared_per_block) - StaticShared - t.weight_bytes -
+                           int64_t(PlanarBuffers) * t.planar_bytes;
+    const auto stages_beside = [&](int out_stages) {
+        return std::max<int64_t>(budget - int64_t(out_stages) * t.out_stage_bytes, 0) /
+               t.stage_bytes;
+    };
+    // Output stages first, as long as three of the input ring are left; two of both suffice.
+    t.out_stages = t.staged ? MaxOutStages : 0;
+    while (t.out_stages > 2 && stages_beside(t.out_stages) < std::min<int64_t>(of_block, 3))
+        --t.out_stages;
+    const int64_t fit = stages_beside(t.out_stages);
+    t.stages = int(std::min({fit, of_block, int64_t(MaxStages)}));
+    return fit >= std::min<int64_t>(of_block, 2);
+}
+
+// Completes a tiling of so many images; false where it does not fit.
+inline bool tile(const cf_query &query, int64_t images, const Option &option, Tiling &t) {
+    const cf_problem &p = query.problem;
+    const int rows = rows_of(t.column_tiles), sms = query.device.sm_count;
+    const int64_t shared = query.device.shared_per_block;
+    const int64_t strips = ceil_div(ceil_div(p.p, rows), option.row_tiles);
+    const int64_t tasks_per_group = ceil_div(int64_t(option.row_tiles) * t.positions, Positions);
+    const int64_t input_rows = (int64_t(option.row_tiles) * rows - 1) * p.stride_h + p.r;
+    const int64_t pitch = pitch_of(p, t);
+    // Strips and tasks are counted in 31 bits, as are elements of an image of x.
+    if (double(std::max<int64_t>(images, 1)) * strips * tasks_per_group * t.groups > MaxTasks ||
+        double(p.c) * p.h * p.w > INT32_MAX)
+        return false;
+    if (pitch > shared || input_rows > shared || input_rows * pitch > shared)
+        return false;
+    t.row_tiles = option.row_tiles;
+    t.strips_per_image = int(strips);
+    t.strips = int(images * strips);
+    t.tasks_per_group = int(tasks_per_group);
+    t.tasks = t.tasks_per_group * t.groups;
+    t.input_rows = int(input_rows);
+    t.pitch = uint32_t(pitch);
+    t.staged = option.staged;
+    t.strips_per_out_stage = option.joined ? t.strips_per_image : 1;
+    if (!choose_copy(p, option, t))
+        return false;
+    const bool direct = t.copy == Direct, planes = t.copy == Planes;
+    t.producers = direct ? 1 : Warps - Consumers - t.staged;
+    // What a position reads beyond its window, which rows of an earlier image must not be.
+    t.zero_bytes = direct ? uint32_t(32 + row_beyond(t, pitch)) : 0;
+    const int64_t image_bytes = int64_t(p.c) * p.h * p.w * 2;
+    t.planar_bytes = planes ? uint32_t(round_up(image_bytes + 30, 16)) : 0;
+    // A bulk copy keeps its place among 16 bytes.
+    const int64_t behind = std::max<int64_t>(beyond(t, pitch), direct ? t.zero_bytes + 32 : 0);
+    const int64_t stage_bytes = round_up(input_rows * pitch + behind, 16);
+    if (stage_bytes > shared)
+        return false;
+    t.stage_bytes = uint32_t(stage_bytes);
+    t.weight_bytes = t.unrolled ? uint32_t(packed_bytes(t)) : 0;
+    const int64_t of_block =
+        ceil_div(t.strips / t.strips_per_out_stage, sms) * t.strips_per_out_stage;
+    if (!fit_rings(query, of_block, t))
+        return false;
+    t.preloaded = !direct && !planes && !t.staged && of_block <= t.stages;
+    // A batch may be empty.
+    t.blocks_per_strip = t.preloaded ? std::clamp(sms / std::max(t.strips, 1), 1, t.tasks) : 1;
+    t.clocks = clocks(query, t);
+    return true;
+}
+
+// The tiling of so many images that takes the fewest clocks; without input_rows where none fits.
+inline Tiling best_tiling(const cf_query &query, const Shapes &shapes, int64_t images) {
+    Tiling best = {};
+    const auto try_heights = [&](const Tiling &shape, bool staged, bool joined, bool bulk) {
+        const int all = int(ceil_div(shape.p, rows_of(shape.column_tiles)));
+        for_strip_heights(all, [&](int row_tiles) {
+            Tiling t = shape;
+            if (joined && row_tiles == all)
+                return;
+            if (tile(query, images, {row_tiles, staged, joined, bulk}, t) &&
+                (best.input_rows == 0 || t.clocks < best.clocks))
+                best = t;
+        });
+    };
+    // Weights that fit stay in shared memory, and whatever bulk copies can load is left to them.
+    for (const Tiling *shape : {&shapes.unrolled, &shapes.plain})
+        for (bool bulk : {true, false}) {
+            if (shape->groups == 0 || best.input_rows > 0)
+                continue;
+            if (!shape->whole_sectors) {
+                if (shape->nchw)
+                    try_heights(*shape, true, true, bulk);
+                try_heights(*shape, true, false, bulk);
+            }
+            try_heights(*shape, false, false, bulk);
+        }
+    if (best.input_rows == 0)
+        return best;
+    best.by_groups = Divisor(best.groups);
+    best.by_positions = Divisor(best.positions);
+    best.by_image = Divisor(best.strips_per_image);
+    best.by_line = Divisor(best.copies_per_line);
+    best.by_parts = Divisor(best.channel_parts);
+    best.by_blocks = Divisor(best.blocks_per_strip);
+    best.by_out_stage = Divisor(best.strips_per_out_stage);
     return best;
 }
 

@@ -1,56 +1,65 @@
-// How small_mma cuts a batch for persistent blocks: which form of a task suits a problem, how its
+// How small_mma tiles a batch for persistent blocks: which shape of a task suits a problem, how its
 // sum is put in order, which strips of images a block streams through shared memory, and how many
-// of them are there at once.
+// of them are there together.
 //
-// A unit is an image or a strip of its rows; a line is a row tile of a unit, in the tall form all
-// of it; a column is an output pixel of a line, or some neighbouring ones, with all rows of the
-// tile below it. A task is 8, 16 or 64 columns, wherever they lie in the block's row of units, in
-// one group of output channels. An item is what one line gives in one group.
+// A strip is an image or some of its rows. A row tile is all columns of as many rows of a strip as
+// a task computes, of all rows where weights are stationary. A column is an output pixel of a row
+// tile, or some adjacent ones, with all rows of the tile below. A task is 8, 16 or 64 columns,
+// wherever they lie in the block's row of strips, in one group of output channels. An output tile
+// is what one row tile gives in one group.
 #pragma once
 
 #include "core/divisor.cuh"
-#include "core/launch.cuh"
+#include "core/estimate.cuh"
+#include "kernels/small/few_channels.cuh"
 
 #include <algorithm>
 #include <cmath>
 
 namespace cf::small_mma {
 
-constexpr int MaxSlots = 32;    // as many units as a task may touch
-constexpr int MaxStages = 32;   // items
-constexpr int MaxFilter = 11;   // rows and columns
-constexpr int MinProducts = 16; // of a sum in math fp32
-constexpr int Ahead = 4;        // steps of inputs in registers at once where no rows share them
+constexpr int MaxStages = 32;       // as many strips as a task may touch
+constexpr int MaxOutputStages = 32; // output tiles
+constexpr int MaxFilter = 11;       // rows and columns
+constexpr int MinProducts = 16;     // of a sum in math fp32
+constexpr int Ahead = 4;           // steps of inputs in registers together where no rows share them
+constexpr int StaticShared = 2048; // bytes that barriers may take
+// Columns and output tiles of a launch, and elements and rows of an image, are counted in 31 bits.
+constexpr double MaxCount = 1 << 30;
 
 // What is computed in one task.
-struct Form {
-    bool group;        // by four warps with wgmma; else by one with mma.sync
-    bool pixel_rows;   // the tensor core's tile has 16 pixels x 8 channels, else 8 pixels x 16
-    int tiles;         // of output channels
-    int rows;          // of outputs
-    int reach;         // filter rows that share an input; 1: every step loads its own
-    int stride;        // of rows, where reach > 1
-    int warpgroups;    // that compute; one more loads and stores
-    int turn = 0;      // rows of inputs at a time, where a row of the filter is one step
-    bool tall = false; // there: a task is all rows of a unit, worked out `rows` at a time
+struct TaskShape {
+    bool wgmma;            // by four warps; else by one with mma.sync
+    bool pixel_rows;       // the tensor core's tile has 16 pixels x 8 channels, else 8 pixels x 16
+    int channel_tiles;     // of output channels
+    int rows;              // of outputs
+    int row_reuse;         // filter rows that share an input; 1: every step loads its own
+    int stride;            // of rows, where row_reuse > 1
+    int warpgroups;        // of consumers; one more loads and stores
+    int rows_per_step = 0; // rows of inputs at a time, where a row of the filter is one step
+    // There: a task is all rows of a strip, worked out `rows` at a time, and weights stay in
+    // registers.
+    bool weight_stationary = false;
+
     __host__ __device__ constexpr int pixels() const { return pixel_rows ? 2 : 1; }  // of a lane
     __host__ __device__ constexpr int weights() const { return pixel_rows ? 2 : 4; } // of a lane
-    __host__ __device__ constexpr int columns() const { return group ? 64 : 8 * pixels(); }
+    __host__ __device__ constexpr int columns() const { return wgmma ? 64 : 8 * pixels(); }
+    __host__ __device__ constexpr int tile_channels() const { return pixel_rows ? 8 : 16; }
     __host__ __device__ constexpr int window() const { // rows of inputs
-        return (rows - 1) * stride + reach;
+        return (rows - 1) * stride + row_reuse;
     }
-    __host__ __device__ constexpr int workers() const { // tasks at a time
-        return group ? warpgroups : warpgroups * 4;
+    __host__ __device__ constexpr int tasks() const { // at a time
+        return wgmma ? warpgroups : warpgroups * 4;
     }
     __host__ __device__ constexpr int threads() const { return (warpgroups + 1) * 128; }
-    // Of a thread that computes, and of one that loads or stores.
-    __host__ __device__ constexpr int registers() const { return warpgroups == 2 ? 224 : 152; }
-    __host__ __device__ constexpr int helpers_registers() const {
-        return warpgroups == 2 ? 56 : 56;
+    // Of a consumer's thread, and of one that loads or stores.
+    __host__ __device__ constexpr int consumer_registers() const {
+        return warpgroups == 2 ? 224 : 152;
     }
+    __host__ __device__ constexpr int producer_registers() const { return 56; }
 };
 
-constexpr Form Forms[] = {
+constexpr TaskShape TaskShapes[] = {
     {false, true, 1, 8, 1, 1, 3},   {false, false, 1, 8, 1, 1, 3},
     {false, true, 1, 10, 7, 1, 3},  {true, true, 3, 2, 1, 1, 3},
     {true, true, 4, 2, 1, 1, 3},    {true, true, 8, 2, 1, 1, 3},
@@ -58,22 +67,22 @@ constexpr Form Forms[] = {
     {true, true, 3, 3, 5, 1, 3},    {true, true, 4, 2, 7, 1, 3},
     {true, true, 8, 2, 7, 2, 2},    {false, true, 1, 2, 7, 1, 3, 0, true},
 };
-constexpr int FormCount = sizeof(Forms) / sizeof(Forms[0]);
+constexpr int TaskShapeCount = sizeof(TaskShapes) / sizeof(TaskShapes[0]);
 
 // The order of a sum. A row of the filter has `elements` products: each pair of channel and column,
 // in the order in which the inputs lie in memory. A step of the tensor core takes two halves of
-// four. With reach > 1 a row has `full` steps; the half that may be left of them forms steps with
-// that of the next row. Otherwise rows follow each other without a gap. What fills up the last
+// four. With row_reuse > 1 a row has `full` steps; the half that may be left of them forms steps
+// with that of the next row. Otherwise rows follow each other without a gap. What fills up the last
 // half has zeros for weights and repeats an input.
 //
-// Two, four or eight neighbouring pixels may share a column (a Toeplitz matrix): the window is then
+// Two, four or eight adjacent pixels may share a column (a Toeplitz matrix): the window is then
 // wider by all but one of them, and the weights of each begin a column later than its left one's.
 struct Order {
     int nhwc, c, r, s;
-    int neighbours; // pixels of a column
-    int window;     // columns of inputs
+    int pixels_per_column;
+    int window; // columns of inputs
     int elements;
-    int full, odd; // reach > 1
+    int full, odd; // row_reuse > 1
     int steps;     // in all
 
     struct Tap {
@@ -87,33 +96,33 @@ struct Order {
         return nhwc ? Tap{live, e % c, r, e / c} : Tap{live, e / window, r, e % window};
     }
     // Product t of a half of a step.
-    __host__ __device__ Tap tap(int reach, int step, int half, int t) const {
-        if (reach == 1) {
+    __host__ __device__ Tap tap(int row_reuse, int step, int half, int t) const {
+        if (row_reuse == 1) {
             const int f = 8 * step + 4 * half + t, all = elements * r;
             const int e = f < all ? f : all - 1;
             Tap tap = element(e % elements, e / elements);
             tap.live = f < all;
             return tap;
         }
-        if (step < full * reach)
-            return element(step / reach * 8 + 4 * half + t, step % reach);
-        const int row = 2 * (step - full * reach) + half;
+        if (step < full * row_reuse)
+            return element(step / row_reuse * 8 + 4 * half + t, step % row_reuse);
+        const int row = 2 * (step - full * row_reuse) + half;
         Tap tap = element(full * 8 + t, row);
         tap.live = tap.live && row < r;
         return tap;
     }
 };
 
-inline Order order_of(const cf_problem &p, const Form &form, int neighbours) {
-    Order o = {p.layout == CF_NHWC, p.c, p.r, p.s, neighbours};
-    o.window = p.s + neighbours - 1;
+inline Order order_of(const cf_problem &p, const TaskShape &shape, int pixels_per_column) {
+    Order o = {p.layout == CF_NHWC, p.c, p.r, p.s, pixels_per_column};
+    o.window = p.s + pixels_per_column - 1;
     o.elements = p.c * o.window;
-    if (form.reach == 1) {
+    if (shape.row_reuse == 1) {
         o.steps = int(ceil_div(o.elements * p.r, 8));
     } else {
         const int halves = int(ceil_div(o.elements, 4));
         o.full = halves / 2, o.odd = halves % 2;
-        o.steps = o.full * form.reach + o.odd * int(ceil_div(form.reach, 2));
+        o.steps = o.full * shape.row_reuse + o.odd * int(ceil_div(shape.row_reuse, 2));
     }
     return o;
 }
@@ -125,7 +134,7 @@ struct Weight {
     bool live, lo;
     int k, c, r, s;
 };
-__host__ __device__ inline Weight weight_at(const Order &order, const Form &form, bool three,
+__host__ __device__ inline Weight weight_at(const Order &order, const TaskShape &shape, bool three,
                                             int channels, int64_t i) {
     const auto digit = [&](int base) {
         const int d = int(i % base);
@@ -134,18 +143,18 @@ __host__ __device__ inline Weight weight_at(const Order &order, const Form &form
     };
     const int parts = three ? 2 : 1;
     int part, tile, g, t, reg; // lane 4 g + t; reg counts halves and, of 16 channels, those 8 on
-    if (form.group) {
-        t = digit(4), g = digit(8), tile = digit(form.tiles), reg = digit(2);
+    if (shape.wgmma) {
+        t = digit(4), g = digit(8), tile = digit(shape.channel_tiles), reg = digit(2);
         part = digit(parts);
     } else {
-        reg = digit(form.weights()), t = digit(4), g = digit(8);
-        part = digit(parts), tile = digit(form.tiles);
+        reg = digit(shape.weights()), t = digit(4), g = digit(8);
+        part = digit(parts), tile = digit(shape.channel_tiles);
     }
     const int step = digit(order.steps), group = int(i);
-    const Order::Tap tap = order.tap(form.reach, step, form.pixel_rows ? reg : reg / 2, t);
+    const Order::Tap tap = order.tap(shape.row_reuse, step, shape.pixel_rows ? reg : reg / 2, t);
     const int column =
-        !form.pixel_rows ? tile * 16 + g + reg % 2 * 8 : (tile * 8 + g) / order.neighbours;
-    const int s = tap.s - g % order.neighbours;
+        !shape.pixel_rows ? tile * 16 + g + reg % 2 * 8 : (tile * 8 + g) / order.pixels_per_column;
+    const int s = tap.s - g % order.pixels_per_column;
     return {
         tap.live && s >= 0 && s < order.s, part == 1, group * channels + column, tap.c, tap.r, s};
 }
@@ -167,304 +176,357 @@ inline double mean_products(const cf_problem &p) {
 
 // What the packed filter depends on: not on the number of images.
 struct Choice {
-    int form; // -1 where none fits
+    int number; // of a TaskShape
     Order order;
     int channels; // of a group
     int groups;
     int64_t floats; // of the packed filter
-    bool three;     // parts: hi and lo
+    bool three;     // products of each in tf32: filter and inputs in two parts, hi and lo
+
+    const TaskShape &shape() const { return TaskShapes[number]; }
+    int parts() const { return three ? 2 : 1; }
+    // All that weight_at depends on but the filter itself.
+    uint64_t filter_layout() const {
+        return uint64_t(number) << 8 | uint64_t(order.pixels_per_column) << 1 | three;
+    }
 };
 
-inline Choice choose(const cf_problem &p, int form, int neighbours) {
-    const Form &f = Forms[form];
-    Choice choice = {form, order_of(p, f, neighbours)};
-    choice.channels = f.tiles * (f.pixel_rows ? 8 : 16) / neighbours;
+inline Choice choice_of(const cf_problem &p, int number, int pixels_per_column) {
+    const TaskShape &shape = TaskShapes[number];
+    Choice choice = {number, order_of(p, shape, pixels_per_column)};
+    choice.channels = shape.channel_tiles * shape.tile_channels() / pixels_per_column;
     choice.groups = int(ceil_div(p.k, choice.channels));
     choice.three = p.math == CF_MATH_FP32;
-    choice.floats = int64_t(choice.groups) * choice.order.steps * f.tiles * (choice.three ? 2 : 1) *
-                    32 * f.weights();
+    choice.floats = int64_t(choice.groups) * choice.order.steps * shape.channel_tiles *
+                    choice.parts() * 32 * shape.weights();
     return choice;
 }
 
 // Numbers of the table of places of inputs.
 inline int places(const Choice &choice) {
     const Order &o = choice.order;
-    return Forms[choice.form].reach == 1 ? 8 * o.steps : 4 * (2 * o.full + o.odd);
+    return choice.shape().row_reuse == 1 ? 8 * o.steps : 4 * (2 * o.full + o.odd);
 }
 
-// A problem as the kernel wants it, and how it is cut. Offsets in shared memory are bytes.
-struct Cut {
+// What a plan chooses from, beside the task.
+struct Option {
+    int row_tiles;          // of a strip, each of the task shape's rows
+    bool output_ring;       // output tiles gather in shared memory before they are stored
+    bool weights_in_shared; // else they come from the L2 cache
+};
+
+// A problem as the kernel wants it, and how it is tiled. Offsets in shared memory are bytes.
+struct Tiling {
     Order order;
     int h, k, p, q, stride_h, pad_top;
     int channels, groups;
-    int across;  // columns of a line
-    int height;  // rows of outputs of a row tile
-    int tiles;   // row tiles of a unit
-    int strips;  // units of an image
-    int units;   // of the batch
-    int columns; // of a unit
-    int rows;    // input rows of a unit
-    int slots;
-    int loaders;      // warps that load; the others of four store
-    uint32_t pixel;   // from input pixel to input pixel in a slot
-    uint32_t pitch;   // from row to row
-    uint32_t plane;   // from channel to channel in NCHW
-    uint32_t slot;    // from slot to slot
-    uint32_t step;    // from column to column
-    int begin;        // of the first column's window in a slot
-    int planes, wide; // an image in memory: planes of h rows of so many floats
-    // Bulk copies of a unit, each so many bytes, but not beyond the end of its plane.
-    int bulks;
-    int64_t bulk, end;
+    int row_columns; // columns of a row tile
+    int tile_rows;   // rows of outputs of a row tile
+    int row_tiles;   // of a strip
+    int image_strips;
+    int strips;             // of the launch's images
+    int strip_columns;      // row_tiles x row_columns
+    int rows;               // input rows of a strip
+    int stages;             // of the ring that strips go through
+    int producers;          // warps that load; the others of four store
+    uint32_t pixel;         // from input pixel to input pixel in a stage
+    uint32_t pitch;         // from row to row
+    uint32_t plane;         // from channel to channel in NCHW
+    uint32_t stage_bytes;   // from stage to stage
+    uint32_t column_step;   // from column to column
+    int begin;              // of the first column's window in a stage
+    int planes, row_floats; // an image in memory: planes of h rows of so many floats
+    // Bulk copies of a strip, each so many bytes, but not beyond the end of its plane.
+    int bulk_copies;
+    int64_t bulk_bytes, bulk_end;
     // Without them: bytes that one lane copies at once, how many such pieces a row has, and the
     // zeros around it.
     int piece, row_pieces;
     int left, zeros_left, zeros_right;
-    // Items that are gathered in shared memory before they are stored; 0 where warps store their
-    // sums themselves.
-    int stages;
-    uint32_t stage, stage_plane;
-    uint32_t weights; // bytes of the filter in shared memory, or 0
-    int paired;       // two values of a lane lie next to each other in y
-    Divisor by_across, by_tiles, by_groups, by_strips, by_slots, by_stages;
-};
-
-struct Plan {
-    Choice choice;
-    Cut cut;
-    double clocks;
+    // Of the ring of output tiles; none where warps store their sums themselves.
+    int output_stages;
+    uint32_t output_stage_bytes, output_plane;
+    uint32_t weight_bytes; // of the filter in shared memory, or 0
+    int vector_stores;     // two values of a lane lie next to each other in y
+    Divisor by_row_columns, by_row_tiles, by_groups, by_image_strips, by_stages, by_output_stages;
 };
 
 // Rows of y that are no whole sectors, so that two warps write to one.
-inline bool ragged(const cf_problem &p) {
+inline bool partial_sectors(const cf_problem &p) {
     return p.layout == CF_NCHW ? p.q % 8 || int64_t(p.p) * p.q % 8 : p.k % 8 != 0;
 }
+
+// Fills in how a strip is copied and lies in shared memory; answers its bytes, or 0 where one row
+// is more than shared memory. Row tiles may read below the image, and the last strip may have fewer
+// rows: sums of what lies there are not stored.
+inline int64_t lay_out_strip(const cf_problem &p, const cf_device &device, const Choice &choice,
+                             const Option &option, Tiling &t) {
+    const int64_t area = int64_t(p.h) * t.row_floats, image = t.planes * area;
+    // From strip to strip.
+    const int64_t step =
+        int64_t(option.row_tiles) * choice.shape().rows * p.stride_h * t.row_floats;
+    const bool unpadded = !p.pad_top && !p.pad_left && !p.pad_bottom && !p.pad_right;
+    const bool bulk = unpadded && p.align >= 16;
+    const bool whole_image = bulk && t.image_strips == 1 && image % 4 == 0;
+    const bool whole_planes = bulk && area % 4 == 0 && step % 4 == 0;
+    int64_t pitch = int64_t(t.row_floats) * 4, left = 0;
+    const int64_t zeros_left = int64_t(p.pad_left) * t.pixel;
+    const int64_t zeros_right = int64_t(p.pad_right) * t.pixel;
+    if (!whole_image && !whole_planes) {
+        t.piece = p.align >= 16 && t.row_floats % 4 == 0 ? 16 : 4;
+        t.row_pieces = int(pitch / t.piece);
+        left = round_up(zeros_left, t.piece);
+        pitch = round_up(left + pitch + zeros_right, t.piece);
+    }
+    if (pitch > device.shared_per_block)
+        return 0;
+    int64_t plane = t.rows * pitch, bytes = t.planes * plane;
+    if (whole_image) {
+        t.bulk_copies = 1;
+        t.bulk_bytes = t.bulk_end = image * 4;
+        plane = area * 4;
+        bytes = (t.planes - 1) * plane + std::max<int64_t>(t.rows, p.h) * pitch;
+    } else if (whole_planes) {
+        t.bulk_copies = t.planes;
+        t.bulk_bytes = plane = round_up(plane, 16);
+        t.bulk_end = area * 4;
+        bytes = t.planes * plane;
+    }
+    t.left = int(left), t.zeros_left = int(zeros_left / 4), t.zeros_right = int(zeros_right / 4);
+    t.begin = int(left - zeros_left);
+    t.pitch = uint32_t(pitch), t.plane = uint32_t(plane);
+    t.producers = t.bulk_copies ? 1 : option.output_ring ? 2 : 4;
+    return round_up(bytes, 128);
+}
+
+// Fills in the ring of output tiles; answers its bytes, or -1 where there can be none.
+inline int64_t lay_out_outputs(const cf_problem &p, const Choice &choice, Tiling &t) {
+    const TaskShape &shape = choice.shape();
+    if (p.layout == CF_NHWC || shape.weight_stationary)
+        return -1;
+    // A plane begins as far behind a sector of 32 bytes as its place in y does. Channels that a
+    // warp writes together lie in other banks.
+    const int64_t words = round_up(int64_t(shape.rows) * p.q + 7, 4);
+    const int64_t plane = (words + ((4 * choice.order.pixels_per_column - words) & 31)) * 4;
+    // A task writes output tiles of all row tiles that it touches, while tasks before it may not
+    // have written theirs: with fewer stages each could wait for the other. One more, because a
+    // stage is handed back when the next output tile is being stored. And as many as lie between a
+    // warp's output tiles and those of the tasks before them that may still run: a barrier's bit
+    // would mislead a warp that is two rounds of the ring ahead of what is stored.
+    const int64_t touched = (ceil_div(shape.columns() - 1, t.row_columns) + 1) * t.groups;
+    const int64_t blocks = ceil_div(shape.tasks(), t.groups) + 1;
+    const int64_t apart = (ceil_div(blocks * shape.columns(), t.row_columns) + 1) * t.groups;
+    const int64_t stages = std::max(touched + 1, apart);
+    if (stages > MaxOutputStages)
+        return -1;
+    t.output_stages = int(stages);
+    t.output_plane = uint32_t(plane);
+    t.output_stage_bytes = uint32_t(choice.channels * plane);
+    return stages * choice.channels * plane;
+}
+
+// The tiling of a choice and an option for so many blocks, without its divisors; false where it
+// does not fit.
+inline bool tile(const cf_problem &p, const cf_device &device, const Choice &choice,
+                 const Option &option, int blocks, Tiling &t) {
+    const TaskShape &shape = choice.shape();
+    const bool nhwc = p.layout == CF_NHWC;
+    const int pixels_per_column = choice.order.pixels_per_column;
+    const int64_t image_strips = ceil_div(ceil_div(p.p, shape.rows), option.row_tiles);
+    const int64_t rows = (int64_t(option.row_tiles) * shape.rows - 1) * p.stride_h + p.r;
+    t = {};
+    t.order = choice.order;
+    t.h = p.h, t.k = p.k, t.p = p.p, t.q = p.q;
+    t.stride_h = p.stride_h, t.pad_top = p.pad_top;
+    t.channels = choice.channels, t.groups = choice.groups;
+    t.row_columns = p.q / pixels_per_column;
+    t.row_tiles = shape.weight_stationary ? 1 : option.row_tiles;
+    t.tile_rows = shape.weight_stationary ? option.row_tiles * shape.rows : shape.rows;
+    t.image_strips = int(image_strips);
+    if (double(p.n) * image_strips * option.row_tiles * p.q * t.groups > MaxCount ||
+        rows > device.shared_per_block)
+        return false;
+    t.strips = int(p.n * image_strips);
+    t.strip_columns = t.row_tiles * t.row_columns;
+    t.rows = int(rows);
+    t.planes = nhwc ? 1 : p.c;
+    t.row_floats = nhwc ? p.w * p.c : p.w;
+    t.pixel = nhwc ? 4 * p.c : 4;
+    t.column_step = t.pixel * p.stride_w * pixels_per_column;
+    t.vector_stores =
+        p.align >= 8 && (nhwc ? shape.pixel_rows && pixels_per_column == 1 && p.k % 2 == 0
+                              : p.q % 2 == 0 && (!shape.pixel_rows || pixels_per_column > 1));
+
+    const int64_t strip = lay_out_strip(p, device, choice, option, t);
+    const int64_t outputs = option.output_ring ? lay_out_outputs(p, choice, t) : 0;
+    if (strip == 0 || outputs < 0)
+        return false;
+    t.weight_bytes = option.weights_in_shared ? uint32_t(choice.floats * 4) : 0;
+    const int64_t budget = device.shared_per_block - StaticShared - 4 * places(choice) -
+                           int64_t(t.weight_bytes) - outputs;
+    const int64_t fit = budget / strip;
+    // All strips that a task may touch have to be there together, and one more to be on its way.
+    const int64_t touched = ceil_div(shape.columns() - 1, t.strip_columns) + 1;
+    if (budget < 0 || fit < std::max<int64_t>(touched, 2) || touched > MaxStages)
+        return false;
+    t.stage_bytes = uint32_t(strip);
+    t.stages = int(std::min({fit, int64_t(MaxStages), ceil_div(t.strips, blocks)}));
+    return true;
+}
+
+inline void set_divisors(Tiling &t) {
+    t.by_row_columns = Divisor(t.row_columns);
+    t.by_row_tiles = Divisor(t.row_tiles);
+    t.by_groups = Divisor(t.groups);
+    t.by_image_strips = Divisor(t.image_strips);
+    t.by_stages = Divisor(t.stages);
+    t.by_output_stages = Divisor(std::max(t.output_stages, 1));
+}
+
+// The estimate's numbers are fitted to the tilings of
+// benches/results/evidence/h200-small-mma-cuts.txt.
+constexpr double StreamShare = 0.7988; // of the memory's pins, where blocks stream strips
+// Sectors that two warps write cost the memory as much as so many.
+constexpr double PartialSectors = 2.5;
+// Bytes that the L2 cache gives one multiprocessor in a clock, on whatever chip: of the first
+// strip, and of weights, which come late.
+constexpr double FirstBytes = 32, WeightBytes = 24;
 
 // Clocks that one task takes of a multiprocessor that is busy with as many as it takes. A product
 // of mma.sync takes 6 on one of its four schedulers and hardly overlaps with other instructions,
 // which take 1; some 20 % are waits. wgmma takes half its columns, or 13, on all four. What goes
 // with it did not overlap as hoped: the factors are fitted to 20 measured times and within 27 %.
-inline double task_clocks(const Choice &choice, int height) {
-    const Form &f = Forms[choice.form];
+inline double task_clocks(const Choice &choice, int tile_rows) {
+    const TaskShape &shape = choice.shape();
     const Order &o = choice.order;
-    const int parts = choice.three ? 2 : 1;
-    const double steps = double(o.steps) * height * (choice.three ? 3 : 1);
+    const int tiles = shape.channel_tiles;
+    const double steps = double(o.steps) * tile_rows * (choice.three ? 3 : 1);
     // Loaded values, which are split; additions to sums; per task and column of the filter.
     double values, promotions;
-    if (f.reach == 1) {
-        values = double(o.steps) * f.rows * 2;
+    if (shape.row_reuse == 1) {
+        values = double(o.steps) * shape.rows * 2;
         promotions = o.steps / Ahead + o.steps % Ahead;
     } else {
-        values = double(f.window()) * (2 * o.full + o.odd);
-        promotions = o.full * ceil_div(f.reach, Ahead) + o.odd;
+        values = double(shape.window()) * (2 * o.full + o.odd);
+        promotions = o.full * ceil_div(shape.row_reuse, Ahead) + o.odd;
     }
-    const double sums = height * f.tiles;
-    if (f.tall) {
-        const double loads = 2.0 * (height + f.reach - 1) * f.pixels() * (choice.three ? 5 : 2);
-        return (steps * f.tiles * 6 + loads + sums * 16 + 600) * 1.3 / 4;
+    const double sums = tile_rows * tiles, split = choice.three ? 5 : 2;
+    if (shape.weight_stationary) {
+        const double loads = 2.0 * (tile_rows + shape.row_reuse - 1) * shape.pixels() * split;
+        return (steps * tiles * 6 + loads + sums * 16 + 600) * 1.3 / 4;
     }
     const double passes =
-        values * f.pixels() * (choice.three ? 5 : 2) + (choice.three ? promotions * sums * 4 : 0);
-    if (f.group)
-        return (1.14 * steps * std::max(f.tiles * 4, 13) + 1.1 * passes + 128 * sums) *
-               (f.warpgroups == 2 ? 1.07 : 1); // they hide less
-    const double others = passes + 2 * parts * f.tiles * o.steps + sums * 16 + 500;
-    return (steps * f.tiles * 6 + others) * 1.2 / 4;
+        values * shape.pixels() * split + (choice.three ? promotions * sums * 4 : 0);
+    if (shape.wgmma)
+        return (1.14 * steps * std::max(tiles * 4, 13) + 1.1 * passes + 128 * sums) *
+               (shape.warpgroups == 2 ? 1.07 : 1); // they hide less
+    const double others = passes + 2 * choice.parts() * tiles * o.steps + sums * 16 + 500;
+    return (steps * tiles * 6 + others) * 1.2 / 4;
 }
 
-// With so many row tiles to a unit; false where it does not fit.
-inline bool cut_into(const cf_call *call, const Choice &choice, int tiles, bool staged,
-                     bool resident, Cut &cut) {
-    const cf_problem &p = call->problem;
-    const Form &f = Forms[choice.form];
-    const bool nhwc = p.layout == CF_NHWC;
-    const int64_t all = ceil_div(p.p, f.rows);
-    cut = {};
-    cut.order = choice.order;
-    cut.h = p.h, cut.k = p.k, cut.p = p.p, cut.q = p.q;
-    cut.stride_h = p.stride_h, cut.pad_top = p.pad_top;
-    cut.channels = choice.channels, cut.groups = choice.groups;
-    cut.across = p.q / choice.order.neighbours;
-    cut.tiles = f.tall ? 1 : tiles;
-    cut.height = f.tall ? tiles * f.rows : f.rows;
-    cut.strips = int(ceil_div(all, tiles));
-    // Columns and items are counted in 31 bits.
-    if (double(p.n) * cut.strips * tiles * p.q * cut.groups > (1 << 30))
-        return false;
-    cut.units = int(p.n * cut.strips);
-    cut.columns = cut.tiles * cut.across;
-    cut.rows = (tiles * f.rows - 1) * p.stride_h + p.r;
-    cut.planes = nhwc ? 1 : p.c;
-    cut.wide = nhwc ? p.w * p.c : p.w;
-    cut.pixel = nhwc ? 4 * p.c : 4;
-    cut.step = cut.pixel * p.stride_w * choice.order.neighbours;
-    cut.paired =
-        p.align >= 8 && (nhwc ? f.pixel_rows && choice.order.neighbours == 1 && p.k % 2 == 0
-                              : p.q % 2 == 0 && (!f.pixel_rows || choice.order.neighbours > 1));
-
-    // Row tiles may read below the image, and the last strip may have fewer rows: sums of what
-    // lies there are not stored.
-    const int64_t area = int64_t(p.h) * cut.wide, image = cut.planes * area;
-    const bool unpadded = !p.pad_top && !p.pad_left && !p.pad_bottom && !p.pad_right;
-    const int64_t advance = int64_t(tiles) * f.rows * p.stride_h * cut.wide; // of a strip
-    int64_t pitch = int64_t(cut.wide) * 4, plane, slot;
-    if (unpadded && p.align >= 16 && cut.strips == 1 && image % 4 == 0) {
-        cut.bulks = 1;
-        cut.bulk = cut.end = image * 4;
-        plane = area * 4;
-        slot = (cut.planes - 1) * plane + std::max<int64_t>(cut.rows, p.h) * pitch;
-    } else if (unpadded && p.align >= 16 && area % 4 == 0 && advance % 4 == 0) {
-        cut.bulks = cut.planes;
-        cut.bulk = plane = ceil_div(cut.rows * pitch, 16) * 16;
-        cut.end = area * 4;
-        slot = cut.planes * plane;
-    } else {
-        cut.piece = p.align >= 16 && cut.wide % 4 == 0 ? 16 : 4;
-        cut.row_pieces = cut.wide * 4 / cut.piece;
-        cut.zeros_left = p.pad_left * int(cut.pixel) / 4;
-        cut.zeros_right = p.pad_right * int(cut.pixel) / 4;
-        cut.left = int(ceil_div(cut.zeros_left * 4, cut.piece) * cut.piece);
-        pitch = ceil_div(cut.left + pitch + cut.zeros_right * 4, cut.piece) * cut.piece;
-        plane = cut.rows * pitch;
-        slot = cut.planes * plane;
-    }
-    cut.loaders = cut.bulks ? 1 : staged ? 2 : 4;
-    cut.begin = cut.left - p.pad_left * int(cut.pixel);
-    slot = ceil_div(slot, 128) * 128;
-    int64_t budget = call->device.shared_per_block - 2048 - 4 * places(choice);
-    if (resident) {
-        cut.weights = uint32_t(choice.floats * 4);
-        budget -= choice.floats * 4;
-    }
-    if (staged) {
-        if (nhwc || f.tall)
-            return false;
-        // A plane begins as far behind a sector of 32 bytes as its place in y does. Channels that a
-        // warp writes at once lie in other banks.
-        const int64_t words = ceil_div(int64_t(f.rows) * p.q + 7, 4) * 4;
-        cut.stage_plane = uint32_t(words + ((4 * choice.order.neighbours - words) & 31)) * 4;
-        cut.stage = choice.channels * cut.stage_plane;
-        // A task writes items of all lines that it touches, while tasks before it may not have
-        // written theirs: with fewer stages each could wait for the other. One more, because a
-        // stage is handed back when the next item is being stored. And as many as lie between a
-        // warp's items and those of the tasks before them that may still run: a barrier's bit would
-        // mislead a warp that is two turns of the ring ahead of what is stored.
-        const int64_t touched = (ceil_div(f.columns() - 1, cut.across) + 1) * cut.groups;
-        const int64_t blocks = ceil_div(f.workers(), cut.groups) + 1;
-        const int64_t apart = (ceil_div(blocks * f.columns(), cut.across) + 1) * cut.groups;
-        cut.stages = int(std::max(touched + 1, apart));
-        if (cut.stages > MaxStages)
-            return false;
-        budget -= int64_t(cut.stages) * cut.stage;
-    }
-    const int64_t fit = budget / slot;
-    const int64_t of_block = std::max<int64_t>(ceil_div(cut.units, call->device.sm_count), 1);
-    // All units that a task may touch have to be there together, and one more to be on its way.
-    const int64_t touched = ceil_div(f.columns() - 1, cut.columns) + 1;
-    if (budget < 0 || fit < std::max<int64_t>(touched, 2) || touched > MaxSlots)
-        return false;
-    cut.pitch = uint32_t(pitch);
-    cut.plane = uint32_t(plane);
-    cut.slot = uint32_t(slot);
-    cut.slots = int(std::min({fit, int64_t(MaxSlots), of_block}));
-    return true;
-}
-
-// Clocks of the busiest multiprocessor.
-inline double clocks(const cf_call *call, const Choice &choice, const Cut &cut) {
-    const cf_problem &p = call->problem;
-    const Form &f = Forms[choice.form];
-    const double units = double(ceil_div(cut.units, call->device.sm_count));
-    const double tasks = std::ceil(units * cut.columns / f.columns()) * choice.groups;
-    // Weights from the second-level cache come at some 24 bytes a clock, and late.
-    const double weights = cut.weights ? 0 : tasks * choice.floats / choice.groups * 4 / 24;
-    double products =
-        std::ceil(tasks / f.workers()) * f.workers() * task_clocks(choice, cut.height) + weights;
+// Clocks of the busiest of so many multiprocessors.
+inline double estimated_clocks(const cf_problem &p, const cf_device &device, const Choice &choice,
+                               const Tiling &t, int blocks) {
+    const TaskShape &shape = choice.shape();
+    const double strips = double(ceil_div(t.strips, blocks));
+    const double tasks = std::ceil(strips * t.strip_columns / shape.columns()) * choice.groups;
+    const double weights =
+        t.weight_bytes ? 0 : tasks * choice.floats / choice.groups * 4 / WeightBytes;
+    const double rounds = std::ceil(tasks / shape.tasks());
+    double products = rounds * shape.tasks() * task_clocks(choice, t.tile_rows) + weights;
     double storing = 0;
-    if (cut.stages) {
+    if (t.output_stages) {
         products *= 1.05; // warps wait for each other
-        const double planes = 4.0 * (4 - cut.loaders);
-        storing = units * cut.tiles * cut.groups * (450 + 750 * std::ceil(cut.channels / planes));
+        const double planes = 4.0 * (4 - t.producers);
+        storing = strips * t.row_tiles * t.groups * (450 + 750 * std::ceil(t.channels / planes));
     }
-    const double bytes = 4.0 * cut.rows * cut.wide * cut.planes;
-    const double outputs = 4.0 * p.k * std::min(cut.tiles * cut.height, p.p) * p.q;
-    // Bytes per clock; sectors that two warps write cost as much as two and a half.
-    const double memory = units * (bytes + outputs * (ragged(p) && !cut.stages ? 2.5 : 1)) / 17;
-    // A loading warp takes some 200 clocks for as many small copies as it has lanes.
-    const double pieces = cut.planes * cut.rows * double(ceil_div(cut.row_pieces, 32));
-    const double loading = cut.bulks ? 0 : pieces * 200 / cut.loaders;
-    const double first = 1500 + bytes / 32 + loading;
-    // A unit is waited for and handed back.
-    return first + units * 40 + std::max({products, memory, storing, units * loading}) +
+    const double bytes = 4.0 * t.rows * t.row_floats * t.planes;
+    const double outputs = 4.0 * p.k * std::min(t.row_tiles * t.tile_rows, p.p) * p.q;
+    const bool partial = partial_sectors(p) && !t.output_stages;
+    const double memory = strips * (bytes + outputs * (partial ? PartialSectors : 1)) /
+                          (StreamShare * bytes_per_clock(device, TensorClock));
+    // A producer takes some 200 clocks for as many small copies as it has lanes.
+    const double pieces = t.planes * t.rows * double(ceil_div(t.row_pieces, 32));
+    const double loading = t.bulk_copies ? 0 : pieces * 200 / t.producers;
+    const double first = 1500 + bytes / FirstBytes + loading;
+    // A strip is waited for and handed back.
+    return first + strips * 40 + std::max({products, memory, storing, strips * loading}) +
            0.15 * std::min(products, memory);
 }
 
-// The form with the fewest clocks for a multiprocessor's row of images, whatever the batch.
-inline Choice choice_of(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    Choice best = {-1};
-    double least = 0;
-    for (int form = 0; form < FormCount; ++form) {
-        const Form &f = Forms[form];
-        if (f.reach > 1 && (p.r != f.reach || p.stride_h != f.stride))
-            continue; // not compiled
-        for (int neighbours = 1; neighbours <= 8; neighbours *= 2) {
-            if (neighbours > 1 && (!f.pixel_rows || p.q % neighbours || p.stride_w != 1))
-                continue;
-            const Choice choice = choose(p, form, neighbours);
-            if ((f.turn > 0 || f.tall) && (choice.order.full != 1 || choice.order.odd))
-                continue;
-            // Others are faster where they gather rows, and in math tf32, where memory decides.
-            if (f.tall &&
-                ((ragged(p) && p.layout == CF_NCHW) || choice.groups > 1 || !choice.three))
-                continue;
-            cf_call one = *call;
-            one.problem.n = 1;
-            Cut cut;
-            if (!cut_into(&one, choice, 1, false, f.group, cut))
-                continue;
-            // In whole images or single row tiles.
-            cf_call row = one;
-            row.problem.n = 8, row.device.sm_count = 1;
-            double fewest = INFINITY;
-            for (const int64_t tiles : {ceil_div(p.p, f.rows), int64_t(1)})
-                for (const bool staged : {false, true})
-                    if ((!staged || ragged(p)) &&
-                        cut_into(&row, choice, int(tiles), staged, f.group, cut))
-                        fewest = std::min(fewest, clocks(&row, choice, cut));
-            if (best.form < 0 || fewest < least)
-                best = choice, least = fewest;
-        }
-    }
-    return best;
+// Whether a task shape is compiled for the problem and suits it.
+inline bool suits(const cf_problem &p, const Choice &choice) {
+    const TaskShape &shape = choice.shape();
+    const Order &order = choice.order;
+    if (shape.row_reuse > 1 && (p.r != shape.row_reuse || p.stride_h != shape.stride))
+        return false;
+    if (order.pixels_per_column > 1 &&
+        (!shape.pixel_rows || p.q % order.pixels_per_column || p.stride_w != 1))
+        return false;
+    if ((shape.rows_per_step > 0 || shape.weight_stationary) && (order.full != 1 || order.odd))
+        return false;
+    // Others are faster where they gather rows, and in math tf32, where memory decides.
+    return !shape.weight_stationary ||
+           (!(partial_sectors(p) && p.layout == CF_NCHW) && choice.groups == 1 && choice.three);
 }
 
-// The plan with the fewest clocks; choice.form is -1 where none fits.
-inline Plan plan_of(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    Plan best = {choice_of(call), {}, 0};
-    if (best.choice.form < 0)
-        return best;
-    const int all = int(ceil_div(p.p, Forms[best.choice.form].rows));
-    for (int tiles = 1; tiles <= all; ++tiles) {
-        // Each number of strips once, with as few row tiles as it needs.
-        if (tiles > 1 && ceil_div(all, tiles) == ceil_div(all, tiles - 1))
-            continue;
-        for (int way = 3; way >= 0; --way) {
-            Cut cut;
-            if ((way & 1) && !ragged(p))
+// The choice with the fewest clocks for a multiprocessor's row of images, whatever the batch; false
+// where none fits.
+inline bool choose(const cf_problem &p, const cf_device &device, Choice &best) {
+    cf_problem one = p, row = p;
+    one.n = 1, row.n = 8;
+    bool found = false;
+    double least = 0;
+    for (int number = 0; number < TaskShapeCount; ++number) {
+        for (int pixels_per_column = 1; pixels_per_column <= 8; pixels_per_column *= 2) {
+            const Choice choice = choice_of(p, number, pixels_per_column);
+            const bool wgmma = choice.shape().wgmma;
+            Tiling t;
+            if (!suits(p, choice) ||
+                !tile(one, device, choice, {1, false, wgmma}, device.sm_count, t))
                 continue;
-            if (!(way & 2) && Forms[best.choice.form].group)
-                continue; // wgmma reads weights there
-            if (!cut_into(call, best.choice, tiles, way & 1, way & 2, cut))
-                continue;
-            const double estimate = clocks(call, best.choice, cut);
-            if (best.clocks == 0 || estimate < best.clocks)
-                best.cut = cut, best.clocks = estimate;
+            // In whole images or single row tiles.
+            double fewest = INFINITY;
+            for (const int64_t row_tiles : {ceil_div(p.p, choice.shape().rows), int64_t(1)})
+                for (const bool output_ring : {false, true})
+                    if ((!output_ring || partial_sectors(p)) &&
+                        tile(row, device, choice, {int(row_tiles), output_ring, wgmma}, 1, t))
+                        fewest = std::min(fewest, estimated_clocks(row, device, choice, t, 1));
+            if (!found || fewest < least)
+                found = true, best = choice, least = fewest;
         }
     }
-    if (best.clocks == 0)
-        best.choice.form = -1;
+    return found;
+}
+
+// Of all options for a choice the tiling with the fewest clocks.
+struct Best {
+    bool found = false;
+    Tiling tiling;
+    double clocks = 0;
+};
+
+inline Best search(const cf_problem &p, const cf_device &device, const Choice &choice) {
+    Best best;
+    for_strip_heights(ceil_div(p.p, choice.shape().rows), [&](int row_tiles) {
+        for (const bool weights_in_shared : {true, false}) {
+            if (!weights_in_shared && choice.shape().wgmma)
+                continue; // it reads weights there
+            for (const bool output_ring : {true, false}) {
+                if (output_ring && !partial_sectors(p))
+                    continue;
+                Tiling t;
+                const Option option = {row_tiles, output_ring, weights_in_shared};
+                if (!tile(p, device, choice, option, device.sm_count, t))
+                    continue;
+                const double clocks = estimated_clocks(p, device, choice, t, device.sm_count);
+                if (!best.found || clocks < best.clocks)
+                    best = {true, t, clocks};
+            }
+        }
+    });
+    if (best.found)
+        set_divisors(best.tiling);
     return best;
 }
 

@@ -1,40 +1,35 @@
-// How the storing warps of small_mma write what row tiles gave, gathered in stages, to y.
+// How the storing warps of small_mma write output tiles, which gather in a ring of stages, to y.
 #pragma once
 
-#include "ptx/pipeline.cuh"
 #include "kernels/small/mma_plan.cuh"
+
+#include "ptx/bulk.cuh"
 
 namespace cf::small_mma {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-// Waits until of this thread's groups of bulk stores, one of which ends here, all but `Last` have
-// read what they store.
-template <int Last>
-__device__ __forceinline__ void end_stores_and_wait() {
-    asm volatile("cp.async.bulk.commit_group;\n"
-                 "cp.async.bulk.wait_group.read %0;" ::"n"(Last)
-                 : "memory");
-}
-
-// All items of a block, by one storing warp. They are stored in order, each by all storing warps,
-// so that stages are handed back in order. Eight lanes store a plane: its whole sectors as one bulk
-// copy, the elements before and behind them one by one.
-__device__ __forceinline__ void store_items(const Cut &cut, int rows, unsigned char *shared,
-                                            uint32_t stages, Barrier *gathered, Barrier *freed,
-                                            float *y, int storer, int lane) {
-    const int storers = 4 - cut.loaders;
-    const int area = cut.p * cut.q;
-    int stage = 0, turn = 0;
-    for (int u = int(blockIdx.x); u < cut.units; u += int(gridDim.x)) {
-        const int n = cut.by_strips.quotient(u);
-        for (int tile = 0; tile < cut.tiles; ++tile) {
-            const int top = ((u - n * cut.strips) * cut.tiles + tile) * rows;
-            const int bytes = max(min(cut.p - top, rows), 0) * cut.q * 4;
-            for (int group = 0; group < cut.groups; ++group) {
-                const int channels = min(cut.channels, cut.k - group * cut.channels);
-                float *const planes =
-                    y + int64_t(n) * (cut.k * area) + (group * cut.channels * area + top * cut.q);
-                gathered[stage].wait(turn & 1);
+#if CF_SM90A
+// All output tiles of a block, by one storing warp; the stages begin at byte `ring`. They are
+// stored in order, each by all storing warps, so that stages are handed back in order. Eight lanes
+// store a plane: its whole sectors as one bulk copy, the elements before and behind them one by
+// one.
+__device__ __forceinline__ void store_output_tiles(const Tiling &tiling, int rows,
+                                                   unsigned char *shared, uint32_t ring,
+                                                   Barrier *out_full, Barrier *out_empty, float *y,
+                                                   int storer, int lane) {
+    const int storers = 4 - tiling.producers;
+    const int area = tiling.p * tiling.q;
+    int stage = 0, round = 0;
+    for (int strip = int(blockIdx.x); strip < tiling.strips; strip += int(gridDim.x)) {
+        const int image = tiling.by_image_strips.quotient(strip);
+        for (int tile = 0; tile < tiling.row_tiles; ++tile) {
+            const int top =
+                ((strip - image * tiling.image_strips) * tiling.row_tiles + tile) * rows;
+            const int bytes = max(min(tiling.p - top, rows), 0) * tiling.q * 4;
+            for (int group = 0; group < tiling.groups; ++group) {
+                const int channels = min(tiling.channels, tiling.k - group * tiling.channels);
+                float *const planes = y + int64_t(image) * (tiling.k * area) +
+                                      (group * tiling.channels * area + top * tiling.q);
+                out_full[stage].wait(round & 1);
                 for (int begin = storer * 4; begin < channels; begin += storers * 4) {
                     const int k = begin + lane / 8;
                     const bool live = k < channels;
@@ -44,7 +39,8 @@ __device__ __forceinline__ void store_items(const Cut &cut, int rows, unsigned c
                     const int head = min(-low & 31, bytes), body = (bytes - head) & ~31;
                     const int before = lane % 8 * 4, behind = head + body + before;
                     unsigned char *const staged =
-                        shared + (stages + stage * cut.stage + k * cut.stage_plane + low);
+                        shared +
+                        (ring + stage * tiling.output_stage_bytes + k * tiling.output_plane + low);
                     const auto copy = [&](int at) {
                         plane[at / 4] = *reinterpret_cast<const float *>(staged + at);
                     };
@@ -56,16 +52,16 @@ __device__ __forceinline__ void store_items(const Cut &cut, int rows, unsigned c
                     if (live && behind < bytes)
                         copy(behind);
                 }
-                // An item's stage is handed back when the next one's copies have begun.
-                end_stores_and_wait<1>();
-                if (stage + turn > 0)
-                    freed[stage > 0 ? stage - 1 : cut.stages - 1].arrive();
-                if (++stage == cut.stages)
-                    stage = 0, ++turn;
+                // An output tile's stage is handed back when the next one's copies have begun.
+                wait_for_stores_to_read<1>();
+                if (stage + round > 0)
+                    out_empty[stage > 0 ? stage - 1 : tiling.output_stages - 1].arrive();
+                if (++stage == tiling.output_stages)
+                    stage = 0, ++round;
             }
         }
     }
-    end_stores_and_wait<0>();
+    wait_for_stores_to_read<0>();
 }
 #endif
 

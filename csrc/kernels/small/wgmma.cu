@@ -11,53 +11,63 @@
 // - Rows of even width: a position is two neighbouring pixels, columns are channels times those
 //   two, with weights shifted by a pixel. A word of a plane is two taps of one channel then, and
 //   images lie in shared memory as in x: nothing is interleaved.
-// - Other rows: a position is one pixel, and three warps bring channels beside each other. An
+// - Other rows: a position is one pixel, and three warps put channels beside each other. An
 //   operand is eight channels at a tap. A lane's two pixels are neighbours, so that the second
 //   one's operand is the first one's at the next tap, and is read once.
 // - Rows h, h + R, ... of x together meet every row of y once. Their products follow each other, so
 //   that no accumulator is needed again soon.
-// - Blocks are persistent, one per multiprocessor. One warp brings images by bulk copies; twelve in
-//   three groups compute and gather outputs in shared memory in the order of y; one lets them leave
-//   by bulk copies. These are small_mma16's.
+// - Blocks are persistent, one per multiprocessor. One producer warp loads images by bulk copies;
+//   twelve consumers in three groups compute and gather outputs in shared memory in the order of y;
+//   one warp lets them leave by bulk copies. These are small_mma16's.
 //
-// An infinity or a NaN in x may reach outputs whose window ends just before it or begins just
-// behind it: what fills up a step meets weights of zero.
+// What fills up a step meets weights of zero, which makes a NaN of an infinity.
 //
 // Floor: the bytes of x and y over the bandwidth; half a clock per column of a product, 13 at
 // least; or shared memory's 128 bytes per clock: 2 KB for 64 operands, 32 bytes for a column of
 // weights. Expected, N = 10000, products / shared memory / memory: 4 -> 16 k7 97 / 108 / 116 us; 12
 // -> 24 k5 169 / 200 / 155.
 #include "core/element.cuh"
-#include "kernels/small/few_channels.cuh"
-#include "core/vector.cuh"
 #include "core/estimate.cuh"
+#include "core/plan.cuh"
+#include "core/strides.cuh"
+#include "kernels/small/few_channels.cuh"
 #include "kernels/small/mma16_load.cuh"
 #include "kernels/small/mma16_store.cuh"
 #include "kernels/small/wgmma_plan.cuh"
-#include "kernels/small/wgmma_product.cuh"
-#include "core/output.cuh"
+#include "ptx/cp_async.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/wgmma.cuh"
 
 namespace {
 
 using namespace cf::small_wgmma;
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL // as where it is called
+#if CF_SM90A
+using cf::small16::load_bulk;
+using cf::small16::pack;
+using cf::small16::PipelineState;
+using cf::small16::store_strip;
+using cf::small16::value_if;
+using cf::small16::wait_for_producers;
+#endif
+
+#if CF_SM90A
 // The channels of an image from planes, which lie one behind the other, to beside each other, two
-// pixels at once. The first plane begins between two words where Between; of an Odd area every
+// pixels in one step. The first plane begins between two words where Between; of an Odd area every
 // other one does not begin as it does.
 template <int Quads, bool Between, bool Odd>
-__device__ __forceinline__ void interleave_quads(const Cut &cut, uint32_t raw, uint32_t slot,
-                                                 int thread, int threads) {
+__device__ __forceinline__ void interleave_quads(const Tiling &tiling, uint32_t planes,
+                                                 uint32_t stage, int thread, int threads) {
     constexpr int Channels = pixel_of(Quads); // zeros included
-    const int area = cut.h * cut.w;
-    uint32_t from = raw + thread * 4, to = slot + thread * Channels * 4;
+    const int area = tiling.h * tiling.w;
+    uint32_t from = planes + thread * 4, to = stage + thread * Channels * 4;
 #pragma unroll 1
     for (int i = thread; i < area / 2; i += threads) {
         uint32_t two[Channels];
 #pragma unroll
         for (int c = 0; c < Channels; ++c) {
             // Some of the last quad may not exist; those before begin as they would.
-            const bool exists = c <= Quads * 4 - 4 || c < cut.c;
+            const bool exists = c <= Quads * 4 - 4 || c < tiling.c;
             const uint32_t at = from + (exists ? c : c - 4) * area * 2;
             if (c >= Quads * 4)
                 two[c] = 0;
@@ -76,75 +86,74 @@ __device__ __forceinline__ void interleave_quads(const Cut &cut, uint32_t raw, u
         }
 #pragma unroll
         for (int c = 0; c < Channels; c += 4)
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + c * 4), "r"(word[c]),
-                         "r"(word[c + 1]), "r"(word[c + 2]), "r"(word[c + 3])
-                         : "memory");
+            cf::store_shared4(to + c * 4, word[c], word[c + 1], word[c + 2], word[c + 3]);
         from += threads * 4, to += threads * Channels * 4;
     }
-    if (Odd && thread < cut.c) // the last pixel
-        cf::small16::store_shared_16(
-            slot + ((area - 1) * Channels + thread) * 2,
-            cf::small16::load_shared_16(raw + ((thread + 1) * area - 1) * 2));
+    if (Odd && thread < tiling.c) // the last pixel
+        cf::store_shared_u16(stage + ((area - 1) * Channels + thread) * 2,
+                             cf::load_shared_u16(planes + ((thread + 1) * area - 1) * 2));
 }
 
 template <int Quads>
-__device__ __forceinline__ void interleave_quads(const Cut &cut, uint32_t raw, uint32_t slot,
-                                                 int thread, int threads) {
-    const bool between = raw % 4, odd = cut.h * cut.w % 2;
+__device__ __forceinline__ void interleave_quads(const Tiling &tiling, uint32_t planes,
+                                                 uint32_t stage, int thread, int threads) {
+    const bool between = planes % 4, odd = tiling.h * tiling.w % 2;
     if (between && odd)
-        interleave_quads<Quads, true, true>(cut, raw, slot, thread, threads);
+        interleave_quads<Quads, true, true>(tiling, planes, stage, thread, threads);
     else if (between)
-        interleave_quads<Quads, true, false>(cut, raw, slot, thread, threads);
+        interleave_quads<Quads, true, false>(tiling, planes, stage, thread, threads);
     else if (odd)
-        interleave_quads<Quads, false, true>(cut, raw, slot, thread, threads);
+        interleave_quads<Quads, false, true>(tiling, planes, stage, thread, threads);
     else
-        interleave_quads<Quads, false, false>(cut, raw, slot, thread, threads);
+        interleave_quads<Quads, false, false>(tiling, planes, stage, thread, threads);
 }
 #endif
 
 // Quads: four channels each of a pixel in shared memory; 0 where a position is two pixels.
 template <class Element, int R, int N, int Quads>
 __global__ void __launch_bounds__(Warps * 32, 1)
-    small_wgmma_kernel(const __grid_constant__ Cut cut, const uint16_t *x, const uint4 *filter,
-                       char *y, const __grid_constant__ cf::Finish finish) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    small_wgmma_kernel(const __grid_constant__ Tiling tiling, const uint16_t *x,
+                       const uint4 *filter, char *y, const __grid_constant__ cf::Finish finish) {
+#if CF_SM90A
     constexpr bool Pairs = Quads == 0;
     constexpr int Rows = rows_of(R, N), Window = Rows + R - 1;
     extern __shared__ __align__(128) char shared[];
-    __shared__ cf::Barrier full[MaxSlots], empty[MaxSlots], gathered[MaxStages], drained[MaxStages],
-        fetched[Raws];
-    char *const stages = shared + cut.weights, *const ring = stages + cut.stages * cut.stage;
-    const uint32_t weights = cf::shared_address(shared), slots = cf::shared_address(ring);
-    const uint32_t raws = slots + cut.slots * cut.slot;
+    __shared__ cf::Barrier full[MaxStages], empty[MaxStages], out_full[MaxOutStages],
+        out_empty[MaxOutStages], planar_full[PlanarBuffers];
+    char *const out_ring = shared + tiling.weight_bytes;
+    char *const ring = out_ring + tiling.out_stages * tiling.out_stage_bytes;
+    const uint32_t weights = cf::shared_address(shared), stages = cf::shared_address(ring);
+    const uint32_t planar = stages + tiling.stages * tiling.stage_bytes;
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
     // This block's images are blockIdx.x, blockIdx.x + gridDim.x, ...
-    const int units = (cut.units - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+    const int images = (tiling.strips - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
     const auto number = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
-    const int64_t image_of_x = int64_t(cut.c) * cut.h * cut.w;
-    const int64_t image_of_y = int64_t(cut.k) * cut.p * cut.q;
-    cf::small16::Turn slot = {cut.slots}, stage = {cut.stages};
+    const int64_t image_of_x = int64_t(tiling.c) * tiling.h * tiling.w;
+    const int64_t image_of_y = int64_t(tiling.k) * tiling.p * tiling.q;
+    PipelineState in = {tiling.stages}, out = {tiling.out_stages};
 
     if (threadIdx.x == 0) {
-        for (int i = 0; i < cut.slots; ++i) {
-            full[i].init(cut.loading * 32);
-            empty[i].init(Computing * 32);
+        for (int i = 0; i < tiling.stages; ++i) {
+            full[i].init(tiling.producers * 32);
+            empty[i].init(Consumers * 32);
         }
-        for (int i = 0; i < cut.stages; ++i) {
-            gathered[i].init(Computing * 32);
-            drained[i].init(32);
+        for (int i = 0; i < tiling.out_stages; ++i) {
+            out_full[i].init(Consumers * 32);
+            out_empty[i].init(32);
         }
-        for (int i = 0; i < Raws; ++i)
-            fetched[i].init(32);
+        for (int i = 0; i < PlanarBuffers; ++i)
+            planar_full[i].init(32);
         cf::publish_barriers();
     }
     // What lies below and behind images meets weights of zero.
-    for (uint32_t i = threadIdx.x * 16; i < cut.slots * cut.slot; i += Warps * 32 * 16)
+    for (uint32_t i = threadIdx.x * 16; i < tiling.stages * tiling.stage_bytes;
+         i += Warps * 32 * 16)
         *reinterpret_cast<uint4 *>(ring + i) = make_uint4(0, 0, 0, 0);
     cf::let_next_kernel_begin();
     cf::wait_for_kernels_before();
-    for (uint32_t i = threadIdx.x * 16; i < cut.weights; i += Warps * 32 * 16)
+    for (uint32_t i = threadIdx.x * 16; i < tiling.weight_bytes; i += Warps * 32 * 16)
         cf::copy16_async(weights + i, reinterpret_cast<const char *>(filter) + i, true);
     cf::end_of_group();
     cf::wait_for_groups<0>();
@@ -152,40 +161,43 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     __syncthreads();
 
     if (warp == Warps - 1) {
-        for (int m = 0; m < units; ++m, stage.next()) {
-            gathered[stage.at].wait(stage.parity);
-            cf::small16::store_unit(cut, y, {number(m), 0}, Rows, stages + stage.at * cut.stage,
-                                    lane);
-            drained[stage.at].arrive();
+        for (int m = 0; m < images; ++m, out.next()) {
+            out_full[out.index].wait(out.parity);
+            store_strip(tiling, y, {number(m), 0}, Rows,
+                        out_ring + out.index * tiling.out_stage_bytes, lane);
+            out_empty[out.index].arrive();
         }
         return;
     }
-    if (warp >= Computing) {
-        if (warp >= Computing + cut.loading)
+    if (warp >= Consumers) {
+        if (warp >= Consumers + tiling.producers)
             return;
-        const int thread = int(threadIdx.x) - Computing * 32, threads = cut.loading * 32;
-        const auto bring = [&](int m, uint32_t to, cf::Barrier &there) {
-            cf::small16::bring(x + number(m) * image_of_x, uint32_t(image_of_x * 2), cut.fill, to,
-                               there, lane);
+        const int thread = int(threadIdx.x) - Consumers * 32, threads = tiling.producers * 32;
+        const auto load = [&](int m, uint32_t to, cf::Barrier &there) {
+            load_bulk(x + number(m) * image_of_x, uint32_t(image_of_x * 2), tiling.zero_bytes, to,
+                      there, lane);
         };
-        if (!Pairs && warp == Computing)
-            for (int m = 0; m < min(units, Raws); ++m)
-                bring(m, raws + m * cut.raw, fetched[m]);
-        for (int m = 0; m < units; ++m, slot.next()) {
-            if (m >= cut.slots)
-                empty[slot.at].wait(slot.parity ^ 1);
-            const uint32_t to = slots + slot.at * cut.slot;
+        if (!Pairs && warp == Consumers)
+            for (int m = 0; m < min(images, PlanarBuffers); ++m)
+                load(m, planar + m * tiling.planar_bytes, planar_full[m]);
+        for (int m = 0; m < images; ++m, in.next()) {
+            if (m >= tiling.stages)
+                empty[in.index].wait(in.parity ^ 1);
+            const uint32_t to = stages + in.index * tiling.stage_bytes;
             if constexpr (Pairs) {
-                bring(m, to, full[slot.at]);
+                load(m, to, full[in.index]);
             } else {
-                fetched[m % Raws].wait(m / Raws & 1);
+                planar_full[m % PlanarBuffers].wait(m / PlanarBuffers & 1);
                 const auto skew =
                     uint32_t(reinterpret_cast<uint64_t>(x + number(m) * image_of_x) & 15);
-                interleave_quads<Quads>(cut, raws + m % Raws * cut.raw + skew, to, thread, threads);
-                full[slot.at].arrive();
-                cf::small16::wait_for_loading_warps(threads); // all have read
-                if (m + Raws < units && warp == Computing)
-                    bring(m + Raws, raws + m % Raws * cut.raw, fetched[m % Raws]);
+                interleave_quads<Quads>(tiling,
+                                        planar + m % PlanarBuffers * tiling.planar_bytes + skew, to,
+                                        thread, threads);
+                full[in.index].arrive();
+                wait_for_producers(threads); // all have read
+                if (m + PlanarBuffers < images && warp == Consumers)
+                    load(m + PlanarBuffers, planar + m % PlanarBuffers * tiling.planar_bytes,
+                         planar_full[m % PlanarBuffers]);
             }
         }
         return;
@@ -194,19 +206,19 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     const int pair = lane % 4;
     // Makes a copy that the compiler does not see through: ptxas lets products wait for each other
     // where a register is an operand of two.
-    const uint32_t zero = cut.units >> 31;
-    const uint32_t plane = cut.h * cut.pitch;
-    const uint64_t columns = descriptor(weights, R * N * 16);
-    const int all = cut.row_tiles * cut.positions;
+    const uint32_t zero = tiling.strips >> 31;
+    const uint32_t plane = tiling.h * tiling.pitch;
+    const uint64_t columns = cf::wgmma_descriptor(weights, R * N * 16);
+    const int all = tiling.row_tiles * tiling.positions;
     // Every group enters and leaves every image, in order, so that no arrival counts for another.
     int task = warp / 4;
-    for (int m = 0; m < units; ++m, slot.next(), stage.next(), task -= cut.tasks) {
-        full[slot.at].wait(slot.parity);
-        if (m >= cut.stages)
-            drained[stage.at].wait(stage.parity ^ 1);
+    for (int m = 0; m < images; ++m, in.next(), out.next(), task -= tiling.tasks) {
+        full[in.index].wait(in.parity);
+        if (m >= tiling.out_stages)
+            out_empty[out.index].wait(out.parity ^ 1);
         const uint32_t skew =
             Pairs ? uint32_t(reinterpret_cast<uint64_t>(x + number(m) * image_of_x) & 15) : 0;
-        for (; task < cut.tasks; task += Groups) {
+        for (; task < tiling.tasks; task += Groups) {
             // The lane's two positions: row tile and first pixel. The last ones repeat.
             int tile[2], column[2];
             int rows[2]; // that exist
@@ -216,10 +228,11 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                 const int lanes = Pairs ? lane / 4 + 8 * i : lane / 4 * 2 + i;
                 const int position = task * Positions + warp % 4 * 16 + lanes;
                 const int known = min(position, all - 1);
-                tile[i] = cut.by_positions.quotient(known);
-                column[i] = (known - tile[i] * cut.positions) * (Pairs ? 2 : 1);
-                rows[i] = position == known ? cut.p - tile[i] * Rows : 0;
-                at[i] = slots + slot.at * cut.slot + skew + tile[i] * Rows * cut.pitch +
+                tile[i] = tiling.by_positions.quotient(known);
+                column[i] = (known - tile[i] * tiling.positions) * (Pairs ? 2 : 1);
+                rows[i] = position == known ? tiling.p - tile[i] * Rows : 0;
+                at[i] = stages + in.index * tiling.stage_bytes + skew +
+                        tile[i] * Rows * tiling.pitch +
                         column[i] * (Pairs ? 2 : pixel_of(Quads) * 2) + pair * 4;
             }
 
@@ -229,14 +242,14 @@ __global__ void __launch_bounds__(Warps * 32, 1)
             uint32_t window[2][Most][4]; // of the products on the way, and of the next
             const auto multiply_phase = [&](int h, const uint32_t(&rows_of_x)[Most][4], uint64_t b,
                                             bool add) {
-                begin_products();
+                cf::wgmma_fence();
 #pragma unroll
                 for (int j = 0; j < Rows; ++j) {
                     const int m = j > h ? (j - h + R - 1) / R : 0, r = h + m * R - j;
-                    multiply<Element, N>(sum[j], rows_of_x[m], b + (R - 1 - r) * N, add);
+                    cf::wgmma_16bit<Element, N>(sum[j], rows_of_x[m], b + (R - 1 - r) * N, add);
                 }
-                end_products();
-                wait_for_products<1>();
+                cf::wgmma_commit();
+                cf::wgmma_wait<1>();
             };
             if constexpr (Pairs) {
                 const auto load = [&](int h, uint32_t(&to)[Most][4]) {
@@ -247,8 +260,8 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                             const int row = h + m * R;
                             if (row >= Window)
                                 continue;
-                            to[m][i] = cf::load_shared(at[i] + row * cut.pitch);
-                            to[m][2 + i] = cf::load_shared(at[i] + row * cut.pitch + plane);
+                            to[m][i] = cf::load_shared(at[i] + row * tiling.pitch);
+                            to[m][2 + i] = cf::load_shared(at[i] + row * tiling.pitch + plane);
                         }
                 };
                 // Two channels. R is odd: steps begin with each of the two windows in turn.
@@ -260,7 +273,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                                        step > 0 || h > 0);
                         if (h + 1 < R) {
                             load(h + 1, window[(First + h + 1) % 2]);
-                        } else if (step + 1 < cut.steps) {
+                        } else if (step + 1 < tiling.steps) {
                             at[0] += 2 * plane, at[1] += 2 * plane;
                             load(0, window[1 - First]);
                         }
@@ -268,14 +281,14 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                 };
                 load(0, window[0]);
 #pragma unroll 1
-                for (int step = 0; step < cut.steps; step += 2) {
+                for (int step = 0; step < tiling.steps; step += 2) {
                     step_from(cf::Constant<0>{}, step);
-                    if (step + 1 < cut.steps)
+                    if (step + 1 < tiling.steps)
                         step_from(cf::Constant<1>{}, step + 1);
                 }
             } else {
                 // Halves of steps, 8 elements: 8 channels tap by tap, then, where 4 are left, these
-                // at two taps at once. The second pixel's operand is the first one's at the next
+                // at two taps. The second pixel's operand is the first one's at the next
                 // tap, and is loaded once.
                 constexpr int Whole = Quads / 2, Halves = halves_of(Quads, R);
                 constexpr int Steps = (Halves + 1) / 2, Pixel = pixel_of(Quads) * 2;
@@ -294,7 +307,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                             const bool whole = half < Whole * R;
                             const int tap = whole ? half % R : half - Whole * R;
                             const uint32_t from = (whole ? at[0] + half / R * 16 : rest) +
-                                                  row * cut.pitch + tap * Pixel;
+                                                  row * tiling.pitch + tap * Pixel;
                             const uint32_t before = i ? to[m][1] : last[m][3];
                             to[m][2 * i] = tap > 0 ? before | zero : cf::load_shared(from);
                             to[m][2 * i + 1] = cf::load_shared(from + Pixel);
@@ -309,25 +322,24 @@ __global__ void __launch_bounds__(Warps * 32, 1)
                         load(g + 1, window[(g + 1) % 2], window[g % 2]);
                 }
             }
-            wait_for_products<0>();
-            // Nothing that reads sums may move up.
+            cf::wgmma_wait<0>();
 #pragma unroll
             for (int j = 0; j < Rows; ++j)
 #pragma unroll
                 for (int v = 0; v < N / 2; ++v)
-                    asm volatile("" : "+f"(sum[j][v])::"memory");
+                    cf::settle(sum[j][v]);
 
             // Value 4 u + 2 i + e is at position i and in column 8 u + 2 (lane % 4) + e.
             const int channel0 = pair * (Pairs ? N / 8 : 2);
             const auto channel = [&](int u, int e) { return channel0 + (Pairs ? u : 8 * u + e); };
-            const int area = cut.p * cut.q;
+            const int area = tiling.p * tiling.q;
             if (finish.affine) {
 #pragma unroll
                 for (int u = 0; u < N / 8; ++u)
 #pragma unroll
                     for (int e = 0; e < 2; ++e) {
                         const int k = channel(u, e);
-                        const float bias = finish.bias && k < cut.k ? finish.bias[k] : 0.0f;
+                        const float bias = finish.bias && k < tiling.k ? finish.bias[k] : 0.0f;
 #pragma unroll
                         for (int j = 0; j < Rows; ++j)
 #pragma unroll
@@ -346,17 +358,17 @@ __global__ void __launch_bounds__(Warps * 32, 1)
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             const int k = channel(u, e), q = column[i] + (Pairs ? e : 0);
-                            const int live = k < cut.k && q < cut.q ? rows[i] : 0;
-                            const int first = k * area + tile[i] * Rows * cut.q + q;
+                            const int live = k < tiling.k && q < tiling.q ? rows[i] : 0;
+                            const int first = k * area + tile[i] * Rows * tiling.q + q;
 #pragma unroll
                             for (int j = 0; j < Rows; ++j)
-                                body(sum[j][4 * u + 2 * i + e], first + j * cut.q, j < live);
+                                body(sum[j][4 * u + 2 * i + e], first + j * tiling.q, j < live);
                         }
             };
             if (finish.residual)
                 each([&](float &v, int offset, bool live) {
-                    v += cf::small16::value_if(live, static_cast<const Element *>(finish.residual) +
-                                                         number(m) * image_of_y + offset);
+                    v += value_if(live, static_cast<const Element *>(finish.residual) +
+                                            number(m) * image_of_y + offset);
                 });
             if (finish.limited)
 #pragma unroll
@@ -367,191 +379,202 @@ __global__ void __launch_bounds__(Warps * 32, 1)
 
             // As far behind a multiple of 16 bytes as the image in y.
             const auto image = reinterpret_cast<uint64_t>(y + number(m) * image_of_y * 2);
-            const uint32_t to =
-                cf::shared_address(stages) + stage.at * cut.stage + uint32_t(image & 15);
-            if (cut.together == 2) {
+            const uint32_t to = cf::shared_address(out_ring) + out.index * tiling.out_stage_bytes +
+                                uint32_t(image & 15);
+            if (tiling.per_store == 2) {
                 // Neighbours in a row: both columns of a position, or both positions in a column.
 #pragma unroll
                 for (int u = 0; u < N / 8; ++u)
 #pragma unroll
                     for (int f = 0; f < 2; ++f) {
                         const int i = Pairs ? f : 0, k = channel(u, Pairs ? 0 : f);
-                        const int live = k < cut.k ? rows[i] : 0;
+                        const int live = k < tiling.k ? rows[i] : 0;
                         const uint32_t first =
-                            to + (k * area + tile[i] * Rows * cut.q + column[i]) * 2;
+                            to + (k * area + tile[i] * Rows * tiling.q + column[i]) * 2;
 #pragma unroll
                         for (int j = 0; j < Rows; ++j) {
                             const float *v = &sum[j][4 * u + (Pairs ? 2 * f : f)];
-                            const uint32_t word[1] = {
-                                cf::small16::pack<Element>(v[0], v[Pairs ? 1 : 2])};
-                            cf::small16::store_if(j < live, first + j * cut.q * 2, word);
+                            const uint32_t word[1] = {pack<Element>(v[0], v[Pairs ? 1 : 2])};
+                            cf::store_if(j < live, first + j * tiling.q * 2, word);
                         }
                     }
             } else if (!Pairs && area % 2) {
                 // Of two neighbouring channels one has its two pixels in a word.
                 const uint32_t first =
-                    to + (channel0 * area + tile[0] * Rows * cut.q + column[0]) * 2;
-                const bool both = column[1] < cut.q;
+                    to + (channel0 * area + tile[0] * Rows * tiling.q + column[0]) * 2;
+                const bool both = column[1] < tiling.q;
 #pragma unroll
                 for (int u = 0; u < N / 8; ++u)
 #pragma unroll
                     for (int j = 0; j < Rows; ++j) {
                         const float *v = &sum[j][4 * u];
-                        const uint32_t of[2] = {cf::small16::pack<Element>(v[0], v[2]),
-                                                cf::small16::pack<Element>(v[1], v[3])};
+                        const uint32_t of[2] = {pack<Element>(v[0], v[2]),
+                                                pack<Element>(v[1], v[3])};
                         const bool second = (first / 2 + j) % 2;
                         const uint32_t word[1] = {second ? of[1] : of[0]};
                         const uint32_t apart = second ? of[0] : of[1];
-                        const uint32_t at_word = first + (j * cut.q + (8 * u + second) * area) * 2;
+                        const uint32_t at_word =
+                            first + (j * tiling.q + (8 * u + second) * area) * 2;
                         const uint32_t at_apart =
-                            first + (j * cut.q + (8 * u + !second) * area) * 2;
-                        const bool live = j < rows[0] && channel(u, second) < cut.k;
-                        const bool beside = j < rows[0] && channel(u, !second) < cut.k;
-                        cf::small16::store_if(live && both, at_word, word);
-                        cf::small16::store_if(live && !both, at_word, uint16_t(word[0]));
-                        cf::small16::store_if(beside, at_apart, uint16_t(apart));
-                        cf::small16::store_if(beside && both, at_apart + 2, uint16_t(apart >> 16));
+                            first + (j * tiling.q + (8 * u + !second) * area) * 2;
+                        const bool live = j < rows[0] && channel(u, second) < tiling.k;
+                        const bool beside = j < rows[0] && channel(u, !second) < tiling.k;
+                        cf::store_if(live && both, at_word, word);
+                        cf::store_if(live && !both, at_word, uint16_t(word[0]));
+                        cf::store_if(beside, at_apart, uint16_t(apart));
+                        cf::store_if(beside && both, at_apart + 2, uint16_t(apart >> 16));
                     }
             } else {
                 each([&](float v, int offset, bool live) {
                     const Element narrow = cf::narrow<Element>(v);
-                    cf::small16::store_if(live, to + offset * 2,
-                                          reinterpret_cast<const uint16_t &>(narrow));
+                    cf::store_if(live, to + offset * 2, reinterpret_cast<const uint16_t &>(narrow));
                 });
             }
             cf::publish_to_bulk_copies();
         }
-        empty[slot.at].arrive();
-        gathered[stage.at].arrive();
+        empty[in.index].arrive();
+        out_full[out.index].arrive();
     }
+#else
+    cf::not_compiled();
 #endif
 }
 
 // The filter as wgmma reads it: [step][half][row from the last on][column][8 elements].
 template <class Element>
-__global__ void pack_kernel(const Cut cut, const Element *__restrict__ w, cf::Strides strides,
+__global__ void pack_kernel(const Tiling tiling, const Element *__restrict__ w, cf::Strides strides,
                             Element *__restrict__ packed, int s_count, int elements) {
-    const int columns = cut.tiles * 8;
+    const int columns = tiling.column_tiles * 8;
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += gridDim.x * blockDim.x) {
         const int e = i % 8, column = i / 8 % columns, row = i / 8 / columns;
-        const int r = cut.r - 1 - row % cut.r, half = row / cut.r; // of all steps
+        const int r = tiling.r - 1 - row % tiling.r, half = row / tiling.r; // of all steps
         int k = column, c, s;
-        if (cut.joint == 2) {
-            k = column / 8 + column % 8 / 2 * cut.tiles;
+        if (tiling.pixels_per_position == 2) {
+            k = column / 8 + column % 8 / 2 * tiling.column_tiles;
             c = half, s = e - column % 2;
         } else {
-            const int whole = (cut.c + 3) / 4 / 2;
-            if (half < whole * cut.r) {
-                s = half % cut.r, c = half / cut.r * 8 + e;
+            const int whole = (tiling.c + 3) / 4 / 2;
+            if (half < whole * tiling.r) {
+                s = half % tiling.r, c = half / tiling.r * 8 + e;
             } else { // lanes 0 and 1, and 2 and 3, have the same word at two taps
-                const int split = (cut.r + 1) / 2, tap = half - whole * cut.r;
+                const int split = (tiling.r + 1) / 2, tap = half - whole * tiling.r;
                 s = tap < split ? tap + e / 2 % 2 * split : s_count;
                 c = whole * 8 + e / 4 * 2 + e % 2;
             }
         }
-        const bool live = k < cut.k && c < cut.c && s >= 0 && s < s_count;
+        const bool live = k < tiling.k && c < tiling.c && s >= 0 && s < s_count;
         packed[i] = live ? w[strides.at(k, c, r, s)] : cf::narrow<Element>(0.0f);
     }
 }
 
-int32_t supports(const cf_call *call, char *why, uint64_t bytes) {
-    const cf_problem &p = call->problem;
+struct State {
+    cf::Kernel<Tiling, const void *, const void *, void *, cf::Finish> kernel;
+    cf_problem problem;
+    Shapes shapes; // of what is packed
+    Tiling tiling;
+};
+
+template <class Element>
+void choose_kernel(State &state, dim3 grid, size_t shared) {
+    const Tiling &t = state.tiling;
+    const auto choose = [&](auto r, auto columns, auto quads) {
+        state.kernel =
+            cf::kernel_of(small_wgmma_kernel<Element, decltype(r)::value, decltype(columns)::value,
+                                             decltype(quads)::value>,
+                          grid, Warps * 32, shared, true);
+    };
+    const auto with_rows = [&](auto r) {
+        constexpr int R = decltype(r)::value;
+        if (is_paired(t))
+            cf::for_value<16, 24, 32, 48>(
+                t.column_tiles == 6 ? 3 : t.column_tiles - 2,
+                [&](auto columns) { choose(r, columns, cf::Constant<0>{}); });
+        else if constexpr (R < 7)
+            cf::for_value<16, 24, 32>(t.column_tiles - 2, [&](auto columns) {
+                cf::for_value<2, 3, 4>(int(cf::ceil_div(t.c, 4)) - 2,
+                                       [&](auto quads) { choose(r, columns, quads); });
+            });
+    };
+    cf::for_value<3, 5, 7>((t.r - 3) / 2, with_rows);
+}
+
+bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (p.math != CF_MATH_F16 && p.math != CF_MATH_BF16)
-        return cf::no(why, bytes, "multiplies 16-bit operands into f32 sums (math f16 or bf16)");
+        return no("multiplies 16-bit operands into f32 sums (math f16 or bf16)");
     if (p.storage != (p.math == CF_MATH_BF16 ? CF_STORE_BF16 : CF_STORE_F16))
-        return cf::no(why, bytes, "takes operands as they are stored");
+        return no("takes operands as they are stored");
     if (p.layout != CF_NCHW)
-        return cf::no(why, bytes, "is for NCHW");
-    if (!cf::has_few_channels(p, why, bytes))
-        return 0;
+        return no("is for NCHW");
+    if (!cf::has_few_channels(p, no))
+        return false;
     if (p.stride_h != 1 || p.stride_w != 1)
-        return cf::no(why, bytes, "takes a stride of 1");
+        return no("takes a stride of 1");
     if (p.pad_top || p.pad_left || p.pad_bottom || p.pad_right)
-        return cf::no(why, bytes, "takes no padding: images lie in shared memory as in x");
+        return no("takes no padding: images lie in shared memory as in x");
     if (cf::sums_follow(p))
-        return cf::no(why, bytes, "fuses bias, residual, ReLU and ReLU6, but nothing else");
+        return no("fuses bias, residual, ReLU and ReLU6, but nothing else");
     if (!takes_pairs(p) && !takes_pixels(p))
-        return cf::no(why, bytes,
-                      "takes several channels in rows of even width at 4-byte addresses with "
-                      "filters of 3, 5 or 7 rows and up to 7 columns and 24 output channels, or "
-                      "filters of 3x3 and 5x5 with 5 to 16 input and up to 32 output channels");
-    if (plan_of(call).rows == 0)
-        return cf::no(why, bytes,
-                      "keeps two images of %dx%dx%d and what comes of them in shared memory, which "
-                      "has %d bytes, and brings less than 1 MB at once",
-                      p.c, p.h, p.w, call->device.shared_per_block);
-    return 1;
+        return no("takes several channels in rows of even width at 4-byte addresses with filters "
+                  "of 3, 5 or 7 rows and up to 7 columns and 24 output channels, or filters of 3x3 "
+                  "and 5x5 with 5 to 16 input and up to 32 output channels");
+    return true;
 }
 
-uint64_t packed_bytes(const cf_call *call) { return filter_bytes(plan_of(call)); }
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!takes(p, no))
+        return false;
+    state.shapes = shapes_of(p);
+    const Tiling &t = state.tiling = best_tiling(query, state.shapes);
+    if (t.input_rows == 0)
+        return no("keeps two images of %dx%dx%d and what comes of them in shared memory, which has "
+                  "%d bytes, and brings less than 1 MB at once",
+                  p.c, p.h, p.w, query.device.shared_per_block);
+    plan.packed_bytes = packed_size(state.shapes);
+    plan.filter_layout = filter_layout(p, state.shapes);
+    plan.us = cf::ShortLaunchUs + cf::clocks_us(query.device, t.clocks, cf::TensorClock);
+    const dim3 grid = unsigned(std::min(t.strips, query.device.sm_count));
+    cf::small16::for_element(p, [&](auto element) {
+        choose_kernel<decltype(element)>(state, grid, cf::small16::shared_bytes(t));
+    });
+    return true;
+}
 
-int32_t pack(const cf_call *call, void *packed) {
-    const cf_problem &p = call->problem;
-    const Cut cut = plan_of(call);
-    const int elements = int(filter_bytes(cut) / 2);
-    return cf::small16::for_element(p, [&](auto element) -> int32_t {
-        using Element = decltype(element);
-        pack_kernel<Element><<<cf::blocks(elements, 256), 256, 0, cf::stream(call)>>>(
-            cut, static_cast<const Element *>(call->w), cf::filter_strides(p),
-            static_cast<Element *>(packed), p.s, elements);
-        return cudaGetLastError();
+int32_t pack_for(const cf_problem &p, const Tiling &shape, const void *w, void *packed,
+                 void *stream) {
+    const int elements = int(packed_size(shape) / 2);
+    if (elements == 0)
+        return 0;
+    return cf::small16::for_element(p, [&](auto element) {
+        return cf::launch(pack_kernel<decltype(element)>, cf::blocks(elements, 256), 256, stream,
+                          shape, w, cf::filter_strides(p), packed, p.s, elements);
     });
 }
 
-int32_t launch(const cf_call *call) {
-    const cf_problem &p = call->problem;
-    Cut cut = plan_of(call);
-    if (cut.rows == 0)
-        return cudaErrorInvalidValue;
-    cut.by_positions = cf::Divisor(cut.positions);
-    const size_t shared = cut.weights + size_t(cut.stages) * cut.stage +
-                          size_t(cut.slots) * cut.slot + size_t(Raws) * cut.raw;
-    const auto grid = unsigned(std::min(cut.units, call->device.sm_count));
-    return cf::small16::for_element(p, [&](auto element) -> int32_t {
-        using Element = decltype(element);
-        const auto start = [&](auto r, auto columns, auto quads) -> int32_t {
-            auto *kernel = small_wgmma_kernel<Element, decltype(r)::value, decltype(columns)::value,
-                                              decltype(quads)::value>;
-            return cf::start(call, kernel, grid, Warps * 32, shared, true, cut,
-                             static_cast<const uint16_t *>(call->x),
-                             static_cast<const uint4 *>(call->packed), static_cast<char *>(call->y),
-                             cf::finish_of(call));
-        };
-        const auto with_rows = [&](auto r) -> int32_t {
-            if (cut.joint == 2)
-                return cf::for_value<16, 24, 32, 48>(
-                    cut.tiles == 6 ? 3 : cut.tiles - 2,
-                    [&](auto columns) { return start(r, columns, cf::Constant<0>{}); });
-            if constexpr (constexpr int R = decltype(r)::value; R < 7)
-                return cf::for_value<16, 24, 32>(cut.tiles - 2, [&](auto columns) {
-                    return cf::for_value<2, 3, 4>(int(cf::ceil_div(p.c, 4)) - 2, [&](auto quads) {
-                        return start(r, columns, quads);
-                    });
-                });
-            return cudaErrorInvalidValue; // no plan asks for it
-        };
-        return cf::for_value<3, 5, 7>((p.r - 3) / 2, with_rows);
-    });
+// For pairs of pixels, then for single ones.
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    if (const int32_t error = pack_for(state.problem, state.shapes.pairs, w, packed, stream))
+        return error;
+    return pack_for(state.problem, state.shapes.pixels, w,
+                    static_cast<char *>(packed) + packed_size(state.shapes.pairs), stream);
 }
 
-// Assumes 1.75 GHz, which tensor cores bring the clock to.
-double rank(const cf_call *call) { return cf::ShortLaunchUs + plan_of(call).clocks / 1750; }
+int32_t launch(const State &state, const cf_args &args) {
+    const char *filter = static_cast<const char *>(args.packed) +
+                         (is_paired(state.tiling) ? 0 : packed_size(state.shapes.pairs));
+    return state.kernel.launch(args.stream, state.tiling, args.x, filter, args.y,
+                               cf::finish_of(state.problem, args));
+}
 
 } // namespace
 
-extern "C" const cf_row small_wgmma = {
+extern "C" const cf_row CF_ROW(small, wgmma) = {
     "small_wgmma",
     "small",
     "few channels by wgmma in f16 or bf16: windows from images in shared memory to registers",
     "this project",
-    90,
-    90,      // wgmma
+    "an infinity or a NaN in x may make NaN of outputs whose windows it lies just beside",
+    CF_NEEDS_SM90A,
     nullptr, // configs
-    supports,
-    nullptr, // workspace
-    packed_bytes,
-    pack,
-    nullptr, // bind
-    rank,
-    launch,
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch, pack>::functions(),
 };

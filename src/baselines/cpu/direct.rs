@@ -2,18 +2,19 @@
 //!
 //! Nothing is kept from one output to the next and nothing is re-arranged, so it serves every
 //! problem without a workspace; with pooling, a window's sums are made where the window is stored.
-//! Rayon's threads take rows of the output.
+//! With the feature `cpu` rayon's threads take rows of the output.
 
+#[cfg(feature = "cpu")]
 use rayon::prelude::*;
 
 use super::{
-    Strides, Tensors, finish, info, inside,
+    Strides, Tensors, epilogue, info, inside,
     number::{Rounding, Stored, f16_fma, round_bf16, round_f16, tf32},
     with_storage,
 };
 use crate::{
     Device, Layout, Math, Problem, Result,
-    variant::{Args, Info, Plan, Query, Variant},
+    variant::{Args, Info, Plan, Prepared, Query, Variant},
 };
 
 /// Products and sums per microsecond of one thread, measured.
@@ -31,29 +32,29 @@ impl Direct {
     }
 }
 
-impl Variant for Direct {
+// SAFETY: what it prepares uses no workspace, and slices of the problem's sizes.
+unsafe impl Variant for Direct {
     fn info(&self) -> &Info {
         &self.0
     }
 
-    fn supports(&self, _: &Query) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn rank(&self, query: &Query) -> Option<f64> {
-        let p = query.problem;
+    fn plan(&self, query: &Query) -> Result<Plan, String> {
         let threads = f64::from(query.limits.sm_count.max(1));
-        Some(1.0 + p.flops() / 2.0 / STEPS_PER_US / threads)
+        Ok(Plan {
+            us: Some(1.0 + query.problem.flops() / 2.0 / STEPS_PER_US / threads),
+            ..Plan::default()
+        })
     }
 
-    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
+    fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         Ok(Box::new(Loops(query.problem.clone())))
     }
 }
 
 struct Loops(Problem);
 
-impl Plan for Loops {
+// SAFETY: as above.
+unsafe impl Prepared for Loops {
     unsafe fn launch(&self, args: Args) -> Result<()> {
         with_storage!(self.0, T => {
             // SAFETY: as this function's.
@@ -98,32 +99,29 @@ fn outputs<T: Stored>(
         let sum = sum(p, x, w, n, k, [i, j], &step);
         let bias = bias.map_or(0.0, |b| b[k]);
         let residual = residual.map_or(0.0, |r| r[sums.at(n, k, i, j)].widen());
-        finish::value(&p.epilogue, sum, bias, residual)
+        epilogue::value(&p.epilogue, sum, bias, residual)
     };
     let output = |n: usize, k: usize, at: [usize; 2]| {
         let Some(pool) = &p.epilogue.pool else {
             return value(n, k, at);
         };
         let mut max = f32::NEG_INFINITY;
-        for i in finish::window(pool, 0, at[0], p.p()) {
-            for j in finish::window(pool, 1, at[1], p.q()) {
-                max = finish::max(max, value(n, k, [i, j]));
+        for i in epilogue::window(pool, 0, at[0], p.p()) {
+            for j in epilogue::window(pool, 1, at[1], p.q()) {
+                max = epilogue::max(max, value(n, k, [i, j]));
             }
         }
         max
     };
     // A row is what lies contiguous in y: pixels in NCHW, channels in NHWC.
     match p.layout {
-        Layout::Nchw => y
-            .par_chunks_mut(columns)
-            .enumerate()
-            .for_each(|(index, row)| {
-                let (plane, i) = (index / rows, index % rows);
-                for (j, y) in row.iter_mut().enumerate() {
-                    *y = T::narrow(output(plane / p.k, plane % p.k, [i, j]));
-                }
-            }),
-        Layout::Nhwc => y.par_chunks_mut(p.k).enumerate().for_each(|(index, row)| {
+        Layout::Nchw => for_rows(y, columns, |index, row| {
+            let (plane, i) = (index / rows, index % rows);
+            for (j, y) in row.iter_mut().enumerate() {
+                *y = T::narrow(output(plane / p.k, plane % p.k, [i, j]));
+            }
+        }),
+        Layout::Nhwc => for_rows(y, p.k, |index, row| {
             let (n, i, j) = (
                 index / columns / rows,
                 index / columns % rows,
@@ -134,6 +132,16 @@ fn outputs<T: Stored>(
             }
         }),
     }
+}
+
+/// Calls `body` with every row of `length` elements and its number; on all threads, where the
+/// build has them (feature `cpu`).
+fn for_rows<T: Send>(y: &mut [T], length: usize, body: impl Fn(usize, &mut [T]) + Sync + Send) {
+    #[cfg(feature = "cpu")]
+    let rows = y.par_chunks_mut(length).enumerate();
+    #[cfg(not(feature = "cpu"))]
+    let rows = y.chunks_mut(length).enumerate();
+    rows.for_each(|(index, row)| body(index, row));
 }
 
 fn sum<T: Stored>(

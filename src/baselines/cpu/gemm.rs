@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     Device, Layout, Math, Problem, Result, Storage,
-    variant::{Args, Bytes, Info, Plan, Query, Variant},
+    variant::{Args, Bytes, Info, Plan, Prepared, Query, Variant},
 };
 
 /// Output channels of a tile: enough to make unrolling cheap beside multiplying.
@@ -42,28 +42,28 @@ impl Gemm {
     }
 }
 
-impl Variant for Gemm {
+// SAFETY: what it prepares keeps to its workspace, and to slices of the problem's sizes.
+unsafe impl Variant for Gemm {
     fn info(&self) -> &Info {
         &self.0
     }
 
-    fn supports(&self, query: &Query) -> Result<(), String> {
-        match query.problem.math {
-            Math::F16Acc => Err("accumulates in f32 only".to_owned()),
-            _ => Ok(()),
-        }
-    }
-
     /// Measured rates of one thread, and what a launch costs.
-    fn rank(&self, query: &Query) -> Option<f64> {
+    fn plan(&self, query: &Query) -> Result<Plan, String> {
         let p = query.problem;
+        if p.math == Math::F16Acc {
+            return Err("accumulates in f32 only".to_owned());
+        }
         let threads = f64::from(query.limits.sm_count.max(1));
         let narrow = Method::of(p) == Method::Depthwise || p.k / p.groups < 8;
         let flops_per_us = if narrow { 5e3 } else { 40e3 };
-        Some(2.0 + (p.flops() / flops_per_us + p.bytes() / 4e3) / threads)
+        Ok(Plan {
+            us: Some(2.0 + (p.flops() / flops_per_us + p.bytes() / 4e3) / threads),
+            ..Plan::default()
+        })
     }
 
-    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
+    fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         Ok(Box::new(Blocked::new(
             query.problem.clone(),
             query.limits.sm_count as usize,
@@ -322,7 +322,8 @@ impl Blocked {
     }
 }
 
-impl Plan for Blocked {
+// SAFETY: as above.
+unsafe impl Prepared for Blocked {
     fn workspace(&self) -> Bytes {
         let bytes = |threads: usize| (self.filter + threads * self.slice.len()) * size_of::<f32>();
         Bytes {

@@ -8,40 +8,40 @@
 //! | `tile` | the pieces that an output is cut into |
 //! | `unroll` | what a tile reads of the input, as a matrix |
 //! | `depthwise` | the sums of a tile where a matrix would have one column |
-//! | `finish` | epilogue and pooling |
+//! | `epilogue` | what happens to one sum |
+//! | `finish` | what happens to the sums of a tile |
 //! | `number` | stored elements, and the rounding of operands |
 
+#[cfg(feature = "cpu")]
 mod depthwise;
 mod direct;
+mod epilogue;
+#[cfg(feature = "cpu")]
 mod finish;
+#[cfg(feature = "cpu")]
 mod gemm;
+#[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "most of it is for tiles"))]
 mod number;
-#[cfg(test)]
+#[cfg(all(test, feature = "cpu"))]
 mod tests;
+#[cfg(feature = "cpu")]
 mod tile;
+#[cfg(feature = "cpu")]
 mod unroll;
 
 use std::{ops::Range, slice};
 
 use self::number::Stored;
-pub(crate) use self::{direct::Direct, gemm::Gemm};
+pub(crate) use self::direct::Direct;
+#[cfg(feature = "cpu")]
+pub(crate) use self::gemm::Gemm;
 use crate::{
     Layout, Problem,
-    variant::{Args, Arithmetic, Info, Kind},
+    variant::{Args, Info, Kind},
 };
 
 fn info(name: &str, idea: &str, source: &str) -> Info {
-    Info {
-        name: name.to_owned(),
-        family: "cpu".to_owned(),
-        idea: idea.to_owned(),
-        source: source.to_owned(),
-        kind: Kind::Cpu,
-        arithmetic: Arithmetic::Exact,
-        min_arch: 0,
-        max_arch: 0,
-        configs: Vec::new(),
-    }
+    Info::new(name, "cpu", idea, source, Kind::Cpu)
 }
 
 /// The tensors of one launch.
@@ -51,12 +51,13 @@ struct Tensors<'a, T> {
     y: &'a mut [T],
     bias: Option<&'a [f32]>,
     residual: Option<&'a [T]>,
+    #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "loops need none"))]
     scratch: &'a mut [f32],
 }
 
 impl<'a, T: Stored> Tensors<'a, T> {
     /// # Safety
-    /// As [`Plan::launch`](crate::variant::Plan::launch); `T` is what the problem stores.
+    /// As [`Prepared::launch`](crate::variant::Prepared::launch); `T` is what the problem stores.
     unsafe fn new(problem: &Problem, args: &Args<'a>) -> Self {
         let scratch_len = args.workspace_bytes / size_of::<f32>();
         // SAFETY: the caller vouches for addresses, sizes and alignment, and that nothing else

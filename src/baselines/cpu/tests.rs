@@ -222,7 +222,7 @@ fn rounded(storage: Storage, v: f64) -> f32 {
 fn supported(variant: &Arc<dyn Variant>, p: &Problem) -> bool {
     let limits = Device::Cpu.limits();
     variant
-        .supports(&Query {
+        .plan(&Query {
             problem: p,
             config: 0,
             limits: &limits,

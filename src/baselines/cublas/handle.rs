@@ -69,6 +69,8 @@ pub(super) fn open() -> Result<()> {
 pub(super) struct Handle {
     gpu: Gpu,
     raw: cublasHandle_t,
+    /// cuBLAS's scratch memory, as it knows it.
+    workspace: *mut c_void,
 }
 
 // SAFETY: a handle may be used from any thread, by one at a time; it is reached through `&mut`.
@@ -86,6 +88,7 @@ impl Handle {
         let handle = Handle {
             gpu: gpu.clone(),
             raw,
+            workspace: std::ptr::null_mut(),
         };
         // Partial sums of a 16-bit C stay in f32. What is strict and what is TF32 is said at each
         // call, by its compute type.
@@ -103,9 +106,20 @@ impl Handle {
         Ok(handle)
     }
 
-    /// For calls through it while its owner is borrowed otherwise.
-    pub fn blas(&mut self) -> Blas {
-        Blas(self.raw)
+    /// For calls with this scratch memory, which cuBLAS is told of only where it is another than
+    /// before. Given some, it takes none from its own pool: nothing is allocated under a recording,
+    /// and results do not depend on what else runs.
+    ///
+    /// # Safety
+    /// The handle's context is current. The memory is of its device, aligned to 256 bytes, and
+    /// nobody else's until the stream is past the products that follow.
+    pub unsafe fn with_workspace(&mut self, address: *mut c_void, bytes: usize) -> Result<Blas> {
+        if self.workspace != address {
+            // SAFETY: the handle is alive; the memory is as the caller promised.
+            unsafe { blas!(cublasSetWorkspace(self.raw, address, bytes)) }?;
+            self.workspace = address;
+        }
+        Ok(Blas(self.raw))
     }
 }
 
@@ -122,17 +136,6 @@ impl Drop for Handle {
 pub(super) struct Blas(cublasHandle_t);
 
 impl Blas {
-    /// Gives cuBLAS its scratch memory, so that it takes none from its own pool: nothing is
-    /// allocated under a recording, and results do not depend on what else runs.
-    ///
-    /// # Safety
-    /// The handle is alive and its context current. The memory is of its device, aligned to 256
-    /// bytes, and nobody else's until the stream is past the products that follow.
-    pub unsafe fn set_workspace(&self, address: *mut c_void, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { blas!(cublasSetWorkspace(self.0, address, bytes)) }
-    }
-
     /// Enqueues C = op(A) B.
     ///
     /// # Safety

@@ -25,17 +25,20 @@
 //! | `batched` | NCHW: one product per image, in y's own order |
 //! | `l2` | as `auto`, in chunks so small that the unrolled matrix is read from the L2 cache |
 
-use std::{any::Any, ffi::c_void};
+use std::{
+    any::{Any, TypeId},
+    ffi::c_void,
+};
 
 use self::{
     handle::{Blas, Handle},
     product::{ALIGN, Form, Product},
 };
 use crate::{
-    Device, Error, Limits, Problem, Result, Storage, Stream,
+    Device, Error, Problem, Result, Storage, Stream,
     gpu::Gpu,
-    kernels::{self, checked, ffi},
-    variant::{Args, Arithmetic, Bytes, Info, Kind, Plan, Query, Variant},
+    kernels::{CProblem, addresses, checked, ffi, storage as code},
+    variant::{Args, Bytes, Info, Kind, Packing, Plan, Prepared, Query, Space, Variant},
 };
 
 mod handle;
@@ -57,16 +60,15 @@ pub(crate) struct CublasGemm(Info);
 impl CublasGemm {
     pub(crate) fn new() -> Self {
         CublasGemm(Info {
-            name: "cublas_gemm".to_owned(),
-            family: "cublas".to_owned(),
-            idea: "unroll the input where it must be, cuBLAS matrix product, one pass for the rest"
-                .to_owned(),
-            source: "NVIDIA cuBLAS; reports A, D".to_owned(),
-            kind: Kind::Baseline,
-            arithmetic: Arithmetic::Exact,
             min_arch: 80,
-            max_arch: i32::MAX as u32,
             configs: CONFIGS.map(str::to_owned).to_vec(),
+            ..Info::new(
+                "cublas_gemm",
+                "cublas",
+                "unroll the input where it must be, cuBLAS matrix product, one pass for the rest",
+                "NVIDIA cuBLAS; reports A, D",
+                Kind::Baseline,
+            )
         })
     }
 }
@@ -97,53 +99,13 @@ fn settle(query: &Query) -> Result<(Product, usize), String> {
     Ok((product, half))
 }
 
-impl Variant for CublasGemm {
-    fn info(&self) -> &Info {
-        &self.0
-    }
-
-    fn supports(&self, query: &Query) -> Result<(), String> {
-        settle(query).map(drop)
-    }
-
-    fn rank(&self, query: &Query) -> Option<f64> {
-        let (product, _) = settle(query).ok()?;
-        Some(rank::microseconds(query.problem, &product))
-    }
-
-    fn open(&self) -> Result<()> {
-        handle::open()
-    }
-
-    fn plan(&self, device: &Device, query: &Query) -> Result<Box<dyn Plan>> {
-        let Device::Gpu(gpu) = device else {
-            return Err(Error::NoGpu("cuBLAS runs on GPUs only".to_owned()));
-        };
-        handle::open()?;
-        let (product, chunk_bytes) = settle(query).map_err(|why| Error::Unsupported {
-            variant: self.0.spelled(query.config),
-            problem: Box::new(query.problem.clone()),
-            why,
-        })?;
-        Ok(Box::new(GemmPlan {
-            gpu: gpu.clone(),
-            problem: query.problem.clone(),
-            limits: query.limits.clone(),
-            product,
-            chunk_bytes,
-        }))
-    }
-}
-
-struct GemmPlan {
-    gpu: Gpu,
-    problem: Problem,
-    limits: Limits,
+/// What a plan settles: the product, and the bytes that the images of a chunk may take.
+struct Settled {
     product: Product,
     chunk_bytes: usize,
 }
 
-impl Plan for GemmPlan {
+impl Settled {
     fn workspace(&self) -> Bytes {
         let image = self.product.bytes_per_image();
         Bytes {
@@ -151,12 +113,81 @@ impl Plan for GemmPlan {
             preferred: FIXED_BYTES + image * self.product.chunk(self.chunk_bytes),
         }
     }
+}
 
-    fn packed_bytes(&self) -> usize {
-        self.product.packed_bytes(self.problem.storage)
+// SAFETY: what it prepares keeps to the workspace that `Settled` tells; tests/variants.rs fences it.
+unsafe impl Variant for CublasGemm {
+    fn info(&self) -> &Info {
+        &self.0
     }
 
-    fn handles(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
+    fn plan(&self, query: &Query) -> Result<Plan, String> {
+        let (product, chunk_bytes) = settle(query)?;
+        let settled = Settled {
+            product,
+            chunk_bytes,
+        };
+        let bytes = settled.product.packed_bytes(query.problem.storage);
+        Ok(Plan {
+            workspace: settled.workspace(),
+            packing: (bytes > 0).then_some(Packing {
+                bytes,
+                // Rows of this length, in this type.
+                layout: (settled.product.depth as u64) << 2 | code(settled.product.operand) as u64,
+                space: Space::Global,
+            }),
+            us: Some(rank::microseconds(query.problem, &settled.product, query.limits)),
+            state: Box::new(settled),
+        })
+    }
+
+    fn open(&self) -> Result<()> {
+        handle::open()
+    }
+
+    fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
+        let Device::Gpu(gpu) = device else {
+            return Err(Error::NoGpu("cuBLAS runs on GPUs only".to_owned()));
+        };
+        handle::open()?;
+        let Ok(settled) = plan.state.downcast::<Settled>() else {
+            return Err(Error::Unavailable(
+                "cublas_gemm: the plan is another variant's".to_owned(),
+            ));
+        };
+        Ok(Box::new(GemmPlan {
+            gpu: gpu.clone(),
+            problem: query.problem.clone(),
+            c_problem: CProblem::new(query.problem),
+            settled: *settled,
+            packing: plan.packing,
+        }))
+    }
+}
+
+struct GemmPlan {
+    gpu: Gpu,
+    problem: Problem,
+    c_problem: CProblem,
+    settled: Settled,
+    packing: Option<Packing>,
+}
+
+// SAFETY: as above.
+unsafe impl Prepared for GemmPlan {
+    fn workspace(&self) -> Bytes {
+        self.settled.workspace()
+    }
+
+    fn packing(&self) -> Option<Packing> {
+        self.packing
+    }
+
+    fn handle_type(&self) -> Option<TypeId> {
+        Some(TypeId::of::<Handle>())
+    }
+
+    fn handle(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
         let Stream::Gpu(stream) = stream else {
             return Err(Error::NoGpu("cuBLAS needs a stream of a GPU".to_owned()));
         };
@@ -165,16 +196,17 @@ impl Plan for GemmPlan {
     }
 
     fn note(&self) -> Option<String> {
-        let source = match self.product.direct {
+        let product = &self.settled.product;
+        let source = match product.direct {
             true => "x as it lies",
             false => "unrolled",
         };
-        let form = match self.product.form {
+        let form = match product.form {
             Form::Rows => "",
             Form::Wide => ", wide",
             Form::Batched => ", batched",
         };
-        let chunk = self.product.chunk(self.chunk_bytes);
+        let chunk = product.chunk(self.settled.chunk_bytes);
         Some(format!(
             "{source}{form}, {chunk} of {} images at a time",
             self.problem.n
@@ -188,7 +220,7 @@ impl Plan for GemmPlan {
         stream: *mut c_void,
     ) -> Result<()> {
         let _current = self.gpu.enter()?;
-        let (p, product) = (&self.problem, &self.product);
+        let (p, product) = (&self.problem, &self.settled.product);
         let [rows, length, pitch] =
             [product.filters(), product.reduction, product.depth].map(|size| size as i64);
         let (from, to) = (code(p.storage), code(product.operand));
@@ -200,19 +232,22 @@ impl Plan for GemmPlan {
 
     unsafe fn launch(&self, mut args: Args) -> Result<()> {
         let _current = self.gpu.enter()?;
-        let handle = args.handles.downcast_mut::<Handle>();
-        let blas = handle.map(Handle::blas).ok_or_else(|| Error::Operand {
+        let handle = args.handle.take().and_then(|any| any.downcast_mut::<Handle>());
+        let handle = handle.ok_or_else(|| Error::Operand {
             problem: Box::new(self.problem.clone()),
             why: "was given a workspace without a cuBLAS handle".to_owned(),
         })?;
         let first_aligned = (args.workspace as usize).wrapping_neg() % ALIGN;
         let base = args.workspace.wrapping_byte_add(first_aligned);
-        // Set at every launch, because a workspace grows into other memory.
         // SAFETY: a workspace has at least `FIXED_BYTES`, and the handle is of its stream.
-        unsafe { blas.set_workspace(base, CUBLAS_BYTES) }?;
+        let blas = unsafe { handle.with_workspace(base, CUBLAS_BYTES) }?;
 
+        let Settled {
+            product,
+            chunk_bytes,
+        } = &self.settled;
         let spare = args.workspace_bytes.saturating_sub(FIXED_BYTES);
-        let chunk = self.product.chunk(spare.min(self.chunk_bytes));
+        let chunk = product.chunk(spare.min(*chunk_bytes));
         for first in (0..self.problem.n).step_by(chunk) {
             let count = chunk.min(self.problem.n - first);
             let scratch = base.wrapping_byte_add(CUBLAS_BYTES);
@@ -227,7 +262,7 @@ impl GemmPlan {
     /// Enqueues some images: where they begin, and how many.
     ///
     /// # Safety
-    /// As [`Plan::launch`]; `scratch` has the bytes of `count` images.
+    /// As [`Prepared::launch`]; `scratch` has the bytes of `count` images.
     unsafe fn images(
         &self,
         blas: &Blas,
@@ -235,15 +270,8 @@ impl GemmPlan {
         scratch: *mut c_void,
         args: &mut Args,
     ) -> Result<()> {
-        let (p, product) = (&self.problem, &self.product);
-        let call = ffi::cf_call {
-            x: args.x,
-            y: args.y,
-            bias: args.bias,
-            residual: args.residual,
-            stream: args.stream,
-            ..kernels::call(p, &self.limits, 0)
-        };
+        let (p, product) = (&self.problem, &self.settled.product);
+        let (problem, addresses) = (&self.c_problem.0, &addresses(args));
         let columns = scratch;
         let sums = columns.wrapping_byte_add(count * product.columns_bytes);
         let widened = sums.wrapping_byte_add(count * product.product_bytes);
@@ -258,10 +286,12 @@ impl GemmPlan {
             checked("unroll", unsafe {
                 match product.form {
                     Form::Rows => {
-                        ffi::cf_unroll_rows(&call, first, images, storage, depth, columns)
+                        ffi::cf_unroll_rows(
+                        problem, addresses, first, images, storage, depth, columns,
+                    )
                     }
                     Form::Wide | Form::Batched => ffi::cf_unroll_columns(
-                        &call, first, images, storage, depth, pixels, columns,
+                        problem, addresses, first, images, storage, depth, pixels, columns,
                     ),
                 }
             })?;
@@ -280,7 +310,7 @@ impl GemmPlan {
             true => args.y.wrapping_byte_add(first * output * p.storage.bytes()),
             false => sums,
         };
-        let filter = if self.packed_bytes() > 0 {
+        let filter = if self.packing.is_some() {
             args.packed
         } else {
             args.w
@@ -308,7 +338,14 @@ impl GemmPlan {
         let strides = product.strides(count);
         // SAFETY: as above.
         checked("finish", unsafe {
-            ffi::cf_finish(&call, first as i64, count as i64, finished.cast(), strides)
+            ffi::cf_finish(
+                problem,
+                addresses,
+                first as i64,
+                count as i64,
+                finished.cast(),
+                strides,
+            )
         })?;
         args.stage(c"permute");
         Ok(())
@@ -329,14 +366,4 @@ unsafe fn convert(
     checked("convert", unsafe {
         ffi::cf_convert(src, code(from), dst, code(to), count as i64, stream)
     })
-}
-
-/// A storage as csrc spells it.
-fn code(storage: Storage) -> i32 {
-    let code = match storage {
-        Storage::F32 => ffi::CF_STORE_F32,
-        Storage::F16 => ffi::CF_STORE_F16,
-        Storage::Bf16 => ffi::CF_STORE_BF16,
-    };
-    code as i32
 }

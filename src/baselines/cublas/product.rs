@@ -145,11 +145,11 @@ impl Product {
         let whole = unpadded && [problem.r, problem.s] == [problem.h, problem.w];
 
         let nhwc = problem.layout == Layout::Nhwc;
-        let form = match wanted {
+        // For many images. One filter serves every number of them, so its rows are filled up as for
+        // many.
+        let many = match wanted {
             _ if nhwc && groups > 1 && channels < ROWS && !point => Form::Wide,
             _ if nhwc || whole => Form::Rows,
-            // With one image, wide and batched are the same.
-            _ if problem.n <= 1 => Form::Batched,
             Some(form) => form,
             None => {
                 // Tensor cores want columns that start on 16 bytes, and make do with 8.
@@ -166,12 +166,17 @@ impl Product {
                 }
             }
         };
+        // With one image, wide and batched are the same, and batched needs no permuting.
+        let form = match many {
+            Form::Wide if problem.n <= 1 && !nhwc => Form::Batched,
+            many => many,
+        };
         if wanted.is_some_and(|wanted| wanted != form) {
             return Err(
                 "comes in one form for this problem, the default configuration's".to_owned(),
             );
         }
-        let direct = match form {
+        let direct = match many {
             // In NHWC the channels of a group are neighbours at one pixel only.
             Form::Rows if nhwc => point || (whole && groups == 1),
             Form::Rows => true,

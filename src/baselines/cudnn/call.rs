@@ -58,17 +58,17 @@ fn missing(missing: Missing) -> Error {
 
 /// The version of the library that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::baselines) struct Version(usize);
+pub struct Version(usize);
 
 impl Version {
     /// The graph API as it is used here, and its handles that serve several threads.
-    pub(in crate::baselines) const LEAST: Version = Version(90_000);
+    pub(super) const LEAST: Version = Version(90_000);
 
     /// Opens cuDNN and asks.
     ///
     /// # Errors
     /// [`Error::Library`] where there is none or an old one.
-    pub(in crate::baselines) fn found() -> Result<Self> {
+    pub(super) fn found() -> Result<Self> {
         // SAFETY: the function takes no argument.
         let version = Version(unsafe { cudnn_sys::cudnnGetVersion() }.map_err(missing)?);
         version.new_enough(cudnn_sys::LIBRARY.path().map_err(missing)?)

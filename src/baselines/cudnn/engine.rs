@@ -229,11 +229,12 @@ fn settings(knobs: &[Knob]) -> Option<Vec<Vec<(u32, i64)>>> {
 
 /// An execution plan: an engine's kernels, ready to launch.
 pub(super) struct Engine {
-    graph: Arc<Graph>,
+    // Descriptors go in the order in which they were made of each other: the plan first.
     /// Not every engine lets two threads execute one plan at the same time.
     plan: Mutex<Descriptor>,
     workspace: usize,
     _config: Config,
+    graph: Arc<Graph>,
 }
 
 impl Engine {
@@ -251,10 +252,10 @@ impl Engine {
             .finalize()?;
         let workspace = plan.integer(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
         Ok(Engine {
-            graph: graph.clone(),
             plan: Mutex::new(plan),
             workspace: usize::try_from(workspace).unwrap_or(0),
             _config: config,
+            graph: graph.clone(),
         })
     }
 

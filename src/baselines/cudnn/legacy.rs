@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use super::rules::{Form, math_types, padding};
 use crate::{Activation, Error, Problem, Result, Storage, variant::Arithmetic};
 
@@ -21,7 +19,8 @@ const NAMES: [&str; 8] = [
 ];
 
 /// One way to call the older API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Choice {
     /// `cudnnConvolutionFwdAlgo_t`.
     pub(super) algorithm: u32,
@@ -99,8 +98,8 @@ pub(super) fn known(choice: Choice) -> Result<()> {
     if (choice.algorithm as usize) < NAMES.len() {
         return Ok(());
     }
-    Err(Error::Check(format!(
-        "cuDNN has no convolution algorithm {}",
+    Err(Error::Unavailable(format!(
+        "convolution algorithm {} of cuDNN",
         choice.algorithm
     )))
 }

@@ -1,8 +1,12 @@
-//! One of cuDNN's plans behind the project's [`Plan`].
+//! One of cuDNN's plans, ready to launch.
 
-use std::{any::Any, ffi::c_void, fmt, ptr::null_mut, sync::Arc};
-
-use serde::{Deserialize, Serialize};
+use std::{
+    any::{Any, TypeId},
+    ffi::c_void,
+    fmt,
+    ptr::null_mut,
+    sync::Arc,
+};
 
 use super::{
     algorithm::Algorithm,
@@ -15,14 +19,21 @@ use super::{
 use crate::{
     Error, Problem, Result, Stream,
     gpu::Gpu,
-    kernels::{self, ffi},
-    variant::{Args, Arithmetic, Bytes, Plan},
+    kernels::{CProblem, addresses, checked, ffi},
+    variant::{Args, Arithmetic, Bytes, Prepared},
 };
 
-/// What tells one of cuDNN's plans from the others, so that it can be made again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "api", rename_all = "lowercase")]
-pub(super) enum Choice {
+/// What tells one of cuDNN's plans from the others, so that it can be made again. It means the same
+/// plan for the same version of cuDNN only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct Choice(pub(super) Api);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "api", rename_all = "lowercase"))]
+pub(super) enum Api {
     /// An engine of the graph API with the types and values of its knobs.
     Graph {
         form: Form,
@@ -35,23 +46,23 @@ pub(super) enum Choice {
 
 impl Choice {
     fn form(&self) -> Form {
-        match self {
-            Choice::Graph { form, .. } => *form,
-            Choice::Legacy(choice) => choice.form,
+        match &self.0 {
+            Api::Graph { form, .. } => *form,
+            Api::Legacy(choice) => choice.form,
         }
     }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Choice::Graph { engine, knobs, .. } => {
+        match &self.0 {
+            Api::Graph { engine, knobs, .. } => {
                 write!(f, "engine {engine}")?;
                 for (kind, value) in knobs {
                     write!(f, " k{kind}={value}")?;
                 }
             }
-            Choice::Legacy(choice) => choice.fmt(f)?,
+            Api::Legacy(choice) => choice.fmt(f)?,
         }
         f.write_str(match self.form() {
             Form::Plain => "",
@@ -79,11 +90,11 @@ impl Candidate {
     /// # Errors
     /// What cuDNN refuses.
     pub(super) fn graph(graph: &Arc<Graph>, config: Config) -> Result<Self> {
-        let choice = Choice::Graph {
+        let choice = Choice(Api::Graph {
             form: graph.form(),
             engine: config.engine,
             knobs: config.knobs.clone(),
-        };
+        });
         Ok(Candidate {
             choice,
             arithmetic: rules::arithmetic(&config.notes),
@@ -100,7 +111,7 @@ impl Candidate {
     ) -> Result<Self> {
         let algorithm = Algorithm::build(handle, problem, choice)?;
         Ok(Candidate {
-            choice: Choice::Legacy(choice),
+            choice: Choice(Api::Legacy(choice)),
             arithmetic: choice.arithmetic(),
             kernels: Kernels::Legacy(algorithm),
         })
@@ -111,8 +122,8 @@ impl Candidate {
     /// # Errors
     /// What cuDNN refuses.
     pub(super) fn again(handle: &Arc<Handle>, problem: &Problem, choice: &Choice) -> Result<Self> {
-        match choice {
-            Choice::Graph {
+        match &choice.0 {
+            Api::Graph {
                 form,
                 engine,
                 knobs,
@@ -121,7 +132,7 @@ impl Candidate {
                 let config = Config::named(&graph, *engine, knobs)?;
                 Candidate::graph(&graph, config)
             }
-            Choice::Legacy(choice) => {
+            Api::Legacy(choice) => {
                 legacy::known(*choice)?;
                 Candidate::legacy(handle, problem, *choice)
             }
@@ -160,13 +171,32 @@ fn sums_bytes(problem: &Problem) -> usize {
 
 /// A candidate settled on its problem; none where there are no images.
 pub(super) struct Settled {
-    pub(super) gpu: Gpu,
-    pub(super) problem: Problem,
-    pub(super) candidate: Option<Arc<Candidate>>,
-    pub(super) note: Option<String>,
+    gpu: Gpu,
+    problem: Problem,
+    c_problem: CProblem,
+    candidate: Option<Arc<Candidate>>,
+    note: Option<String>,
 }
 
-impl Plan for Settled {
+impl Settled {
+    pub(super) fn new(
+        gpu: &Gpu,
+        problem: &Problem,
+        candidate: Option<Arc<Candidate>>,
+        note: Option<String>,
+    ) -> Self {
+        Settled {
+            gpu: gpu.clone(),
+            problem: problem.clone(),
+            c_problem: CProblem::new(problem),
+            candidate,
+            note,
+        }
+    }
+}
+
+// SAFETY: cuDNN keeps to the workspace that it asks for; tests/variants.rs fences it.
+unsafe impl Prepared for Settled {
     fn workspace(&self) -> Bytes {
         let bytes = self
             .candidate
@@ -178,7 +208,11 @@ impl Plan for Settled {
         }
     }
 
-    fn handles(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
+    fn handle_type(&self) -> Option<TypeId> {
+        Some(TypeId::of::<Handle>())
+    }
+
+    fn handle(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
         Ok(Box::new(Handle::new(&self.gpu, stream.raw())?))
     }
 
@@ -199,8 +233,9 @@ impl Plan for Settled {
             scratch.wrapping_byte_add(candidate.scratch().next_multiple_of(ALIGN));
         {
             let handle = args
-                .handles
-                .downcast_ref::<Handle>()
+                .handle
+                .as_deref()
+                .and_then(|any| any.downcast_ref::<Handle>())
                 .ok_or_else(|| Error::Operand {
                     problem: Box::new(self.problem.clone()),
                     why: "was given a workspace whose handle is not cuDNN's".to_owned(),
@@ -227,13 +262,6 @@ impl Plan for Settled {
         args.stage(c"cudnn");
         if finishes {
             let p = &self.problem;
-            let call = ffi::cf_call {
-                y: args.y,
-                bias: args.bias,
-                residual: args.residual,
-                stream: args.stream,
-                ..kernels::call(p, self.gpu.limits(), 0)
-            };
             let at = strides(p.layout, [p.n, p.k, p.p(), p.q()]).map(|stride| stride as i64);
             let [image, channel, row, column] = at;
             let at = ffi::cf_strides {
@@ -243,8 +271,17 @@ impl Plan for Settled {
                 column,
             };
             // SAFETY: the sums were enqueued before, for every image; the rest is the caller's.
-            let code = unsafe { ffi::cf_finish(&call, 0, p.n as i64, sums.cast(), at) };
-            kernels::checked("cf_finish", code)?;
+            let code = unsafe {
+                ffi::cf_finish(
+                    &self.c_problem.0,
+                    &addresses(&args),
+                    0,
+                    p.n as i64,
+                    sums.cast(),
+                    at,
+                )
+            };
+            checked("cf_finish", code)?;
             args.stage(c"epilogue");
         }
         Ok(())
@@ -258,17 +295,17 @@ mod tests {
     #[test]
     fn a_choice_is_told_in_words() {
         let knobs = vec![(2, 5), (13, -1)];
-        let choice = Choice::Graph {
+        let choice = Choice(Api::Graph {
             form: Form::Fused,
             engine: 12,
             knobs,
-        };
+        });
         assert_eq!(choice.to_string(), "engine 12 k2=5 k13=-1 (fused epilogue)");
-        let choice = Choice::Legacy(legacy::Choice {
+        let choice = Choice(Api::Legacy(legacy::Choice {
             algorithm: 1,
             math: 0,
             form: Form::Sums,
-        });
+        }));
         let text = "algorithm implicit_precomp_gemm, math type 0 (f32 sums, epilogue after)";
         assert_eq!(choice.to_string(), text);
     }

@@ -3,25 +3,23 @@
 use std::{
     ffi::c_void,
     ptr::null_mut,
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::{
+    Referee,
     plan::{Candidate, Settled},
     tally::Tally,
 };
 use crate::{
     Conv, Device, Problem, RawOperands, Result, Stream, Workspace,
     gpu::{self, DeviceBuffer, Event, Gpu},
-    measure::{self, How},
-    variant::{Info, Plan, Query, Variant},
+    variant::{Arithmetic, Info, Kind, Plan, Prepared, Query, Variant},
 };
 
 /// How many of the fastest plans are measured with care.
 const FINALISTS: usize = 8;
-/// Samples of each of them.
-const SAMPLES: usize = 9;
 /// What a first timing may be above the best one and still be worth another look.
 const NEAR: f64 = 1.5;
 /// The same in microseconds: what single launches of short kernels differ by.
@@ -61,11 +59,8 @@ pub(super) struct Race<'a> {
     pub(super) device: &'a Device,
     pub(super) gpu: &'a Gpu,
     pub(super) problem: &'a Problem,
-    pub(super) info: &'a Info,
-    /// Of each round.
+    /// Of the first round.
     pub(super) budget: Duration,
-    /// Of the data of the last round.
-    pub(super) seed: u64,
 }
 
 impl Race<'_> {
@@ -88,12 +83,8 @@ impl Race<'_> {
         };
         let runner = |candidate: Candidate| -> Result<Runner> {
             let candidate = Arc::new(candidate);
-            let info = Info {
-                arithmetic: candidate.arithmetic,
-                ..self.info.clone()
-            };
             let only = Only {
-                info,
+                info: info(candidate.arithmetic),
                 gpu: self.gpu.clone(),
                 candidate: candidate.clone(),
             };
@@ -149,79 +140,76 @@ impl Race<'_> {
         Ok(runners)
     }
 
-    /// Measures the fastest with care, and puts them in order. One that cannot be captured in a
-    /// graph is no plan of a [`Conv`].
+    /// Lets the referee measure the fastest, and puts them in order. Should none of them be right,
+    /// the slower ones have their turn behind them.
     pub(super) fn last_round(
         &self,
         runners: Vec<Runner>,
+        referee: &mut dyn Referee,
         tally: &mut Tally,
     ) -> Result<Vec<Runner>> {
         let Some(best) = runners.first().map(|runner| runner.us) else {
             return Ok(runners);
         };
-        let options = measure::Options {
-            samples: SAMPLES,
-            budget: self.budget,
-            warm: false,
-            seed: self.seed,
-            ceilings: None,
-        };
         let mut left = runners;
         let near = left.partition_point(|runner| runner.may_beat(best));
         let rest = left.split_off(near.min(FINALISTS));
-        let (convs, candidates): (Vec<Conv>, Vec<Arc<Candidate>>) = left
+        let (convs, candidates): (Vec<Conv>, Vec<_>) = left
             .into_iter()
-            .map(|runner| (runner.conv, runner.candidate))
+            .map(|runner| (runner.conv, (runner.candidate, runner.us)))
             .unzip();
-        let stop = AtomicBool::new(false);
-        let timings = measure::time(self.device, self.problem, &convs, &options, &stop)?;
+        let times = referee.time(&convs)?;
         let mut finalists = Vec::new();
-        for ((conv, candidate), timing) in convs.into_iter().zip(candidates).zip(timings) {
-            match timing {
-                Ok(timing) if timing.how == How::Graph => {
-                    finalists.push(Runner {
-                        candidate,
-                        conv,
-                        us: timing.median_us(),
-                    });
-                }
-                Ok(timing) => {
-                    let why = "cannot be captured in a graph";
-                    tally.wrong(&candidate.choice, timing.median_us(), why);
-                }
-                Err(error) => tally.fail("measuring", &error),
+        for ((conv, (candidate, first)), time) in convs.into_iter().zip(candidates).zip(times) {
+            match time {
+                Ok(us) => finalists.push(Runner {
+                    candidate,
+                    conv,
+                    us,
+                }),
+                Err(why) => tally.wrong(&candidate.choice, first, &why),
             }
         }
         finalists.sort_by(|a, b| a.us.total_cmp(&b.us));
-        // Should none of them be right, the slower ones have their turn.
         finalists.extend(rest);
         Ok(finalists)
     }
 }
 
-/// A variant that is one plan, so that plans are run, measured and checked as variants are.
+/// What a plan says of itself while it races.
+fn info(arithmetic: Arithmetic) -> Info {
+    Info {
+        arithmetic,
+        ..Info::new(
+            "cudnn",
+            "cudnn",
+            "one plan of cuDNN's",
+            "NVIDIA cuDNN",
+            Kind::Baseline,
+        )
+    }
+}
+
+/// A variant that is one plan, so that plans are run, measured and judged as variants are.
 struct Only {
     info: Info,
     gpu: Gpu,
     candidate: Arc<Candidate>,
 }
 
-impl Variant for Only {
+// SAFETY: as `Settled`.
+unsafe impl Variant for Only {
     fn info(&self) -> &Info {
         &self.info
     }
 
-    fn supports(&self, _: &Query) -> Result<(), String> {
-        Ok(())
+    fn plan(&self, _: &Query) -> Result<Plan, String> {
+        Ok(Plan::default())
     }
 
-    fn plan(&self, _: &Device, query: &Query) -> Result<Box<dyn Plan>> {
-        Ok(Box::new(Settled {
-            gpu: self.gpu.clone(),
-            problem: query.problem.clone(),
-            candidate: Some(self.candidate.clone()),
-            note: None,
-        }))
+    fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
+        let candidate = Some(self.candidate.clone());
+        Ok(Box::new(Settled::new(&self.gpu, query.problem, candidate, None)))
     }
 }
 

@@ -1,13 +1,16 @@
-//! What cuDNN's best plan should take, for the selection: only the order of variants matters, so the
-//! constants are one chip's (H200).
+//! What cuDNN's best plan should take, for the selection. Shares fitted to measurements on an H200:
+//! rates are floating-point operations of a multiprocessor in a clock.
 
 use super::rules::Form;
-use crate::{Layout, Math, Problem};
+use crate::{
+    Layout, Limits, Math, Problem,
+    baselines::estimate::{busy_us, memory_us},
+};
 
-/// What its kernels reach of the memory's bandwidth.
-const BYTES_PER_US: f64 = 2.5e6;
-/// The least that it takes: a launch, and for each product of a sum.
-const LEAST_US: (f64, f64) = (4.0, 0.034);
+/// What its kernels reach of the memory's pins.
+const MEMORY: f64 = 0.508;
+/// The least that it takes: a launch in microseconds, and clocks for each product of a sum.
+const LEAST: (f64, f64) = (4.0, 67.0);
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;
 
@@ -15,25 +18,25 @@ const TILE: usize = 32;
 const FEW: usize = 16;
 
 /// Bound by memory or by arithmetic, whichever is slower.
-pub(super) fn microseconds(problem: &Problem) -> f64 {
+pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
     if problem.groups == 1 && problem.c < FEW && !is_vectors(problem) {
-        return few_channels(problem);
+        return few_channels(problem, limits);
     }
     if problem.groups > 1 && problem.c == problem.groups {
-        return depthwise(problem);
+        return depthwise(problem, limits);
     }
     let nhwc = problem.layout == Layout::Nhwc;
     // 60 % of the chip's peak; in fp32 its kernels for channels last are slower, as measured.
-    let (flops_per_us, bytes_per_us) = match problem.math {
-        Math::Fp32 if nhwc => (28e6, 0.75e6),
-        Math::Fp32 => (36e6, BYTES_PER_US),
-        Math::Tf32 => (240e6, BYTES_PER_US),
-        Math::F16 | Math::Bf16 | Math::F16Acc => (480e6, BYTES_PER_US),
+    let (flops_per_clock, memory) = match problem.math {
+        Math::Fp32 if nhwc => (107.0, 0.152),
+        Math::Fp32 => (138.0, MEMORY),
+        Math::Tf32 => (918.0, MEMORY),
+        Math::F16 | Math::Bf16 | Math::F16Acc => (1837.0, MEMORY),
     };
     let channels = problem.k / problem.groups;
     let padded = channels.next_multiple_of(TILE) as f64 / channels as f64;
-    let arithmetic = problem.flops() * padded / flops_per_us;
-    let pass = problem.bytes() / bytes_per_us;
+    let arithmetic = busy_us(limits, problem.flops() * padded, flops_per_clock);
+    let pass = memory_us(limits, problem.bytes(), memory);
     // Tensor cores want channels last, so that NCHW is transposed on the way in and out.
     let transposed = !nhwc && problem.math != Math::Fp32;
     let transposing = if transposed { 2.0 * pass } else { 0.0 };
@@ -43,60 +46,62 @@ pub(super) fn microseconds(problem: &Problem) -> f64 {
     let least = match problem.math {
         // Fitted to batch1 in bf16.
         Math::Tf32 | Math::F16 | Math::Bf16 if nhwc => {
-            LEAST_US.0 + 0.0018 * problem.reduction() as f64
+            LEAST.0 + 3.6 * problem.reduction() as f64 / limits.clocks_per_us()
         }
-        _ => least(problem),
+        _ => least(problem, limits),
     };
-    arithmetic.max(reading).max(least) + transposing + finishing(problem)
+    arithmetic.max(reading).max(least) + transposing + finishing(problem, limits)
 }
 
 /// Fitted to the layers of the reports and the first layers of networks, 1 to 10000 images
 /// (benches/results/h200-small-*.json).
-fn few_channels(problem: &Problem) -> f64 {
+fn few_channels(problem: &Problem, limits: &Limits) -> f64 {
     let half = matches!(problem.math, Math::F16 | Math::Bf16 | Math::F16Acc);
     let single_nhwc =
         problem.c == 1 && problem.layout == Layout::Nhwc && problem.math != Math::Bf16;
-    // Operations per microsecond, those on channels that fill up its tiles counted.
-    let (flops_per_us, inputs, outputs) = match problem.math {
+    // Operations on channels that fill up its tiles are counted.
+    let (flops_per_clock, inputs, outputs) = match problem.math {
         // One channel is no work for tensor cores.
-        _ if single_nhwc => (12e6, 1, 1),
-        math if problem.c == 1 || math == Math::Fp32 => (20e6, 1, TILE),
-        Math::Tf32 => (50e6, 4, TILE),
-        _ => (95e6, 8, TILE),
+        _ if single_nhwc => (45.9, 1, 1),
+        math if problem.c == 1 || math == Math::Fp32 => (76.5, 1, TILE),
+        Math::Tf32 => (191.0, 4, TILE),
+        _ => (363.0, 8, TILE),
     };
     let padded = |count: usize, tile: usize| count.next_multiple_of(tile) as f64 / count as f64;
     let flops = problem.flops() * padded(problem.c, inputs) * padded(problem.k, outputs);
-    let bytes_per_us = match problem.layout {
-        Layout::Nchw if half => 0.55e6,
-        Layout::Nhwc if half => 1.0e6,
-        _ => 1.3e6,
+    let memory = match problem.layout {
+        Layout::Nchw if half => 0.112,
+        Layout::Nhwc if half => 0.203,
+        _ => 0.264,
     };
-    let stream = (flops / flops_per_us).max(problem.bytes() / bytes_per_us);
-    least(problem) + stream + finishing(problem)
+    let stream =
+        busy_us(limits, flops, flops_per_clock).max(memory_us(limits, problem.bytes(), memory));
+    least(problem, limits) + stream + finishing(problem, limits)
 }
 
 /// Fitted to depthwise layers (benches/results/h200-suites-*.json): it has kernels for them, without
 /// tensor cores.
-fn depthwise(problem: &Problem) -> f64 {
+fn depthwise(problem: &Problem, limits: &Limits) -> f64 {
     let half = problem.storage.bytes() == 2;
-    let flops_per_us = match problem.layout {
-        Layout::Nhwc if half => 10e6,
-        Layout::Nhwc => 6e6,
-        Layout::Nchw if half => 5.5e6,
-        Layout::Nchw => 3e6,
+    let flops_per_clock = match problem.layout {
+        Layout::Nhwc if half => 38.3,
+        Layout::Nhwc => 23.0,
+        Layout::Nchw if half => 21.0,
+        Layout::Nchw => 11.5,
     };
-    let stream = (problem.flops() / flops_per_us).max(problem.bytes() / BYTES_PER_US);
-    LEAST_US.0 + stream + finishing(problem)
+    let arithmetic = busy_us(limits, problem.flops(), flops_per_clock);
+    let stream = arithmetic.max(memory_us(limits, problem.bytes(), MEMORY));
+    LEAST.0 + stream + finishing(problem, limits)
 }
 
-fn least(problem: &Problem) -> f64 {
-    let (launch, product) = LEAST_US;
+fn least(problem: &Problem, limits: &Limits) -> f64 {
+    let (launch, clocks) = LEAST;
     // Tensor cores take many products at once.
     let products = match problem.math {
         Math::Fp32 => problem.reduction(),
         _ => problem.reduction().min(300),
     };
-    launch + product * products as f64
+    launch + clocks * products as f64 / limits.clocks_per_us()
 }
 
 /// Whether it is a product of a matrix and few vectors.
@@ -105,10 +110,10 @@ fn is_vectors(problem: &Problem) -> bool {
 }
 
 /// What it cannot fuse: sums are written in f32 and read again.
-fn finishing(problem: &Problem) -> f64 {
+fn finishing(problem: &Problem, limits: &Limits) -> f64 {
     if Form::of(problem).iter().all(|form| form.finishes()) {
         let sums = (problem.n * problem.k * problem.p() * problem.q()) as f64 * 4.0;
-        2.0 * sums / BYTES_PER_US
+        memory_us(limits, 2.0 * sums, MEMORY)
     } else {
         0.0
     }

@@ -12,7 +12,6 @@
 //! | Winograd, FFT | never: such a plan is a transform, of which the variant `cudnn_transform` is made |
 
 use cudnn_sys::{cudnnBackendNumericalNote_t as Note, cudnnMathType_t, cudnnPointwiseMode_t};
-use serde::{Deserialize, Serialize};
 
 use crate::{Activation, Layout, Math, Problem, Storage, variant::Arithmetic};
 
@@ -77,8 +76,9 @@ pub(super) fn math_types(math: Math) -> &'static [cudnnMathType_t] {
 }
 
 /// What one graph computes, and where the rest of the epilogue happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub(super) enum Form {
     /// The convolution with its factor, stored in y.
     Plain,

@@ -1,0 +1,283 @@
+//! Random problems that one variant can do, however few of all problems these are.
+//!
+//! Nothing here knows what a variant is made for. Problems are drawn from kinds of shapes that
+//! kernels are made for, from each in turn, and those that the variant refuses are left out. Of
+//! what is left, in every second one a size is moved as far as the variant goes: faults live where
+//! it is about to refuse.
+
+use std::sync::LazyLock;
+
+use convforge::{
+    Activation, Limits, Padding, Problem, Shape,
+    variant::{self, Query, Variant},
+};
+
+use crate::{
+    Profile,
+    rng::{Rng, mix},
+};
+
+/// What one configuration of a variant can do on a device with these limits.
+#[derive(Clone, Copy)]
+pub struct Domain<'a> {
+    /// The variant.
+    pub variant: &'a dyn Variant,
+    /// Index into its configurations; 0 where it has none.
+    pub config: usize,
+    /// The device's limits.
+    pub limits: &'a Limits,
+}
+
+impl<'a> Domain<'a> {
+    /// Those of all configurations of a variant.
+    pub fn of(variant: &'a dyn Variant, limits: &'a Limits) -> Vec<Self> {
+        (0..variant.info().configs.len().max(1))
+            .map(|config| Domain {
+                variant,
+                config,
+                limits,
+            })
+            .collect()
+    }
+
+    /// What the variant would do with a problem.
+    ///
+    /// # Errors
+    /// Why it cannot do it, as a clause that follows its name.
+    pub fn plan(&self, problem: &Problem) -> Result<variant::Plan, String> {
+        let query = Query {
+            problem,
+            config: self.config,
+            limits: self.limits,
+        };
+        let on_gpu = self.variant.info().kind != variant::Kind::Cpu;
+        variant::plan(self.variant, on_gpu, &query)
+    }
+
+    /// Whether the variant can do a problem.
+    pub fn has(&self, problem: &Problem) -> bool {
+        self.plan(problem).is_ok()
+    }
+
+    /// The `index`-th problem that is drawn from a seed; none where the variant cannot do it.
+    pub fn problem(&self, seed: u64, index: u64) -> Option<Problem> {
+        let kinds = KINDS.len() as u64;
+        let (profile, edit) = &KINDS[(index % kinds) as usize];
+        let mut rng = Rng::new(mix(seed) ^ mix(index));
+        let drawn = profile.problem(seed, index).with(edit).ok()?;
+        let fits = |problem: &Problem| profile.allows(problem) && self.has(problem);
+        if !fits(&drawn) {
+            return None;
+        }
+        Some(match rng.one_in(2) {
+            true => at_the_limit(drawn, &mut rng, fits),
+            false => drawn,
+        })
+    }
+
+    /// The problems among the first `draws` of a seed that the variant can do.
+    pub fn problems(&self, seed: u64, draws: u64) -> impl Iterator<Item = Problem> + use<'a> {
+        let domain = *self;
+        (0..draws).filter_map(move |index| domain.problem(seed, index))
+    }
+}
+
+impl std::fmt::Debug for Domain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let name = self.variant.info().spelled(self.config);
+        f.debug_tuple("Domain").field(&name).finish()
+    }
+}
+
+/// What is drawn, and how it is changed afterwards.
+type Kind = (Profile, fn(&mut Shape));
+
+/// Kinds of shapes that kernels are made for.
+static KINDS: LazyLock<[Kind; 8]> = LazyLock::new(|| {
+    let all = Profile {
+        flops: 1e7,
+        ..Profile::default()
+    };
+    let few_channels = Profile {
+        channels: 1..=16,
+        filters: 1..=32,
+        filter_side: 1..=7,
+        steps: false,
+        ..all.clone()
+    };
+    let pixels = Profile {
+        channels: 1..=4096,
+        filters: 1..=1024,
+        side: 1..=1,
+        filter_side: 1..=1,
+        steps: false,
+        ..all.clone()
+    };
+    // What is done in chunks of images has several of them only here.
+    let batches = Profile {
+        flops: 6e7,
+        images: 100..=2000,
+        channels: 1..=4,
+        filters: 1..=4,
+        side: 4..=40,
+        filter_side: 1..=7,
+        steps: false,
+        ..all.clone()
+    };
+    let any = |_: &mut Shape| {};
+    [
+        (all.clone(), any),
+        (few_channels.clone(), any),
+        (few_channels.clone(), tidy),
+        (few_channels, few_even_channels),
+        (all.clone(), tiles),
+        (pixels, any),
+        (batches, any),
+        (all, one_row),
+    ]
+});
+
+/// No padding, even rows, a square filter, nothing unusual before or after the sums.
+fn tidy(shape: &mut Shape) {
+    shape.pad = Padding::default();
+    shape.w += shape.w % 2;
+    shape.s = shape.r;
+    shape.math = shape.storage.maths()[0];
+    shape.align = shape.align.max(16);
+    shape.epilogue.pool = None;
+    if shape.epilogue.activation.is_exponential() {
+        shape.epilogue.activation = Activation::Relu;
+    }
+}
+
+/// The same, with channels and filters in powers of two.
+fn few_even_channels(shape: &mut Shape) {
+    tidy(shape);
+    shape.c = shape.c.next_power_of_two();
+    shape.k = shape.k.next_power_of_two();
+}
+
+/// Channels and filters of each group in whole tiles of 8, as tensor cores take them.
+fn tiles(shape: &mut Shape) {
+    let whole = |count: usize| (count / shape.groups).next_multiple_of(8) * shape.groups;
+    (shape.c, shape.k) = (whole(shape.c), whole(shape.k));
+    shape.align = shape.align.max(16);
+}
+
+/// Signals: images and filters of one row.
+fn one_row(shape: &mut Shape) {
+    (shape.h, shape.r) = (1, 1);
+    (shape.pad.top, shape.pad.bottom) = (0, 0);
+    shape.stride[0] = 1;
+}
+
+/// A size, and how it is set.
+type Size = (fn(&Shape) -> usize, fn(&mut Shape, usize));
+
+/// Images, channels and filters of a group, height and width of image and filter.
+const SIZES: [Size; 7] = [
+    (|s| s.n, |s, n| s.n = n),
+    (|s| s.c / s.groups, |s, c| s.c = c.saturating_mul(s.groups)),
+    (|s| s.k / s.groups, |s, k| s.k = k.saturating_mul(s.groups)),
+    (|s| s.h, |s, h| s.h = h),
+    (|s| s.w, |s, w| s.w = w),
+    (|s| s.r, |s, r| s.r = r),
+    (|s| s.s, |s, s_| s.s = s_),
+];
+
+/// The problem with one of its sizes as large, now and then as small, as it may become.
+fn at_the_limit(problem: Problem, rng: &mut Rng, fits: impl Fn(&Problem) -> bool) -> Problem {
+    let (size, set) = rng.pick(&SIZES);
+    let grows = !rng.one_in(4);
+    // Without an image there is nothing to see.
+    let with = |value: usize| {
+        let changed = problem.with(|shape| set(shape, value)).ok();
+        changed.filter(|problem| problem.n > 0 && fits(problem))
+    };
+    let next = |value: usize| match grows {
+        true => value.saturating_mul(2).max(1),
+        false => value / 2,
+    };
+    // The last value that fits, and the first one that does not.
+    let mut inside = (size(&problem), problem.clone());
+    let mut outside = next(inside.0);
+    while let Some(further) = with(outside) {
+        inside = (outside, further);
+        outside = next(outside);
+    }
+    while inside.0.abs_diff(outside) > 1 {
+        let middle = inside.0.midpoint(outside);
+        match with(middle) {
+            Some(further) => inside = (middle, further),
+            None => outside = middle,
+        }
+    }
+    inside.1
+}
+
+#[cfg(test)]
+mod tests {
+    use convforge::{
+        Device, Error,
+        variant::{Info, Plan, Prepared},
+    };
+
+    use super::*;
+
+    /// Takes an even number of channels, from 6 to 50.
+    struct Fussy(Info);
+
+    // SAFETY: nothing of it is ever ready.
+    unsafe impl Variant for Fussy {
+        fn info(&self) -> &Info {
+            &self.0
+        }
+
+        fn plan(&self, query: &Query) -> Result<Plan, String> {
+            let c = query.problem.c;
+            match c.is_multiple_of(2) && (6..=50).contains(&c) {
+                true => Ok(Plan::default()),
+                false => Err("takes other channels".to_owned()),
+            }
+        }
+
+        fn prepare(&self, _: &Device, _: &Query, _: Plan) -> convforge::Result<Box<dyn Prepared>> {
+            Err(Error::Interrupted)
+        }
+    }
+
+    fn fussy() -> Fussy {
+        Fussy(Info::new("fussy", "test", "", "", variant::Kind::Cpu))
+    }
+
+    #[test]
+    fn problems_are_such_as_the_variant_can_do_up_to_its_limits() {
+        let (variant, limits) = (fussy(), Limits::default());
+        let domain = Domain::of(&variant, &limits)[0];
+        let problems: Vec<Problem> = domain.problems(1, 3000).collect();
+        assert!(problems.len() > 500, "{}", problems.len());
+        assert!(problems.iter().all(|problem| domain.has(problem)));
+        let at = |c: usize| problems.iter().filter(|p| p.c == c).count();
+        // Nothing is drawn as often as what lies at the limit.
+        for c in [6, 50] {
+            assert!(at(c) > 2 * at(26), "{c}: {}, 26: {}", at(c), at(26));
+        }
+        let again: Vec<Problem> = domain.problems(1, 3000).collect();
+        assert_eq!(problems, again);
+    }
+
+    #[test]
+    fn a_size_ends_where_the_next_one_is_refused() {
+        let fits = |problem: &Problem| problem.w <= 77;
+        let start: Problem = "mb1ic3ih9oc4kh3".parse().unwrap();
+        let mut widest = 0;
+        for seed in 0..100 {
+            let problem = at_the_limit(start.clone(), &mut Rng::new(seed), |p| {
+                fits(p) && p.flops() < 1e6
+            });
+            assert!(fits(&problem));
+            widest = widest.max(problem.w);
+        }
+        assert_eq!(widest, 77);
+    }
+}

@@ -1,0 +1,176 @@
+//! Device memory with fences on both sides.
+//!
+//! The tensor starts at exactly the alignment it is promised and no better, and ends where the rear
+//! fence begins, so that one element too far is seen.
+
+use std::{ffi::c_void, ops::Range};
+
+use convforge::{Buffer, Device, Error, Result, Stream};
+
+#[cfg(feature = "cuda")]
+use crate::oracle;
+
+/// Bytes of each fence.
+const FENCE: usize = 512;
+/// What outputs are filled with: NaN in every storage.
+const POISON: u8 = 0xff;
+
+/// What a fence is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// NaN in every storage: a kernel that reads beyond an input and uses it gives NaN.
+    Poison = POISON as isize,
+    /// A pattern that no kernel writes by chance; around what kernels may write.
+    Pattern = 0x5a,
+}
+
+/// A tensor between two fences.
+pub(crate) struct Fenced {
+    memory: Buffer<u8>,
+    start: usize,
+    len: usize,
+    fence: Fence,
+}
+
+impl Fenced {
+    /// `len` bytes of poison; the address is a multiple of `align` and not of twice that.
+    pub(crate) fn new(
+        device: &Device,
+        len: usize,
+        align: usize,
+        fence: Fence,
+        stream: &Stream,
+    ) -> Result<Self> {
+        let mut memory = device.alloc::<u8>(FENCE + 2 * align + len + FENCE)?;
+        let earliest = memory.as_mut_ptr() as usize + FENCE;
+        // The first address from there on that is `align` past a multiple of twice `align`.
+        let start = FENCE + (align + 2 * align - earliest % (2 * align)) % (2 * align);
+        let mut fenced = Fenced {
+            memory,
+            start,
+            len,
+            fence,
+        };
+        fenced.poison(stream)?;
+        Ok(fenced)
+    }
+
+    /// The tensor's address.
+    pub(crate) fn address(&mut self) -> *mut c_void {
+        self.memory.as_mut_ptr().wrapping_byte_add(self.start)
+    }
+
+    /// The tensor's address, for reading.
+    pub(crate) fn as_ptr(&self) -> *const c_void {
+        self.memory.as_ptr().wrapping_byte_add(self.start)
+    }
+
+    /// Bytes of the tensor.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes the tensor poison and the fences whole.
+    pub(crate) fn poison(&mut self, stream: &Stream) -> Result<()> {
+        let end = self.start + self.len;
+        let rear = self.memory.len() - end;
+        fill(&mut self.memory, POISON, stream)?;
+        write(
+            &mut self.memory,
+            0,
+            &vec![self.fence as u8; self.start],
+            stream,
+        )?;
+        write(&mut self.memory, end, &vec![self.fence as u8; rear], stream)
+    }
+
+    /// Sets the tensor.
+    pub(crate) fn write(&mut self, bytes: &[u8], stream: &Stream) -> Result<()> {
+        write(&mut self.memory, self.start, bytes, stream)
+    }
+
+    /// The tensor.
+    pub(crate) fn read(&self, stream: &Stream) -> Result<Vec<u8>> {
+        self.read_part(0, self.len, stream)
+    }
+
+    /// Some bytes of the tensor.
+    pub(crate) fn read_part(&self, from: usize, len: usize, stream: &Stream) -> Result<Vec<u8>> {
+        read(
+            &self.memory,
+            self.start + from..self.start + from + len,
+            stream,
+        )
+    }
+
+    /// Where a fence was written over, in words.
+    pub(crate) fn breach(&self, stream: &Stream) -> Result<Option<String>> {
+        let changed = |byte: &u8| *byte != self.fence as u8;
+        let front = read(&self.memory, 0..self.start, stream)?;
+        if let Some(nearest) = front.iter().rposition(changed) {
+            let before = self.start - nearest;
+            return Ok(Some(format!(
+                "was written to, up to {before} bytes before its start"
+            )));
+        }
+        let end = self.start + self.len;
+        let rear = read(&self.memory, end..self.memory.len(), stream)?;
+        let past = rear.iter().position(changed);
+        Ok(past.map(|past| format!("was written to, from {past} bytes past its end on")))
+    }
+
+    /// In how many 4-byte words two tensors of one length differ.
+    pub(crate) fn differences(&self, other: &Fenced, stream: &Stream) -> Result<u64> {
+        #[cfg(feature = "cuda")]
+        if let Device::Gpu(_) = self.memory.device() {
+            let (a, b) = (self.as_ptr(), other.as_ptr());
+            // SAFETY: both tensors lie on this device and are as long.
+            return unsafe { oracle::differences(a, b, self.len, stream) };
+        }
+        let (a, b) = (self.read(stream)?, other.read(stream)?);
+        Ok(a.chunks(4).zip(b.chunks(4)).filter(|(a, b)| a != b).count() as u64)
+    }
+}
+
+fn fill(memory: &mut Buffer<u8>, byte: u8, stream: &Stream) -> Result<()> {
+    match (memory, stream) {
+        #[cfg(feature = "cuda")]
+        (Buffer::Gpu(buffer), Stream::Gpu(stream)) => stream.memset(buffer, byte),
+        (Buffer::Cpu(buffer), _) => {
+            buffer.as_mut_slice().fill(byte);
+            Ok(())
+        }
+        #[allow(unreachable_patterns)]
+        _ => Err(elsewhere()),
+    }
+}
+
+fn write(memory: &mut Buffer<u8>, at: usize, bytes: &[u8], stream: &Stream) -> Result<()> {
+    stream.synchronize()?;
+    match memory {
+        #[cfg(feature = "cuda")]
+        Buffer::Gpu(buffer) => buffer.upload_at(at, bytes),
+        Buffer::Cpu(buffer) => {
+            buffer.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        #[allow(unreachable_patterns)]
+        _ => Err(elsewhere()),
+    }
+}
+
+fn read(memory: &Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<Vec<u8>> {
+    stream.synchronize()?;
+    match memory {
+        #[cfg(feature = "cuda")]
+        Buffer::Gpu(buffer) => buffer.download_range(range),
+        Buffer::Cpu(buffer) => Ok(buffer.as_slice()[range].to_vec()),
+        #[allow(unreachable_patterns)]
+        _ => Err(elsewhere()),
+    }
+}
+
+/// A GPU that the library knows of and this build of the judge does not.
+pub(crate) fn elsewhere() -> Error {
+    Error::NoGpu("the judge was built without the feature `cuda`".to_owned())
+}

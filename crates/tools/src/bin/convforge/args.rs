@@ -1,0 +1,275 @@
+//! Options that several subcommands share.
+
+use std::{env, str::FromStr, sync::Arc, time::Duration};
+
+use clap::ValueEnum;
+use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
+use convforge_tools::{
+    Contender, Contenders, Error,
+    suite::{Layer, Overrides, Suite},
+};
+
+use crate::{failure::Failure, shape::ShapeArgs};
+
+/// `cpu`, `gpu` or `gpu:1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    Cpu,
+    Gpu(usize),
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ordinal = match text {
+            "cpu" => return Ok(DeviceName::Cpu),
+            "gpu" => Some(0),
+            _ => text
+                .strip_prefix("gpu:")
+                .and_then(|number| number.parse().ok()),
+        };
+        ordinal
+            .map(DeviceName::Gpu)
+            .ok_or("a device is `cpu`, `gpu` or `gpu:1`".to_owned())
+    }
+}
+
+#[derive(clap::Args)]
+pub struct DeviceArgs {
+    /// Where to run: cpu, gpu, or gpu:1 for the second GPU [default: the first GPU; the CPU where
+    /// there is none, unless CONVFORGE_REQUIRE_GPU=1]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceName>,
+}
+
+impl DeviceArgs {
+    /// The device, and why it is not a GPU where none was found.
+    pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
+        match self.device {
+            Some(DeviceName::Cpu) => Ok((Device::Cpu, None)),
+            Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
+            None if env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|v| !v.is_empty() && v != "0") => {
+                Ok((Device::gpu(0)?, None))
+            }
+            None => Ok(Device::best()),
+        }
+    }
+}
+
+/// The i-th of n shares, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    index: usize,
+    count: usize,
+}
+
+impl Shard {
+    /// Its share of all.
+    pub fn of<T>(self, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+        all.into_iter().skip(self.index - 1).step_by(self.count)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text
+            .split_once('/')
+            .and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((index, count)) if (1..=count).contains(&index) => Ok(Shard { index, count }),
+            _ => Err("a shard is the i-th of n, from 1/n to n/n".to_owned()),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub struct ProblemArgs {
+    /// A problem in its text form, as in mb64ic64ih56oc64oh56kh3ph1+f16+nhwc; may be repeated
+    #[arg(long, value_name = "PROBLEM")]
+    problem: Vec<Problem>,
+    /// A suite of problems; may be repeated
+    #[arg(long, value_name = "SUITE", value_parser = suite)]
+    suite: Vec<Suite>,
+    /// Replace the storage of every problem: f32, f16 or bf16
+    #[arg(long)]
+    storage: Option<Storage>,
+    /// Replace the layout of every problem: nchw or nhwc
+    #[arg(long)]
+    layout: Option<Layout>,
+    /// Replace the math of every problem: fp32, tf32, f16, bf16 or f16acc
+    #[arg(long)]
+    math: Option<Math>,
+    /// Replace the number of images of every problem
+    #[arg(long, value_name = "IMAGES")]
+    batch: Option<usize>,
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+fn suite(name: &str) -> Result<Suite, Error> {
+    Suite::find(name)
+}
+
+impl ProblemArgs {
+    /// Whether neither a problem nor a suite was named.
+    pub fn is_empty(&self) -> bool {
+        self.problem.is_empty() && self.suite.is_empty() && self.shape.is_empty()
+    }
+
+    /// The problems that were named.
+    pub fn layers(&self) -> Result<Vec<Layer>, Failure> {
+        let mut layers: Vec<Layer> = self.problem.iter().cloned().map(Layer::alone).collect();
+        if let Some(problem) = self.shape.problem()? {
+            eprintln!("The problem of these sizes is {problem}.");
+            layers.push(Layer::alone(problem));
+        }
+        layers.extend(self.suite.iter().flat_map(|suite| suite.layers.clone()));
+        self.adapt(&layers)
+    }
+
+    /// Other problems with the words that were asked for.
+    pub fn adapt(&self, layers: &[Layer]) -> Result<Vec<Layer>, Failure> {
+        let overrides = Overrides {
+            storage: self.storage,
+            layout: self.layout,
+            math: self.math,
+            batch: self.batch,
+        };
+        Ok(overrides.apply(layers)?)
+    }
+}
+
+/// Which configurations of a variant that was named without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Configs {
+    /// Every one
+    All,
+    /// The default one
+    First,
+}
+
+/// A number of seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// How cuDNN's plans are searched, in a build that has it.
+#[derive(clap::Args)]
+pub struct SearchArgs {
+    /// Time for building cuDNN's plans and for running them once, for each problem [default: 30]
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    cudnn_seconds: Option<Duration>,
+    /// Most bytes of workspace that a plan of cuDNN's may ask for [default: any number]
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_name = "BYTES")]
+    cudnn_workspace: Option<usize>,
+}
+
+impl SearchArgs {
+    /// Everyone whom a command may name.
+    #[cfg(feature = "cudnn")]
+    pub fn contenders(&self) -> Contenders {
+        let mut options = convforge_tools::cudnn::Options::default();
+        let search = &mut options.search;
+        search.budget = self.cudnn_seconds.unwrap_or(search.budget);
+        search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
+        Contenders::searching(&options)
+    }
+
+    /// Everyone whom a command may name.
+    #[cfg(not(feature = "cudnn"))]
+    pub fn contenders(&self) -> Contenders {
+        Contenders::new()
+    }
+}
+
+#[derive(clap::Args)]
+pub struct VariantArgs {
+    /// A variant, one configuration of it as in fused_shared:tile=24, or in `compare` and `study` a
+    /// pick that chooses for each problem: rule, kernels, policy:per-layer; may be repeated [default:
+    /// every variant of the device]
+    #[arg(long, value_name = "VARIANT")]
+    variant: Vec<Pick>,
+    /// Which configurations of a variant that has several
+    #[arg(long, value_enum)]
+    configs: Option<Configs>,
+    #[command(flatten)]
+    search: SearchArgs,
+}
+
+/// A variant and the index of its configuration.
+pub type Configured = (Arc<dyn Variant>, usize);
+
+impl VariantArgs {
+    /// Whether no variant was named.
+    pub fn is_empty(&self) -> bool {
+        self.variant.is_empty()
+    }
+
+    /// Everyone who could be named.
+    pub fn all(&self) -> Contenders {
+        self.search.contenders()
+    }
+
+    /// What was named, or all variants of the device's kind.
+    pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
+        let (all, configs) = (self.all(), self.configs.unwrap_or(default));
+        if self.variant.is_empty() {
+            let fitting = all.on(device.is_gpu());
+            return Ok(fitting.flat_map(|variant| configs.of(variant)).collect());
+        }
+        configs.named(&all, &self.variant)
+    }
+
+    /// The same, but variants only.
+    pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
+        let contenders = self.contenders(device, default)?.into_iter();
+        contenders
+            .map(|contender| match contender {
+                Contender::Variant { variant, config } => Ok((variant, config)),
+                Contender::Pick(pick) => Err(no_variant(&pick)),
+            })
+            .collect()
+    }
+}
+
+impl Configs {
+    /// What was named.
+    pub fn named(self, all: &Contenders, picks: &[Pick]) -> Result<Vec<Contender>, Failure> {
+        let mut contenders = Vec::new();
+        for pick in picks {
+            match pick {
+                Pick::Named {
+                    variant,
+                    config: None,
+                } => contenders.extend(self.of(&all.find(variant)?)),
+                pick => contenders.push(all.named(pick)?),
+            }
+        }
+        Ok(contenders)
+    }
+
+    /// The variant with each of these configurations.
+    pub fn of(self, variant: &Arc<dyn Variant>) -> impl Iterator<Item = Contender> {
+        let count = match self {
+            Configs::All => variant.info().configs.len().max(1),
+            Configs::First => 1,
+        };
+        (0..count).map(|config| Contender::Variant {
+            variant: variant.clone(),
+            config,
+        })
+    }
+}
+
+/// That a pick stands where only a variant makes sense.
+pub fn no_variant(pick: &Pick) -> Failure {
+    Failure::Usage(format!(
+        "`{pick}` is no variant; `convforge list --problem P` shows what it picks"
+    ))
+}

@@ -1,0 +1,282 @@
+//! `convforge check`: variants against the oracle.
+
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use convforge::{Device, Problem};
+use convforge_check::{self as check, Data, Domain, Outcome, Profile};
+use convforge_tools::measure::Status;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{
+    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs},
+    failure::Failure,
+    terminal::{self, Progress},
+};
+
+/// Generated problems where nothing is asked for.
+const DEFAULT_GENERATED: usize = 100;
+/// So many random problems are drawn for each that --each asks for, before it gives up.
+const DRAWS: u64 = 2000;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Without --problem, --suite, --generated and --each it takes 100 \
+                        generated problems. A failure is printed with the command that repeats it."
+)]
+pub struct Args {
+    #[command(flatten)]
+    problems: ProblemArgs,
+    /// That many random valid problems
+    #[arg(long, value_name = "N")]
+    generated: Option<usize>,
+    /// For every variant so many random problems that it can do, however rare they are
+    #[arg(long, value_name = "N")]
+    each: Option<usize>,
+    /// Seed of the problems and of the data
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only one of several shares of the problems, as in 2/8
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: Shard,
+    /// A kind of data: integer, normal, positive, wide or subnormal; may be repeated, and leaves out
+    /// the problems that none of them fits [default: every kind that fits]
+    #[arg(long, value_name = "KIND", value_parser = data)]
+    data: Vec<Data>,
+    #[command(flatten)]
+    variants: VariantArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Who compares with the f64 oracle
+    #[arg(long, value_enum, default_value_t = Judge::Auto)]
+    judge: Judge,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where the oracle runs.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Judge {
+    /// The CPU for small problems, the GPU for large ones
+    Auto,
+    /// The CPU, however long it takes
+    Cpu,
+    /// The GPU, whose oracle the tests prove against the CPU's: many variants are judged sooner
+    Gpu,
+}
+
+impl Judge {
+    fn options(self) -> check::Options {
+        let default = check::Options::default();
+        let cpu_flops = match self {
+            Judge::Auto => default.cpu_flops,
+            Judge::Cpu => f64::INFINITY,
+            Judge::Gpu => 0.0,
+        };
+        check::Options {
+            cpu_flops,
+            ..default
+        }
+    }
+}
+
+/// What --data takes.
+fn data(name: &str) -> Result<Data, String> {
+    let known = || Data::ALL.iter().map(Data::to_string);
+    let found = Data::ALL.into_iter().find(|data| data.to_string() == name);
+    found.ok_or_else(|| format!("the kinds are {}", known().collect::<Vec<_>>().join(", ")))
+}
+
+/// A case that did not pass.
+#[derive(Serialize)]
+struct Case {
+    problem: Problem,
+    variant: String,
+    status: Status,
+    /// With the command that repeats it, if it failed.
+    reason: String,
+}
+
+#[derive(Default, Serialize)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    unsupported: usize,
+}
+
+impl Args {
+    /// What is checked, in order.
+    fn cases<'a>(
+        &self,
+        device: &Device,
+        variants: &'a [Configured],
+    ) -> Result<Vec<(Problem, &'a Configured)>, Failure> {
+        let problems = self.problems()?;
+        let mut cases = Vec::new();
+        for problem in self.shard.of(problems) {
+            cases.extend(variants.iter().map(|variant| (problem.clone(), variant)));
+        }
+        for variant in variants {
+            let possible = self.possible(device, variant);
+            cases.extend(self.shard.of(possible).map(|problem| (problem, variant)));
+        }
+        if cases.is_empty() && !self.data.is_empty() {
+            return Err(Failure::Usage(
+                "the data that was asked for fits none of the problems; subnormal data is for f16 \
+                 operands with sums in f32"
+                    .to_owned(),
+            ));
+        }
+        Ok(cases)
+    }
+
+    /// The problems for every variant.
+    fn problems(&self) -> Result<Vec<Problem>, Failure> {
+        let layers = self.problems.layers()?;
+        let mut problems: Vec<Problem> = layers.into_iter().map(|layer| layer.problem).collect();
+        let default = match problems.is_empty() && self.each.is_none() {
+            true => DEFAULT_GENERATED,
+            false => 0,
+        };
+        problems.extend(self.drawn(self.generated.unwrap_or(default) as u64));
+        problems.retain(|problem| self.fits(problem));
+        Ok(problems)
+    }
+
+    /// The random problems of --each that this variant can do.
+    fn possible(&self, device: &Device, (variant, config): &Configured) -> Vec<Problem> {
+        let count = self.each.unwrap_or(0);
+        let domain = Domain {
+            variant: &**variant,
+            config: *config,
+            limits: &device.limits(),
+        };
+        let drawn = domain.problems(self.seed, count as u64 * DRAWS);
+        drawn
+            .filter(|problem| self.fits(problem))
+            .take(count)
+            .collect()
+    }
+
+    fn drawn(&self, count: u64) -> impl Iterator<Item = Problem> {
+        let profile = Profile::default();
+        (0..count).map(move |index| profile.problem(self.seed, index))
+    }
+
+    /// Whether any of the data that was asked for fits the problem.
+    fn fits(&self, problem: &Problem) -> bool {
+        self.kinds().iter().any(|data| data.fits(problem))
+    }
+
+    /// The kinds of data.
+    fn kinds(&self) -> &[Data] {
+        match &self.data[..] {
+            [] => &Data::ALL,
+            asked => asked,
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    terminal::catch_interrupts();
+    let (device, no_gpu) = args.device.open()?;
+    if let Some(why) = no_gpu {
+        terminal::remark(&terminal::no_gpu(&why), !args.json)?;
+    }
+    let variants = args.variants.variants(&device, Configs::All)?;
+    let work = args.cases(&device, &variants)?;
+    let options = check::Options {
+        data: args.kinds().to_vec(),
+        ..args.judge.options()
+    };
+
+    let mut counts = Counts::default();
+    let mut cases = Vec::new();
+    let mut progress = Progress::new(work.len());
+    for (problem, (variant, config)) in &work {
+        if terminal::interrupted() {
+            break;
+        }
+        let name = variant.info().spelled(*config);
+        progress.say(&format!("{name} {problem}"));
+        let outcome = check::case(&device, variant, *config, problem, args.seed, &options);
+        progress.step();
+        let (count, status, reason) = match outcome {
+            Outcome::Passed(_) => {
+                counts.passed += 1;
+                continue;
+            }
+            Outcome::Failed(why) => (&mut counts.failed, Status::Failed, why),
+            Outcome::Skipped(why) => (&mut counts.skipped, Status::Skipped, why),
+            Outcome::Unsupported(why) => (&mut counts.unsupported, Status::Unsupported, why),
+        };
+        *count += 1;
+        if status == Status::Failed && !args.json {
+            progress.print(&format!("FAILED {name} {problem}\n    {reason}"))?;
+        }
+        cases.push(Case {
+            problem: problem.clone(),
+            variant: name,
+            status,
+            reason,
+        });
+    }
+    drop(progress);
+
+    let mut out = io::stdout().lock();
+    let Counts {
+        passed,
+        failed,
+        skipped,
+        unsupported,
+    } = counts;
+    if args.json {
+        drop(out);
+        terminal::print_json(&json!({
+            "device": device.name(),
+            "seed": args.seed,
+            "data": args.kinds(),
+            "interrupted": terminal::interrupted(),
+            "counts": counts,
+            "cases": cases,
+        }))?;
+    } else {
+        for case in cases.iter().filter(|case| case.status == Status::Skipped) {
+            writeln!(
+                out,
+                "skipped {} {}: {}",
+                case.variant, case.problem, case.reason
+            )?;
+        }
+        if terminal::interrupted() {
+            writeln!(out, "interrupted")?;
+        }
+        let problems: HashSet<String> = work.iter().map(|(p, _)| p.to_string()).collect();
+        writeln!(
+            out,
+            "Problems: {}, on {device}, seed {}, data: {}",
+            problems.len(),
+            args.seed,
+            args.kinds()
+                .iter()
+                .map(Data::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        )?;
+        writeln!(
+            out,
+            "{passed} passed, {failed} failed, {skipped} skipped, {unsupported} unsupported"
+        )?;
+    }
+    Ok(match terminal::interrupted() {
+        true => ExitCode::from(terminal::INTERRUPTED),
+        false if failed > 0 => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}

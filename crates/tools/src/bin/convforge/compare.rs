@@ -1,0 +1,40 @@
+//! `convforge compare`: check, then time side by side.
+
+use std::process::ExitCode;
+
+use convforge_tools::{measure::View, suite::Suite};
+
+use crate::{
+    args::{Configs, ProblemArgs, VariantArgs},
+    failure::Failure,
+    measuring::MeasuringArgs,
+};
+
+/// What is compared when nothing is asked for.
+pub const DEFAULT_SUITE: &str = "quick";
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Without --problem and --suite it takes the suite `quick`. A variant is \
+                        timed only after it has passed its check in the same run."
+)]
+pub struct Args {
+    #[command(flatten)]
+    problems: ProblemArgs,
+    #[command(flatten)]
+    variants: VariantArgs,
+    #[command(flatten)]
+    measuring: MeasuringArgs,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let (device, no_gpu) = args.measuring.open()?;
+    let contenders = args.variants.contenders(&device, Configs::First)?;
+    let layers = match args.problems.is_empty() {
+        true => args.problems.adapt(&Suite::find(DEFAULT_SUITE)?.layers),
+        false => args.problems.layers(),
+    };
+    let groups = [contenders];
+    args.measuring
+        .measure((device, no_gpu), layers?, &groups, View::Compare)
+}

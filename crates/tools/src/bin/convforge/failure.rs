@@ -1,0 +1,75 @@
+//! What ends the command early, and with which exit status.
+
+use std::{error::Error, io, process::ExitCode};
+
+use convforge_tools::chain;
+
+/// An error on its way to the user.
+pub enum Failure {
+    /// What was asked for makes no sense: status 2.
+    Usage(String),
+    /// Something went wrong: status 1.
+    Error(Box<dyn Error>),
+    /// Nobody reads the output any more; no reason to complain.
+    ClosedPipe,
+}
+
+impl Failure {
+    /// Prints the error with its sources.
+    pub fn report(self) -> ExitCode {
+        match self {
+            Failure::ClosedPipe => ExitCode::SUCCESS,
+            Failure::Usage(text) => {
+                eprintln!("error: {text}");
+                ExitCode::from(2)
+            }
+            Failure::Error(error) => {
+                eprintln!("error: {}", chain(&*error));
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl From<convforge::Error> for Failure {
+    fn from(error: convforge::Error) -> Self {
+        use convforge::Error as E;
+        match error {
+            E::Parse { .. }
+            | E::InvalidProblem(_)
+            | E::UnknownVariant { .. }
+            | E::UnknownConfig { .. }
+            | E::UnknownPolicy { .. } => Failure::Usage(error.to_string()),
+            error => Failure::Error(error.into()),
+        }
+    }
+}
+
+impl From<convforge_tools::Error> for Failure {
+    fn from(error: convforge_tools::Error) -> Self {
+        use convforge_tools::Error as E;
+        match error {
+            E::Convforge(error) => error.into(),
+            E::UnknownSuite { .. } | E::Input(_) => Failure::Usage(error.to_string()),
+            error => Failure::Error(error.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::Error(error.into()),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        match error.io_error_kind() {
+            Some(kind) => io::Error::from(kind).into(),
+            None => Failure::Error(error.into()),
+        }
+    }
+}

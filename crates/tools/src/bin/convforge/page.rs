@@ -1,0 +1,31 @@
+//! `convforge page`: results as one HTML page.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use convforge_tools::{
+    files::write_whole,
+    page::{self, Source},
+};
+
+use crate::failure::Failure;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "The page needs no network and nothing beside itself. The same files make the same \
+                  page."
+)]
+pub struct Args {
+    /// A JSON file of `compare`, `sweep`, `study` or scripts/profile.sh, in any mix
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write the page to FILE
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let sources = args.files.iter().map(|file| Source::read(file));
+    let sources = sources.collect::<Result<Vec<Source>, _>>()?;
+    write_whole(&args.out, page::page(&sources)?)?;
+    Ok(ExitCode::SUCCESS)
+}

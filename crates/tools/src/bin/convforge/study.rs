@@ -1,0 +1,304 @@
+//! `convforge study`: what the source reports measured, measured again, in pieces that a run which
+//! was cut short goes on with.
+
+mod errors;
+mod plan;
+mod units;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::ValueEnum;
+use convforge::{Device, Math, Pick};
+use convforge_tools::{
+    measure::{self, ClockLog, Clocks, Status},
+    study::{NetworkData, NetworkOptions, Study},
+};
+
+use crate::{
+    args::{self, Configs, DeviceArgs, Shard, VariantArgs},
+    data::{Data, DataArgs},
+    failure::Failure,
+    measuring::{self, continued, find_ceilings, print_end},
+    report,
+    terminal::{self, Progress},
+};
+use plan::Plan;
+use units::{Measuring, Unit};
+
+/// The reports' batches.
+const BATCHES: [usize; 4] = [100, 1000, 5000, 10000];
+
+/// Measures the layers of the reports as `compare` does, the network of the accuracy study with
+/// each variant, and batches cut over streams; with --parts errors how far results are from f64. No
+/// number is kept of a variant that has not passed its check in the same run.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Without files the network runs on synthetic images and weights, and accuracy is \
+                  left out. Shares of the work (--shard) may go into one file one after the other, \
+                  or into several on several machines of one kind, which --merge makes one."
+)]
+pub struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Batches of the network and of the layers of report-86; streams take the largest
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = BATCHES, value_parser = batch)]
+    batches: Vec<usize>,
+    #[command(flatten)]
+    variants: VariantArgs,
+    /// How variants multiply; may be repeated [default: fp32, or the problem's own; what cannot do
+    /// that f16, and what cannot do that f16acc; for errors each of fp32, tf32, f16 and bf16 that a
+    /// variant can do]
+    #[arg(long)]
+    math: Vec<Math>,
+    /// A variant or pick that streams are tried with, the first one with a timeline; may be repeated
+    /// [default: those named with --variant; without, the fastest kernels of each layer
+    /// (policy:per-layer), direct_naive, im2col_gemm_shared, fused_shared and cudnn]
+    #[arg(long, value_name = "VARIANT")]
+    overlap_variant: Vec<Pick>,
+    /// What is measured; errors have to be asked for
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::DEFAULT)]
+    parts: Vec<Part>,
+    /// Only one of several shares of the work, as in 2/8
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: Shard,
+    /// Runs of the network, and of each number of streams
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Time for the samples of one layer's table, or for the runs of one row of the network
+    /// [default: 60 on a GPU, 2 on the CPU]
+    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    seconds: Option<Duration>,
+    /// Seed of the data
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// One JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Write the results into FILE, after each piece of work, and tables to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Go on with what FILE does not have yet
+    #[arg(long, requires = "out")]
+    resume: bool,
+    /// Measure nothing: put what shares of one study found together
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["resume", "shard"])]
+    merge: Vec<PathBuf>,
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a batch is a number of images, at least 1".to_owned()),
+        Ok(images) => Ok(images),
+    }
+}
+
+/// A part of the study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The layers of the reports, one by one
+    Layers,
+    /// The network
+    Network,
+    /// Batches cut over streams
+    Overlap,
+    /// How far every variant is from f64, in fp32, tf32, f16 and bf16
+    Errors,
+}
+
+impl Part {
+    /// What takes its time and is compared by it.
+    const DEFAULT: [Part; 3] = [Part::Layers, Part::Network, Part::Overlap];
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if !args.merge.is_empty() {
+        return merge(args);
+    }
+    terminal::catch_interrupts();
+    let (device, no_gpu) = args.device.open()?;
+    let plan = args.plan(&device)?;
+    let mut study = args.start(&device)?;
+    study.notes = plan.notes.clone();
+    if let Some(why) = no_gpu {
+        study.notes.insert(0, terminal::no_gpu(&why));
+    }
+    // A place that cannot be written to should show now.
+    args.keep(&study)?;
+    let (there, units): (Vec<&Unit>, Vec<&Unit>) = args
+        .shard
+        .of(&plan.units)
+        .partition(|unit| unit.is_done(&study));
+    for unit in there {
+        let remark = format!("{}: already there", unit.title());
+        terminal::remark(&remark, args.prints_tables())?;
+    }
+    let mut progress = Progress::new(units.len());
+    let any = |part| units.iter().any(|unit| unit.part() == part);
+    if any(Part::Layers) {
+        let (environment, notes) = (&mut study.environment, &mut study.notes);
+        find_ceilings(&device, environment, notes, &mut progress);
+    }
+    for note in &study.notes {
+        terminal::remark(note, args.prints_tables())?;
+    }
+    let largest = plan.batches.iter().copied().max();
+    let data = any(Part::Network).then(|| args.data.read(largest, "--batches"));
+    let data = data.transpose()?;
+    let measuring = args.measuring(&device, &study, data.as_ref());
+    for unit in units {
+        if terminal::interrupted() {
+            break;
+        }
+        let before = Clocks::read(&device);
+        let mut say = |doing: &str| progress.say(&format!("{}: {doing}", unit.title()));
+        unit.run(&measuring, &mut study, &mut say);
+        if device.is_gpu() {
+            study.clocks.push(ClockLog {
+                problem: unit.title(),
+                before,
+                after: Clocks::read(&device),
+            });
+        }
+        args.keep(&study)?;
+        progress.step();
+    }
+    drop(progress);
+
+    args.show(&study)?;
+    if args.prints_tables() {
+        let timed = plan.units.iter().any(|unit| unit.part() != Part::Errors);
+        let timed_on = timed.then_some(&device);
+        print_end(timed_on, args.out.as_deref(), |status| study.count(status))?;
+    }
+    Ok(match terminal::interrupted() {
+        true => ExitCode::from(terminal::INTERRUPTED),
+        false if study.count(Status::Failed) > 0 => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// Puts files together that were measured under the same conditions.
+fn merge(args: &Args) -> Result<ExitCode, Failure> {
+    let mut files = args.merge.iter();
+    let Some(first) = files.next() else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut study = Study::read(first)?;
+    for path in files {
+        let other = Study::read(path)?;
+        if let Some(what) = other.environment.differs_from(&study.environment) {
+            return Err(Failure::Usage(format!(
+                "{} was made with another {what} than {}; their times are not comparable",
+                path.display(),
+                first.display()
+            )));
+        }
+        study.merge(other);
+    }
+    args.keep(&study)?;
+    args.show(&study)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// Whether standard output is for people.
+    fn prints_tables(&self) -> bool {
+        self.out.is_some() || !self.json
+    }
+
+    /// The work, all shares of it.
+    fn plan(&self, device: &Device) -> Result<Plan, Failure> {
+        let mut contenders = self.variants.contenders(device, Configs::First)?;
+        if self.variants.is_empty() {
+            contenders.extend(plan::picks(device));
+        }
+        let overlap = match (&self.overlap_variant[..], self.variants.is_empty()) {
+            ([], true) => plan::overlap_by_default(device, &self.variants.all()),
+            ([], false) => contenders.clone(),
+            (named, _) => Configs::First.named(&self.variants.all(), named)?,
+        };
+        let (parts, batches) = (&self.parts, &self.batches);
+        let plan = Plan::new(device, parts, batches, &self.math, &contenders, &overlap)?;
+        Ok(plan)
+    }
+
+    /// An empty study, or the one to be continued.
+    fn start(&self, device: &Device) -> Result<Study, Failure> {
+        let environment = measuring::environment(device);
+        match &self.out {
+            Some(path) if self.resume && path.exists() => {
+                let earlier = Study::read(path)?;
+                let mut study = Study {
+                    environment: continued(environment, &earlier.environment)?,
+                    ..earlier
+                };
+                if self.data.is_real() {
+                    // What ran on made-up images is no part of it.
+                    study
+                        .network
+                        .retain(|row| row.accuracy.is_some() || row.status != Status::Passed);
+                }
+                Ok(study)
+            }
+            _ => Ok(Study::new(environment)),
+        }
+    }
+
+    fn measuring<'a>(
+        &self,
+        device: &'a Device,
+        study: &Study,
+        data: Option<&'a Data>,
+    ) -> Measuring<'a> {
+        let layers = measure::Options::of(device);
+        let budget = self.seconds.unwrap_or(layers.budget);
+        Measuring {
+            device,
+            data: data.map(|data| NetworkData {
+                weights: &data.weights,
+                images: &data.images,
+                labels: (!data.synthetic).then_some(&data.labels),
+                expected: data.expected.as_ref().map(|logits| &logits.data[..]),
+            }),
+            layers: measure::Options {
+                budget,
+                seed: self.seed,
+                ceilings: study.environment.ceilings,
+                ..layers
+            },
+            network: NetworkOptions {
+                runs: self.runs as usize,
+                budget,
+                seed: self.seed,
+                ..NetworkOptions::default()
+            },
+        }
+    }
+
+    fn keep(&self, study: &Study) -> Result<(), Failure> {
+        match &self.out {
+            Some(path) => Ok(study.write(path)?),
+            None => Ok(()),
+        }
+    }
+
+    fn show(&self, study: &Study) -> Result<(), Failure> {
+        match self.prints_tables() {
+            true => Ok(report::tables(
+                &mut terminal::out(),
+                &study.report().parts(),
+                &study.tables(),
+            )?),
+            false => terminal::print_json(study),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Which errors a study looks at.
+
+use convforge::{Device, Math};
+use convforge_tools::{
+    Contender, Result,
+    suite::{Layer, Overrides, Suite},
+};
+
+use super::units::{Unit, cut_layers, with_math};
+
+/// Images of the report layers: enough for millions of outputs.
+const BATCH: usize = 100;
+/// The suites of the report layers.
+const REPORTS: [&str; 2] = ["report-86", "report-70"];
+/// First layers of networks, one image each: many outputs, short sums.
+const FIRST: &str = "first";
+/// A layer of one image whose sums have 4608 terms.
+const DEEP: [&str; 2] = ["batch1", "vgg8"];
+/// How variants multiply, unless it is asked otherwise.
+const MATHS: [Math; 4] = [Math::Fp32, Math::Tf32, Math::F16, Math::Bf16];
+
+/// A unit per problem and math, with every variant that can do it. What a pick chooses stands there by
+/// itself, so picks take no part.
+pub fn units(
+    device: &Device,
+    asked: &[Math],
+    contenders: &[Contender],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Unit>> {
+    let mut layers = layers()?;
+    if !device.is_gpu() {
+        let cut;
+        (layers, cut) = cut_layers(&layers);
+        notes.extend(cut.into_iter().map(|note| format!("errors {note}")));
+    }
+    let maths = if asked.is_empty() { &MATHS } else { asked };
+    let variants = contenders
+        .iter()
+        .filter(|contender| matches!(contender, Contender::Variant { .. }));
+    let variants: Vec<&Contender> = variants.collect();
+    let mut units = Vec::new();
+    let mut idle = variants.clone();
+    for layer in &layers {
+        for math in maths {
+            let layer = with_math(layer, *math)?;
+            let able = |contender: &&&Contender| contender.can(&device.limits(), &layer.problem);
+            let contenders: Vec<Contender> =
+                variants.iter().filter(able).copied().cloned().collect();
+            idle.retain(|contender| !able(&contender));
+            if !contenders.is_empty() {
+                units.push(Unit::Errors { layer, contenders });
+            }
+        }
+    }
+    let words: Vec<String> = maths.iter().map(Math::to_string).collect();
+    for contender in idle {
+        notes.push(format!(
+            "errors: {} can do none of the problems in {}",
+            contender.name(),
+            words.join(", ")
+        ));
+    }
+    if variants.is_empty() {
+        notes.push("errors: there are none of a pick; name a variant".to_owned());
+    }
+    Ok(units)
+}
+
+/// The problems, in fp32.
+fn layers() -> Result<Vec<Layer>> {
+    let with_batch = |batch, layers: &[Layer]| {
+        let overrides = Overrides {
+            batch: Some(batch),
+            ..Overrides::default()
+        };
+        overrides.apply(layers)
+    };
+    let mut layers = Vec::new();
+    for suite in REPORTS {
+        layers.extend(with_batch(BATCH, &Suite::find(suite)?.layers)?);
+    }
+    layers.extend(with_batch(1, &Suite::find(FIRST)?.layers)?);
+    let [suite, layer] = DEEP;
+    let deep = Suite::find(suite)?.layers.into_iter();
+    layers.extend(deep.filter(|other| other.layer == layer));
+    Ok(layers)
+}
+
+#[cfg(test)]
+mod tests {
+    use convforge::Pick;
+    use convforge_tools::Contenders;
+
+    use super::*;
+
+    fn planned(asked: &[Math], names: &[&str]) -> (Vec<String>, String) {
+        let contender = |name: &&str| Contender::Variant {
+            variant: Contenders::new().find(name).unwrap(),
+            config: 0,
+        };
+        let mut contenders: Vec<Contender> = names.iter().map(contender).collect();
+        contenders.push(Contender::Pick(Pick::Rule));
+        let mut notes = Vec::new();
+        let units = units(&Device::Cpu, asked, &contenders, &mut notes).unwrap();
+        let titles = units.iter().map(Unit::title).collect();
+        (titles, notes.join("\n"))
+    }
+
+    #[test]
+    fn the_problems_have_short_and_long_sums() {
+        let layers = layers().unwrap();
+        let terms: Vec<usize> = layers.iter().map(|l| l.problem.reduction()).collect();
+        assert_eq!(terms, [49, 196, 25, 300, 27, 147, 27, 4608]);
+        let images: Vec<usize> = layers.iter().map(|l| l.problem.n).collect();
+        assert_eq!(images, [100, 100, 100, 100, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn every_math_is_a_unit_and_the_cpu_gets_less() {
+        let (titles, notes) = planned(&[], &["cpu_gemm", "cpu_direct"]);
+        // Four report layers, and of the others the one that is small enough.
+        assert_eq!(titles.len(), 5 * MATHS.len(), "{titles:#?}");
+        let last = "errors first mobilenet mb1ic3ih224oc32oh112kh3sh2ph1+math=bf16";
+        assert_eq!(titles.last().map(String::as_str), Some(last));
+        for part in ["errors batch1 vgg8", "errors report-86 l1", "too large"] {
+            assert!(notes.contains(part), "{notes}");
+        }
+        let (titles, _) = planned(&[Math::Tf32], &["cpu_gemm"]);
+        assert_eq!(titles.len(), 5, "{titles:#?}");
+    }
+
+    #[test]
+    fn who_takes_no_part_is_named() {
+        #[cfg(feature = "cuda")]
+        {
+            let (titles, notes) = planned(&[], &["cublas_gemm"]);
+            assert!(titles.is_empty());
+            let why = "cublas_gemm:auto can do none of the problems in fp32, tf32, f16, bf16";
+            assert!(notes.contains(why), "{notes}");
+        }
+        let (titles, notes) = planned(&[], &[]);
+        assert!(
+            titles.is_empty() && notes.contains("none of a pick"),
+            "{notes}"
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! All the work of a study, as it was asked for.
+
+use convforge::{Device, Math, Pick, Problem, variant::Kind};
+use convforge_tools::{
+    Contender, Contenders, Result,
+    net::Network,
+    study::YARDSTICKS,
+    suite::{self, Layer, Overrides, Suite},
+};
+
+use super::{
+    Part, errors,
+    units::{Unit, cut_layers, with_math},
+};
+
+/// The suite whose layers the network has.
+const NETWORK_SUITE: &str = "report-86";
+/// The other layers of the reports, measured as they stand there.
+const OTHER_SUITES: [&str; 3] = ["report-70", "report-vgg", "report-gemv"];
+/// What streams are tried with unless others are named, beside the fastest kernels: the plainest
+/// kernel, one of several kernels, one that needs no workspace, and the library. Every variant on
+/// every number of streams would take hours and show the same: what counts is how long the kernels
+/// take beside the copies.
+const OVERLAP: [&str; 4] = [
+    "direct_naive",
+    "im2col_gemm_shared",
+    "fused_shared",
+    "cudnn",
+];
+/// All the work of a study.
+pub struct Plan {
+    pub units: Vec<Unit>,
+    /// The network's.
+    pub batches: Vec<usize>,
+    /// What is done otherwise than asked, on the CPU.
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Layers, then the network batch by batch, then streams, then errors: neighbours are alike, so
+    /// that shares of every n-th one take about as long.
+    pub fn new(
+        device: &Device,
+        parts: &[Part],
+        batches: &[usize],
+        maths: &[Math],
+        contenders: &[Contender],
+        overlap: &[Contender],
+    ) -> Result<Self> {
+        let wants = |part| parts.contains(&part);
+        let (mut layers, mut streamed) = (Vec::new(), Vec::new());
+        let (mut batches, largest) = (batches.to_vec(), batches.iter().copied().max());
+        if wants(Part::Layers) {
+            for batch in &batches {
+                layers.extend(with_batch(*batch)?);
+            }
+            for suite in OTHER_SUITES {
+                layers.extend(Suite::find(suite)?.layers);
+            }
+        }
+        if let Some(largest) = largest.filter(|_| wants(Part::Overlap)) {
+            streamed = with_batch(largest)?;
+        }
+        if !wants(Part::Network) {
+            batches.clear();
+        }
+        let mut notes = Vec::new();
+        if !device.is_gpu() {
+            let streams;
+            (layers, notes) = cut_layers(&layers);
+            batches = cut_batches(&batches, &mut notes)?;
+            (streamed, streams) = suite::cut_for_cpu(&streamed);
+            notes.extend(streams.into_iter().map(|note| format!("streams {note}")));
+        }
+
+        let mut units = Vec::new();
+        for layer in &layers {
+            units.extend(layer_units(device, layer, maths, contenders)?);
+        }
+        for images in &batches {
+            let problems = Network::problems(*images, Math::Fp32)?;
+            for contender in contenders {
+                for math in maths_of(device, contender, &problems, maths)? {
+                    units.push(Unit::Network {
+                        contender: contender.clone(),
+                        math,
+                        images: *images,
+                    });
+                }
+            }
+        }
+        for layer in &streamed {
+            let problem = [layer.problem.clone()];
+            for (i, contender) in overlap.iter().enumerate() {
+                for math in maths_of(device, contender, &problem, maths)? {
+                    units.push(Unit::Overlap {
+                        layer: with_math(layer, math)?,
+                        contender: contender.clone(),
+                        timeline: i == 0,
+                    });
+                }
+            }
+        }
+        if wants(Part::Errors) {
+            units.extend(errors::units(device, maths, contenders, &mut notes)?);
+        }
+        Ok(Plan {
+            units,
+            batches,
+            notes,
+        })
+    }
+}
+
+/// The network's layers with so many images.
+fn with_batch(batch: usize) -> Result<Vec<Layer>> {
+    let overrides = Overrides {
+        batch: Some(batch),
+        ..Overrides::default()
+    };
+    overrides.apply(&Suite::find(NETWORK_SUITE)?.layers)
+}
+
+/// Batches of the network that a CPU gets through, what has become equal kept once.
+fn cut_batches(batches: &[usize], notes: &mut Vec<String>) -> Result<Vec<usize>> {
+    let mut cut = Vec::new();
+    for batch in batches {
+        let (layers, _) = suite::cut_for_cpu(&with_batch(*batch)?);
+        let images = layers.iter().map(|layer| layer.problem.n).min();
+        let images = images.unwrap_or(*batch);
+        if images != *batch {
+            notes.push(format!(
+                "network: batch {batch} reduced to {images} on the CPU"
+            ));
+        }
+        if !cut.contains(&images) {
+            cut.push(images);
+        }
+    }
+    Ok(cut)
+}
+
+/// A layer with each math that some contender wants. Where that is not the layer's own, those that
+/// speed-ups are measured against take part as well, if they can.
+fn layer_units(
+    device: &Device,
+    layer: &Layer,
+    asked: &[Math],
+    contenders: &[Contender],
+) -> Result<Vec<Unit>> {
+    let problem = [layer.problem.clone()];
+    let wanted = contenders.iter();
+    let wanted = wanted.map(|contender| maths_of(device, contender, &problem, asked));
+    let wanted: Vec<Vec<Math>> = wanted.collect::<Result<_>>()?;
+    let mut units = Vec::new();
+    for math in layer.problem.storage.maths() {
+        if !wanted.iter().any(|maths| maths.contains(math)) {
+            continue;
+        }
+        let layer = with_math(layer, *math)?;
+        let beside = |contender: &Contender| {
+            let can = || contender.can(&device.limits(), &layer.problem);
+            asked.is_empty() && is_yardstick(contender) && can()
+        };
+        let group = contenders.iter().zip(&wanted);
+        let group = group.filter(|(contender, maths)| maths.contains(math) || beside(contender));
+        units.push(Unit::Layer {
+            contenders: group.map(|(contender, _)| contender.clone()).collect(),
+            layer,
+        });
+    }
+    Ok(units)
+}
+
+fn is_yardstick(contender: &Contender) -> bool {
+    match contender {
+        Contender::Variant { variant, .. } => {
+            let info = variant.info();
+            info.kind == Kind::Baseline || YARDSTICKS.contains(&&*info.name)
+        }
+        Contender::Pick(_) => false,
+    }
+}
+
+/// How a contender multiplies: as asked, as far as the storage goes with it; otherwise the first of
+/// the problems' own math, f16 and f16 sums that it can do on all of them, or the own.
+fn maths_of(
+    device: &Device,
+    contender: &Contender,
+    problems: &[Problem],
+    asked: &[Math],
+) -> Result<Vec<Math>> {
+    let Some(first) = problems.first() else {
+        return Ok(Vec::new());
+    };
+    let known = first.storage.maths();
+    if !asked.is_empty() {
+        let fitting = asked.iter().filter(|math| known.contains(math));
+        return Ok(fitting.copied().collect());
+    }
+    let maths = [first.math, Math::F16, Math::F16Acc];
+    for math in maths.into_iter().filter(|math| known.contains(math)) {
+        let with = problems.iter().map(|p| p.with(|shape| shape.math = math));
+        let with = with.collect::<convforge::Result<Vec<Problem>>>()?;
+        let limits = device.limits();
+        if with.iter().all(|problem| contender.can(&limits, problem)) {
+            return Ok(vec![math]);
+        }
+    }
+    Ok(vec![first.math])
+}
+
+/// The picks that choose by themselves: the rule and, of kernels, the policies. `kernels` is the rule
+/// without the libraries.
+pub fn picks(device: &Device) -> impl Iterator<Item = Contender> {
+    let on_gpu = device.is_gpu();
+    let wanted = move |pick: &Pick| match pick {
+        Pick::Rule => true,
+        Pick::Policy(_) => on_gpu,
+        Pick::Kernels | Pick::Named { .. } => false,
+    };
+    let picks = Pick::automatic().into_iter();
+    picks.filter(wanted).map(Contender::Pick)
+}
+
+/// What streams are tried with unless others are named: first the fastest handwritten kernels, as
+/// they were measured layer by layer, then some to compare; of these what the build has. On the CPU,
+/// where nothing overlaps, its best.
+pub fn overlap_by_default(device: &Device, all: &Contenders) -> Vec<Contender> {
+    if !device.is_gpu() {
+        return vec![Contender::Pick(Pick::Rule)];
+    }
+    let found = OVERLAP.iter().filter_map(|name| all.find(name).ok());
+    let found = found.map(|variant| Contender::Variant { variant, config: 0 });
+    let fastest = Contender::Pick(Pick::Policy("per-layer".to_owned()));
+    [fastest].into_iter().chain(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::args::{Configs, Shard};
+
+    /// The work of the CPU's variants.
+    fn plan(maths: &[Math]) -> Plan {
+        let names = ["cpu_gemm", "cpu_direct"];
+        let all = Contenders::new();
+        let contenders = names.map(|name| all.find(name).unwrap());
+        let contenders = contenders.iter().flat_map(|v| Configs::First.of(v));
+        let contenders: Vec<Contender> = contenders.chain(picks(&Device::Cpu)).collect();
+        let overlap = overlap_by_default(&Device::Cpu, &all);
+        Plan::new(
+            &Device::Cpu,
+            &Part::DEFAULT,
+            &[2, 5, 10000],
+            maths,
+            &contenders,
+            &overlap,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn shards_cover_every_unit_once() {
+        let plan = plan(&[]);
+        for count in [1, 3, 7] {
+            let mut seen: HashMap<String, usize> = HashMap::new();
+            for index in 1..=count {
+                let shard: Shard = format!("{index}/{count}").parse().unwrap();
+                for unit in shard.of(&plan.units) {
+                    *seen.entry(unit.title()).or_default() += 1;
+                }
+            }
+            assert_eq!(seen.len(), plan.units.len());
+            assert!(seen.values().all(|times| *times == 1), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn the_cpu_gets_less_and_it_is_said() {
+        let plan = plan(&[]);
+        assert_eq!(plan.batches, [2, 5, 10]);
+        let notes = plan.notes.join("\n");
+        for part in [
+            "network: batch 10000 reduced to 10",
+            "mb10000ic1ih70oc12oh66kh5: batch 10000 reduced",
+            "report-vgg conv1",
+        ] {
+            assert!(notes.contains(part), "{notes}");
+        }
+        let large = |unit: &Unit| match unit {
+            Unit::Layer { layer, .. } => layer.problem.flops() > suite::CPU_FLOPS,
+            Unit::Network { images, .. } => *images > 10,
+            Unit::Overlap { layer, .. } => layer.problem.n > 20,
+            Unit::Errors { .. } => true,
+        };
+        assert!(!plan.units.iter().any(large));
+    }
+
+    #[test]
+    fn a_variant_takes_the_first_math_that_it_can_do() {
+        let problem = ["mb1ic3ih8oc4kh3".parse().unwrap()];
+        let of = |name: &str, asked: &[Math]| {
+            let variant = Contenders::new().find(name).unwrap();
+            let contender = Contender::Variant { variant, config: 0 };
+            maths_of(&Device::Cpu, &contender, &problem, asked).unwrap()
+        };
+        assert_eq!(of("cpu_gemm", &[]), [Math::Fp32]);
+        let asked = [Math::F16Acc, Math::Tf32];
+        assert_eq!(of("cpu_gemm", &asked), asked);
+        let contender = Contender::Pick(Pick::Policy("report-b".to_owned()));
+        // Nothing on the CPU can do it: the row says so, in the problem's own math.
+        let maths = maths_of(&Device::Cpu, &contender, &problem, &[]).unwrap();
+        assert_eq!(maths, [Math::Fp32]);
+    }
+
+    #[test]
+    fn another_math_has_a_table_of_its_own() {
+        let plan = plan(&[Math::Fp32, Math::F16Acc]);
+        let titles: Vec<String> = plan.units.iter().map(Unit::title).collect();
+        for title in [
+            "report-86 l1 mb2ic1ih86oc4oh80kh7",
+            "report-86 l1 mb2ic1ih86oc4oh80kh7+math=f16acc",
+            "network 5 images cpu_direct f16acc",
+        ] {
+            assert!(titles.iter().any(|t| t == title), "{titles:#?}");
+        }
+        // Streams as well: each of two layers with either math.
+        let streams = titles.iter().filter(|t| t.starts_with("streams "));
+        let (f16acc, fp32): (Vec<&String>, Vec<&String>) =
+            streams.partition(|t| t.ends_with("+math=f16acc rule"));
+        assert_eq!((f16acc.len(), fp32.len()), (2, 2), "{titles:#?}");
+    }
+}

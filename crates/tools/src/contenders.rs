@@ -1,0 +1,210 @@
+//! Who can be compared: the library's variants, but with cuDNN at its strongest, and what chooses
+//! among the library's.
+
+use std::sync::Arc;
+
+use convforge::{
+    Conv, Device, Error, Limits, Pick, Problem, Result,
+    variant::{self, Arithmetic, Kind, Query, Variant},
+    variants,
+};
+
+#[cfg(feature = "cudnn")]
+use crate::cudnn;
+use crate::error::closest;
+
+/// The one list of variants that are compared.
+///
+/// It is the library's, with its `cudnn`, which takes what cuDNN's heuristics think best, replaced by
+/// two that search: `cudnn` and `cudnn_transform`. What a [`Pick`] chooses is the library's own.
+#[derive(Clone)]
+pub struct Contenders(Vec<Arc<dyn Variant>>);
+
+impl Contenders {
+    /// Every variant; cuDNN is searched as [`cudnn::Options`](crate::cudnn::Options) have it by
+    /// default.
+    pub fn new() -> Self {
+        #[cfg(feature = "cudnn")]
+        return Self::searching(&cudnn::Options::default());
+        #[cfg(not(feature = "cudnn"))]
+        Contenders(variants::all().to_vec())
+    }
+
+    /// Every variant, with cuDNN searched like this.
+    #[cfg(feature = "cudnn")]
+    pub fn searching(options: &cudnn::Options) -> Self {
+        let mut all = Vec::new();
+        for variant in variants::all() {
+            match &*variant.info().name {
+                cudnn::NAME => all.extend(cudnn::searched(variant, options)),
+                _ => all.push(variant.clone()),
+            }
+        }
+        Contenders(all)
+    }
+
+    /// All of them, in reading order.
+    pub fn all(&self) -> &[Arc<dyn Variant>] {
+        &self.0
+    }
+
+    /// Those that run on GPUs, or those that run on the CPU.
+    pub fn on(&self, gpu: bool) -> impl Iterator<Item = &Arc<dyn Variant>> {
+        let fits = move |kind| (kind == Kind::Cpu) != gpu;
+        self.0
+            .iter()
+            .filter(move |variant| fits(variant.info().kind))
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVariant`] with the nearest name there is.
+    pub fn find(&self, name: &str) -> Result<Arc<dyn Variant>> {
+        let names = || self.0.iter().map(|variant| &*variant.info().name);
+        let place = names().position(|known| known == name);
+        let place = place.ok_or_else(|| Error::UnknownVariant {
+            name: name.to_owned(),
+            close: closest(name, names()),
+        })?;
+        Ok(self.0[place].clone())
+    }
+
+    /// Who is meant: a variant in the configuration that was named or in its first, or the pick.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`].
+    pub fn named(&self, pick: &Pick) -> Result<Contender> {
+        let Pick::Named { variant, config } = pick else {
+            // A policy that does not exist is said before the work.
+            pick.explain()?;
+            return Ok(Contender::Pick(pick.clone()));
+        };
+        let variant = self.find(variant)?;
+        let config = config.as_ref().map(|config| variant.info().config(config));
+        let config = config.transpose()?.unwrap_or_default();
+        Ok(Contender::Variant { variant, config })
+    }
+}
+
+impl Default for Contenders {
+    fn default() -> Self {
+        Contenders::new()
+    }
+}
+
+/// Who takes part.
+#[derive(Clone)]
+pub enum Contender {
+    /// A variant with one of its configurations.
+    Variant {
+        /// The variant.
+        variant: Arc<dyn Variant>,
+        /// Index of its configuration; 0 where it has none.
+        config: usize,
+    },
+    /// Whatever this pick chooses of the library's variants for the problem.
+    Pick(Pick),
+}
+
+impl Contender {
+    /// `fused_shared:tile=24`, or `policy:per-layer`.
+    pub fn name(&self) -> String {
+        match self {
+            Contender::Variant { variant, config } => variant.info().spelled(*config),
+            Contender::Pick(pick) => pick.to_string(),
+        }
+    }
+
+    /// The name without a configuration.
+    pub fn variant(&self) -> String {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().name.clone(),
+            Contender::Pick(pick) => pick.to_string(),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> Option<String> {
+        match self {
+            Contender::Variant { variant, config } => variant.info().configs.get(*config).cloned(),
+            Contender::Pick(_) => None,
+        }
+    }
+
+    /// Whether it chooses for each problem.
+    pub fn is_pick(&self) -> bool {
+        matches!(self, Contender::Pick(_))
+    }
+
+    /// How the variant comes to its sums. What a pick chooses is exact: no rule picks a transform.
+    pub(crate) fn arithmetic(&self) -> Arithmetic {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().arithmetic,
+            Contender::Pick(_) => Arithmetic::Exact,
+        }
+    }
+
+    /// The convolution that it stands for. Where that is cuDNN's, it is searched now.
+    ///
+    /// # Errors
+    /// As [`Conv::with_variant`] and [`Conv::new`].
+    pub fn conv(&self, device: &Device, problem: &Problem) -> Result<Conv> {
+        match self {
+            Contender::Variant { variant, config } => {
+                Conv::with_variant(device, problem, variant.clone(), *config)
+            }
+            Contender::Pick(pick) => Conv::new(device, problem, pick),
+        }
+    }
+
+    /// Whether it can do a problem, by numbers alone.
+    pub fn can(&self, limits: &Limits, problem: &Problem) -> bool {
+        match self {
+            Contender::Variant { variant, config } => {
+                let query = Query {
+                    problem,
+                    config: *config,
+                    limits,
+                };
+                variant::plan(&**variant, limits.is_gpu(), &query).is_ok()
+            }
+            Contender::Pick(pick) => pick.choose_for(limits, problem).is_ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_variant_in_its_first_configuration() {
+        let all = Contenders::new();
+        let named = |text: &str| all.named(&text.parse().unwrap());
+        let plain = named("cpu_direct").unwrap();
+        assert_eq!((&*plain.name(), plain.is_pick()), ("cpu_direct", false));
+        assert!(named("rule").unwrap().is_pick());
+        let text = named("cpu_gem").err().unwrap().to_string();
+        assert!(text.contains("did you mean `cpu_gemm`"), "{text}");
+        let unknown = named("policy:per-leyer").err();
+        assert!(matches!(unknown, Some(Error::UnknownPolicy { .. })));
+        let unknown = named("cpu_direct:tile=4").err();
+        assert!(matches!(unknown, Some(Error::UnknownConfig { .. })));
+    }
+
+    #[test]
+    fn every_name_stands_for_one() {
+        let all = Contenders::new();
+        let mut names: Vec<&str> = all.all().iter().map(|v| &*v.info().name).collect();
+        let searched = names.iter().filter(|name| name.starts_with("cudnn"));
+        assert_eq!(
+            searched.count(),
+            if cfg!(feature = "cudnn") { 2 } else { 0 }
+        );
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,61 @@
+//! How the fastest of cuDNN's plans are measured and judged: as every variant is.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use convforge::{
+    Conv, Result,
+    cudnn::{self, Judgement},
+};
+use convforge_check::{self as check, Outcome};
+
+use crate::measure::{self, How, thoroughness};
+
+/// Samples of each plan.
+const SAMPLES: usize = 9;
+/// Seed of all data.
+const SEED: u64 = 1;
+
+/// Measures cold and in graphs, and judges with the oracle.
+pub(super) struct Referee {
+    budget: Duration,
+}
+
+impl Referee {
+    /// One that measures so long at most, unless that is too short for the fewest samples.
+    pub(super) fn new(budget: Duration) -> Self {
+        Referee { budget }
+    }
+}
+
+impl cudnn::Referee for Referee {
+    fn time(&mut self, convs: &[Conv]) -> Result<Vec<Result<f64, String>>> {
+        let Some(first) = convs.first() else {
+            return Ok(Vec::new());
+        };
+        let options = measure::Options {
+            samples: SAMPLES,
+            budget: self.budget,
+            warm: false,
+            seed: SEED,
+            ceilings: None,
+        };
+        let go_on = AtomicBool::new(false);
+        let timings = measure::time(first.device(), first.problem(), convs, &options, &go_on)?;
+        let times = timings.into_iter().map(|timing| match timing {
+            Ok(timing) if timing.how == How::Graph => Ok(timing.median_us()),
+            Ok(_) => Err("cannot be captured in a graph".to_owned()),
+            Err(why) => Err(why.to_string()),
+        });
+        Ok(times.collect())
+    }
+
+    fn judge(&mut self, conv: &Conv) -> Judgement {
+        let arithmetic = conv.variant().info().arithmetic;
+        let options = thoroughness(conv.device(), conv.problem(), arithmetic);
+        match check::conv(conv, SEED, &options) {
+            Outcome::Passed(_) => Judgement::Right,
+            Outcome::Skipped(why) => Judgement::Open(why),
+            Outcome::Failed(why) | Outcome::Unsupported(why) => Judgement::Wrong(why),
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! One problem, several contenders: each checked, those that passed timed in turns.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
+use convforge_check::{self as check, Data, Measured, Outcome};
+use serde::{Deserialize, Serialize};
+
+use super::{Entry, How, Options, Stage, Timing, time};
+use crate::{
+    Contender, Range, error,
+    suite::{CPU_FLOPS, Layer},
+};
+
+/// What became of a variant on a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The check passed; if it has times, they are of the same run.
+    Passed,
+    /// A wrong result, or an error.
+    Failed,
+    /// The variant says that it cannot do the problem.
+    Unsupported,
+    /// It was not tried.
+    Skipped,
+}
+
+impl Status {
+    /// The word in the tables and files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Passed => "passed",
+            Status::Failed => "failed",
+            Status::Unsupported => "unsupported",
+            Status::Skipped => "skipped",
+        }
+    }
+}
+
+/// One variant on one problem: one line of a table, one object of a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The suite; empty for a problem by itself.
+    pub suite: String,
+    /// The layer's name in the suite.
+    pub layer: String,
+    /// The problem that was run.
+    pub problem: Problem,
+    /// Its math.
+    pub math: String,
+    /// The variant, or the pick that chose one.
+    pub variant: String,
+    /// Its configuration.
+    pub config: Option<String>,
+    /// What a pick chose: `fused_shared:tile=24`.
+    #[serde(default)]
+    pub chose: Option<String>,
+    /// How it comes to its sums; a report of a time before transforms has exact ones only.
+    #[serde(default)]
+    pub arithmetic: Arithmetic,
+    /// What became of it.
+    pub status: Status,
+    /// Why it did not pass.
+    pub reason: Option<String>,
+    /// Median time of a call.
+    pub median_us: Option<f64>,
+    /// A tenth of the samples are faster.
+    pub p10_us: Option<f64>,
+    /// A tenth of the samples are slower.
+    pub p90_us: Option<f64>,
+    /// Number of samples; the CPU takes fewer.
+    pub samples: usize,
+    /// What a sample is: `graph`, `launches` or `cpu`.
+    pub how: Option<How>,
+    /// Whether buffers rotated so that the L2 held none of them.
+    pub cold: bool,
+    /// Times of the single kernels; empty where there is one.
+    pub stages: Vec<Stage>,
+    /// The least time that the ceilings measured in this run allow.
+    pub floor_us: Option<f64>,
+    /// Operations of the problem over the median, in 10^12 per second.
+    pub tflops: Option<f64>,
+    /// Fewest bytes of the problem over the median, in 10^9 per second.
+    pub gbs: Option<f64>,
+    /// Bytes of workspace.
+    pub workspace_bytes: Option<usize>,
+    /// Time to re-arrange the filter, once per filter, where the variant wants that.
+    pub pack_us: Option<f64>,
+    /// What the variant chose inside: the name of a library's plan.
+    pub plan: Option<String>,
+    /// Which variant of cuDNN's was the fastest that passed on this problem in the same run.
+    pub cudnn_variant: Option<String>,
+    /// Its median.
+    pub cudnn_us: Option<f64>,
+    /// The plan it used.
+    pub cudnn_plan: Option<String>,
+    /// Times faster than that.
+    pub speedup_vs_cudnn: Option<f64>,
+}
+
+impl Row {
+    pub(super) fn new(
+        layer: &Layer,
+        contender: &Contender,
+        device: &Device,
+        options: &Options,
+    ) -> Self {
+        Row {
+            suite: layer.suite.clone(),
+            layer: layer.layer.clone(),
+            problem: layer.problem.clone(),
+            math: layer.problem.math.to_string(),
+            variant: contender.variant(),
+            config: contender.config(),
+            chose: None,
+            arithmetic: contender.arithmetic(),
+            status: Status::Passed,
+            reason: None,
+            median_us: None,
+            p10_us: None,
+            p90_us: None,
+            samples: 0,
+            how: None,
+            cold: device.is_gpu() && !options.warm,
+            stages: Vec::new(),
+            floor_us: options
+                .ceilings
+                .map(|ceilings| ceilings.floor_us(&layer.problem)),
+            tflops: None,
+            gbs: None,
+            workspace_bytes: None,
+            pack_us: None,
+            plan: None,
+            cudnn_variant: None,
+            cudnn_us: None,
+            cudnn_plan: None,
+            speedup_vs_cudnn: None,
+        }
+    }
+
+    /// `fused_shared:tile=24`, or `policy:per-layer`.
+    pub fn name(&self) -> String {
+        match &self.config {
+            Some(config) => format!("{}:{config}", self.variant),
+            None => self.variant.clone(),
+        }
+    }
+
+    /// The name, and what a pick chose: `policy:per-layer (direct_naive)`.
+    pub(crate) fn label(&self) -> String {
+        match &self.chose {
+            Some(chose) => format!("{} ({chose})", self.name()),
+            None => self.name(),
+        }
+    }
+
+    /// The first word of the name of the variant, or of what a pick chose: `cudnn` for both of
+    /// cuDNN's.
+    pub(crate) fn family(&self) -> &str {
+        let variant = self.chose.as_ref().unwrap_or(&self.variant);
+        variant.split(['_', ':']).next().unwrap_or_default()
+    }
+
+    /// Whether it says all that it would in a run that was not interrupted.
+    pub fn is_whole(&self) -> bool {
+        Entry::is_whole(self)
+    }
+
+    fn ends(mut self, status: Status, reason: impl ToString) -> Self {
+        self.status = status;
+        self.reason = Some(reason.to_string());
+        self
+    }
+
+    fn timed(mut self, timing: Timing, conv: &Conv, interrupted: bool) -> Self {
+        let median = timing.median_us();
+        self.reason = interrupted.then(|| Error::Interrupted.to_string());
+        self.p10_us = Some(timing.quantile(0.1));
+        self.p90_us = Some(timing.quantile(0.9));
+        self.samples = timing.samples_us.len();
+        self.how = Some(timing.how);
+        self.tflops = Some(self.problem.flops() / median * 1e-6);
+        self.gbs = Some(self.problem.bytes() / median * 1e-3);
+        self.workspace_bytes = Some(timing.workspace_bytes);
+        self.pack_us = timing.pack_us;
+        self.plan = conv.note();
+        self.median_us = Some(median);
+        self.stages = timing.stages;
+        self
+    }
+}
+
+/// Checks every contender on the problem, then times those that passed, side by side. `progress`
+/// hears what is being done. Once `stop` is set, what is being done is finished, and the rest is
+/// skipped as interrupted.
+pub fn compare(
+    device: &Device,
+    layer: &Layer,
+    contenders: &[Contender],
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Row> {
+    let stopped = || stop.load(Ordering::Relaxed);
+    let _layer = Range::enter(&layer.problem.to_string());
+    let mut rows = Vec::new();
+    let mut ready: Vec<(usize, Conv)> = Vec::new();
+    for contender in contenders {
+        let mut row = Row::new(layer, contender, device, options);
+        if stopped() {
+            rows.push(row.ends(Status::Skipped, Error::Interrupted));
+            continue;
+        }
+        let doing = format!("checking {}", contender.name());
+        progress(&doing);
+        let _range = Range::enter(&doing);
+        let conv = contender.conv(device, &layer.problem);
+        let conv = conv.map_err(Ending::from).and_then(|conv| {
+            row.chose = contender.is_pick().then(|| conv.name());
+            checked(&conv, contender.arithmetic(), options.seed)?;
+            Ok(conv)
+        });
+        rows.push(match conv {
+            Ok(conv) => {
+                ready.push((rows.len(), conv));
+                row
+            }
+            Err(Ending { status, reason }) => row.ends(status, reason),
+        });
+    }
+
+    progress("timing");
+    let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
+    match time(device, &layer.problem, &convs, options, stop) {
+        // Without memory for the operands none of them can be timed; the check stands.
+        Err(error) => places
+            .iter()
+            .for_each(|i| rows[*i].reason = Some(error.to_string())),
+        Ok(timings) => {
+            for ((i, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
+                let row = rows[i].clone();
+                rows[i] = match timing {
+                    Ok(timing) => row.timed(timing, conv, stopped()),
+                    Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
+                    Err(error) => row.ends(Status::Failed, error),
+                };
+            }
+        }
+    }
+    beside_cudnn(&mut rows);
+    rows
+}
+
+/// What becomes of a contender that is not timed, and why.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub status: Status,
+    pub reason: String,
+}
+
+impl Ending {
+    /// A result that is wrong.
+    pub(crate) fn failed(reason: String) -> Self {
+        Ending {
+            status: Status::Failed,
+            reason,
+        }
+    }
+
+    /// What a check that passed measured, or how its contender ends.
+    pub(crate) fn unless_passed(outcome: Outcome) -> Result<Vec<Measured>, Self> {
+        let (status, reason) = match outcome {
+            Outcome::Passed(measured) => return Ok(measured),
+            Outcome::Failed(why) => (Status::Failed, why),
+            Outcome::Unsupported(why) => (Status::Unsupported, why),
+            Outcome::Skipped(why) => (Status::Skipped, why),
+        };
+        Err(Ending { status, reason })
+    }
+}
+
+impl From<Error> for Ending {
+    /// How a contender ends whose convolution could not be made or run.
+    fn from(error: Error) -> Self {
+        let (status, reason) = match error {
+            Error::Unsupported { why, .. } | Error::NoVariant { why, .. } => {
+                (Status::Unsupported, why)
+            }
+            Error::Library { .. } | Error::OutOfMemory { .. } | Error::Interrupted => {
+                (Status::Skipped, error.to_string())
+            }
+            error => (Status::Failed, error.to_string()),
+        };
+        Ending { status, reason }
+    }
+}
+
+impl From<crate::Error> for Ending {
+    fn from(error: crate::Error) -> Self {
+        match error {
+            crate::Error::Convforge(error) => error.into(),
+            error => Ending::failed(error::chain(&error)),
+        }
+    }
+}
+
+/// Checks a convolution as thoroughly as a time demands.
+pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<(), Ending> {
+    let options = thoroughness(conv.device(), conv.problem(), arithmetic);
+    Ending::unless_passed(check::conv(conv, seed, &options)).map(drop)
+}
+
+/// On a GPU, larger problems are checked on two kinds of data only: making the other two on the host
+/// would take longer than all the timing.
+const GPU_FLOPS: f64 = 2e9;
+
+/// What is checked before a time is printed: every kind of data; but for large problems whole
+/// numbers, which show a wrong element, and normal ones, which show a coarse sum. `convforge check`
+/// has all kinds for every size. A transform, which whole numbers do not show, has them as well.
+pub(crate) fn thoroughness(
+    device: &Device,
+    problem: &Problem,
+    arithmetic: Arithmetic,
+) -> check::Options {
+    let default = check::Options::default();
+    let most = if device.is_gpu() {
+        GPU_FLOPS
+    } else {
+        CPU_FLOPS
+    };
+    if problem.flops() <= most || arithmetic == Arithmetic::Transform {
+        return default;
+    }
+    check::Options {
+        data: vec![Data::Integer, Data::Normal],
+        ..default
+    }
+}
+
+/// Puts the time of cuDNN at its best beside everyone's: of its fastest variant that passed.
+fn beside_cudnn(rows: &mut [Row]) {
+    let theirs = rows.iter().filter(|row| row.family() == "cudnn");
+    let timed = theirs.filter_map(|row| Some((row.median_us?, row)));
+    let Some((best, row)) = timed.min_by(|(a, _), (b, _)| a.total_cmp(b)) else {
+        return;
+    };
+    let (name, plan) = (row.name(), row.plan.clone());
+    for row in rows {
+        row.cudnn_variant = Some(name.clone());
+        row.cudnn_us = Some(best);
+        row.cudnn_plan = plan.clone();
+        row.speedup_vs_cudnn = row.median_us.map(|ours| best / ours);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use convforge::variants;
+
+    use super::*;
+
+    /// A row of this variant; without a time it did not pass.
+    fn row(name: &str, median_us: Option<f64>) -> Row {
+        let contender = Contender::Variant {
+            variant: variants::find("cpu_direct").unwrap(),
+            config: 0,
+        };
+        let layer = Layer::alone("mb1ic3ih8oc4kh3".parse().unwrap());
+        let row = Row::new(&layer, &contender, &Device::Cpu, &Options::of(&Device::Cpu));
+        let row = Row {
+            variant: name.to_owned(),
+            plan: Some(format!("plan of {name}")),
+            median_us,
+            ..row
+        };
+        match median_us {
+            Some(_) => row,
+            None => row.ends(Status::Failed, "wrong"),
+        }
+    }
+
+    #[test]
+    fn everyone_stands_beside_the_fastest_of_cudnn() {
+        let beside = |exact, transform| {
+            let mut rows = [
+                row("direct_naive", Some(50.0)),
+                row("cudnn", exact),
+                row("cudnn_transform", transform),
+                row("cudnnlike", Some(1.0)),
+            ];
+            beside_cudnn(&mut rows);
+            let [first, ..] = rows;
+            let name = first.cudnn_variant.clone().unwrap_or_default();
+            assert_eq!(first.cudnn_us.is_some(), first.cudnn_plan.is_some());
+            let plan = first.cudnn_plan.unwrap_or_default();
+            assert!(plan.ends_with(&name), "{plan}");
+            (name, first.speedup_vs_cudnn)
+        };
+        let named = |name: &str, times| (name.to_owned(), times);
+        let (slow, fast) = (Some(200.0), Some(100.0));
+        assert_eq!(beside(slow, fast), named("cudnn_transform", Some(2.0)));
+        assert_eq!(beside(fast, slow), named("cudnn", Some(2.0)));
+        // What did not pass is no yardstick.
+        assert_eq!(beside(slow, None), named("cudnn", Some(4.0)));
+        assert_eq!(beside(None, fast), named("cudnn_transform", Some(2.0)));
+        assert_eq!(beside(None, None), named("", None));
+    }
+
+    #[test]
+    fn a_transform_is_checked_on_all_data_whatever_the_size() {
+        let large: Problem = "mb64ic64ih56oc64kh3ph1".parse().unwrap();
+        let kinds = |arithmetic| thoroughness(&Device::Cpu, &large, arithmetic).data;
+        assert_eq!(kinds(Arithmetic::Exact), [Data::Integer, Data::Normal]);
+        assert_eq!(kinds(Arithmetic::Transform), Data::ALL);
+    }
+}

@@ -1,0 +1,217 @@
+//! What a measurement depends on beside the code: device, libraries, date, clocks.
+
+use std::{collections::BTreeMap, process::Command};
+
+use convforge::Device;
+#[cfg(feature = "cuda")]
+use convforge::gpu::Gpu;
+use serde::{Deserialize, Serialize};
+
+use super::Ceilings;
+
+/// Where and when a report was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of this crate.
+    pub convforge: String,
+    /// Hash of the kernels' sources.
+    pub csrc: String,
+    /// The device that was measured: `NVIDIA H200`, `CPU (2 threads)`.
+    pub device: String,
+    /// Name of the GPU; none where the CPU was measured.
+    pub gpu: Option<String>,
+    /// Its compute capability times ten.
+    pub arch: Option<u32>,
+    /// Its number of multiprocessors.
+    pub sm_count: Option<u32>,
+    /// Version of NVIDIA's driver.
+    pub driver: Option<String>,
+    /// Versions of the libraries that were found.
+    pub libraries: BTreeMap<String, String>,
+    /// The host's processor.
+    pub cpu: String,
+    /// Threads that the CPU variants use.
+    pub threads: usize,
+    /// When it was begun, in UTC.
+    pub date: String,
+    /// What was asked for, without paths.
+    pub options: Vec<String>,
+    /// What the device did at best in this run, where that was measured.
+    #[serde(default)]
+    pub ceilings: Option<Ceilings>,
+}
+
+impl Environment {
+    /// This machine, now.
+    pub fn of(device: &Device, options: Vec<String>) -> Self {
+        let limits = device.limits();
+        let found = |library: Library| Some((library.name.to_owned(), library.version.ok()?));
+        Environment {
+            convforge: env!("CARGO_PKG_VERSION").to_owned(),
+            csrc: convforge::CSRC_HASH.to_owned(),
+            device: device.name(),
+            gpu: device.is_gpu().then(|| device.name()),
+            arch: device.is_gpu().then_some(limits.arch),
+            sm_count: device.is_gpu().then_some(limits.sm_count),
+            driver: driver_version(),
+            libraries: libraries().into_iter().filter_map(found).collect(),
+            cpu: cpu_name(),
+            threads: rayon::current_num_threads(),
+            date: date(),
+            options,
+            ceilings: None,
+        }
+    }
+
+    /// What makes times of two reports incomparable, if anything does.
+    pub fn differs_from(&self, other: &Environment) -> Option<&'static str> {
+        let pairs = [
+            ("device", self.device == other.device),
+            ("driver", self.driver == other.driver),
+            ("version of convforge", self.convforge == other.convforge),
+            ("hash of csrc", self.csrc == other.csrc),
+            ("library", self.libraries == other.libraries),
+        ];
+        pairs
+            .into_iter()
+            .find_map(|(what, same)| (!same).then_some(what))
+    }
+}
+
+/// A shared library that is opened at run time.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// Its version, or why it cannot be used.
+    pub version: Result<String, String>,
+}
+
+/// The libraries of this build: the driver's, cuBLAS, cuDNN and the NVRTC that it opens.
+pub fn libraries() -> Vec<Library> {
+    #[allow(unused_mut, reason = "a build without CUDA has none")]
+    let mut libraries = Vec::new();
+    #[cfg(feature = "cuda")]
+    {
+        libraries.push(Library {
+            name: "CUDA driver",
+            version: Gpu::driver_version().map_err(why_not),
+        });
+        // SAFETY: the function takes no argument.
+        let cublas = unsafe { cublas_sys::cublasLtGetVersion() };
+        libraries.push(Library {
+            name: "cuBLAS",
+            version: cublas
+                .map(|v| dotted(v as u64))
+                .map_err(|missing| missing.why.to_string()),
+        });
+    }
+    #[cfg(feature = "cudnn")]
+    libraries.extend([
+        Library {
+            name: "cuDNN",
+            version: convforge::cudnn::version()
+                .map(|version| version.to_string())
+                .map_err(why_not),
+        },
+        // cuDNN opens it by itself, and without it has fewer plans.
+        Library {
+            name: "NVRTC",
+            version: cudnn_sys::nvrtc_version()
+                .map(|(major, minor)| format!("{major}.{minor}"))
+                .map_err(|missing| missing.why.to_string()),
+        },
+    ]);
+    libraries
+}
+
+#[cfg(feature = "cuda")]
+fn why_not(error: convforge::Error) -> String {
+    match error {
+        convforge::Error::Library { why, .. } => why,
+        error => error.to_string(),
+    }
+}
+
+/// 130100 is 13.1.0.
+#[cfg(feature = "cuda")]
+fn dotted(version: u64) -> String {
+    format!(
+        "{}.{}.{}",
+        version / 10_000,
+        version / 100 % 100,
+        version % 100
+    )
+}
+
+/// Version of NVIDIA's kernel driver: 580.82.07.
+pub fn driver_version() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let dots = |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
+    text.lines()
+        .next()?
+        .split_whitespace()
+        .find(dots)
+        .map(str::to_owned)
+}
+
+/// The processor, as Linux calls it.
+pub fn cpu_name() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or("unknown", |(_, name)| name).trim().to_owned()
+}
+
+fn date() -> String {
+    let format = time::format_description::well_known::Rfc3339;
+    let now = time::OffsetDateTime::now_utc().replace_nanosecond(0);
+    now.ok()
+        .and_then(|now| now.format(&format).ok())
+        .unwrap_or_default()
+}
+
+/// What a GPU runs at, as nvidia-smi tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// Clock of the multiprocessors.
+    pub sm_mhz: f64,
+    /// Clock of the memory.
+    pub memory_mhz: f64,
+    /// Temperature in degrees Celsius.
+    pub celsius: f64,
+    /// Power drawn.
+    pub watts: f64,
+}
+
+impl Clocks {
+    /// The clocks now; none on the CPU, or where nvidia-smi does not answer.
+    pub fn read(device: &Device) -> Option<Self> {
+        let id: Option<String> = match device {
+            Device::Cpu => None,
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => Some(gpu.ordinal().to_string()),
+        };
+        let query = "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw";
+        let output = Command::new("nvidia-smi")
+            .args([query, "--format=csv,noheader,nounits", "-i", &id?])
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let numbers: Vec<f64> = text
+            .trim()
+            .split(", ")
+            .filter_map(|word| word.trim().parse().ok())
+            .collect();
+        let [sm_mhz, memory_mhz, celsius, watts] = numbers[..] else {
+            return None;
+        };
+        Some(Clocks {
+            sm_mhz,
+            memory_mhz,
+            celsius,
+            watts,
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! The least time that a problem can take on a device.
+
+use convforge::{Device, Error::NoGpu, Math, Problem};
+use serde::{Deserialize, Serialize};
+
+use super::table::significant;
+use crate::Result;
+
+/// What a device did at best, in the run whose floors it gives.
+///
+/// Memory and fp32 are measured by kernels of csrc/ceilings.cu, the copy by the driver as well, the
+/// tensor cores by cuBLAS's product of two square matrices of 8192: their full rate is a little
+/// higher, but nobody has got there with a product that reads its operands from memory. Where
+/// cuBLAS cannot be opened, those rates are missing and the floor is that of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Bytes per second read from device memory.
+    pub read: f64,
+    /// Bytes per second written to it.
+    pub write: f64,
+    /// Bytes per second copied in it, read and written together.
+    pub copy: f64,
+    /// Floating-point operations per second for [`Math::Fp32`]: FMAs in registers.
+    pub fp32: f64,
+    /// For [`Math::Tf32`].
+    pub tf32: Option<f64>,
+    /// For [`Math::F16`].
+    pub f16: Option<f64>,
+    /// For [`Math::Bf16`].
+    pub bf16: Option<f64>,
+    /// For [`Math::F16Acc`].
+    pub f16acc: Option<f64>,
+}
+
+impl Ceilings {
+    /// Measures them, in about a second.
+    ///
+    /// # Errors
+    /// On the CPU, whose floors nobody asks for; no memory; [`Error::Wrong`](crate::Error::Wrong) where what was measured
+    /// left a wrong result.
+    pub fn measure(device: &Device) -> Result<Self> {
+        match device {
+            Device::Cpu => Err(NoGpu("ceilings are measured on GPUs only".into()).into()),
+            #[cfg(feature = "cuda")]
+            Device::Gpu(gpu) => super::ceilings::measure(gpu),
+        }
+    }
+
+    /// Microseconds that no variant can beat: each operand read once and the output written once at
+    /// the best of the three bandwidths, or all operations at the full rate, whichever is longer.
+    pub fn floor_us(&self, problem: &Problem) -> f64 {
+        let bandwidth = self.read.max(self.write).max(self.copy);
+        let arithmetic = self.rate(problem.math).map_or(0.0, |r| problem.flops() / r);
+        (problem.bytes() / bandwidth).max(arithmetic) * 1e6
+    }
+
+    /// Operations per second, where they are known.
+    pub fn rate(&self, math: Math) -> Option<f64> {
+        match math {
+            Math::Fp32 => Some(self.fp32),
+            Math::Tf32 => self.tf32,
+            Math::F16 => self.f16,
+            Math::Bf16 => self.bf16,
+            Math::F16Acc => self.f16acc,
+        }
+    }
+
+    /// For people: what, how much, and measured by what.
+    pub fn lines(&self) -> Vec<[String; 3]> {
+        let bandwidth = |what: &str, rate: f64, by: &str| {
+            [what.into(), format!("{:.2} TB/s", rate / 1e12), by.into()]
+        };
+        let mut lines = vec![
+            bandwidth("read", self.read, "a kernel"),
+            bandwidth("write", self.write, "a kernel"),
+            bandwidth(
+                "copy",
+                self.copy,
+                "a kernel or the driver, read and written",
+            ),
+        ];
+        let maths = [
+            (Math::Fp32, "FMAs in registers"),
+            (Math::Tf32, "cuBLAS, 8192 x 8192 x 8192"),
+            (Math::F16, "cuBLAS"),
+            (Math::Bf16, "cuBLAS"),
+            (Math::F16Acc, "cuBLAS"),
+        ];
+        lines.extend(maths.map(|(math, by)| match self.rate(math) {
+            Some(rate) => {
+                let rate = format!("{} TFLOP/s", significant(rate / 1e12));
+                [math.to_string(), rate, by.into()]
+            }
+            None => [math.to_string(), "-".into(), format!("not by {by}")],
+        }));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    const SOME: Ceilings = Ceilings {
+        read: 4.3e12,
+        write: 4.2e12,
+        copy: 4.1e12,
+        fp32: 64.6e12,
+        tf32: Some(400e12),
+        f16: None,
+        bf16: None,
+        f16acc: None,
+    };
+
+    #[test]
+    fn the_floor_is_the_longer_of_memory_and_arithmetic() {
+        let floor = |text: &str| SOME.floor_us(&text.parse().unwrap()).round();
+        assert_eq!(floor("mb10000ic1ih86oc4oh80kh7"), 388.0);
+        assert_eq!(floor("mb10000ic1ih70oc12oh66kh5"), 532.0);
+        assert_eq!(floor("mb10000ic1ih86oc4oh80kh7+f16"), 153.0);
+    }
+
+    #[test]
+    fn the_cpu_has_none() {
+        let none = Ceilings::measure(&Device::Cpu);
+        assert!(matches!(none, Err(Error::Convforge(NoGpu(_)))));
+    }
+}

@@ -1,0 +1,351 @@
+//! One convolution being timed: its operands in rotating sets, its graph, its samples.
+
+use std::ffi::c_void;
+
+#[cfg(feature = "cuda")]
+use convforge::gpu;
+use convforge::{
+    Buffer, Conv, Device, Error, Mark, Packed, Problem, RawOperands, Result, Stream, Workspace,
+    variant::Space,
+};
+use convforge_check::{Data, Recipe, Tensor};
+
+use super::{How, LEAST_SAMPLES, Options, Timing, stages::stages};
+use crate::Range;
+
+/// Microseconds that one sample should last: long against the clock's own error.
+const SAMPLE_US: f64 = 4_000.0;
+/// No sample is made longer than this for the sake of rotating through all sets: a launch that
+/// lasts so long takes no notice of what the cache still holds.
+const LONGEST_SAMPLE_US: f64 = 20_000.0;
+/// Sets of buffers at most, so that a graph stays small.
+const MOST_SETS: usize = 1024;
+
+/// The same tensor in several sets, each aligned.
+pub(super) struct Arena {
+    memory: Buffer<u8>,
+    start: usize,
+    stride: usize,
+}
+
+impl Arena {
+    /// Room for `sets` tensors of `bytes`, each filled by `fill` if it is given.
+    fn new(
+        device: &Device,
+        problem: &Problem,
+        bytes: usize,
+        sets: usize,
+        fill: Option<&dyn Fn(usize) -> Vec<u8>>,
+    ) -> Result<Self> {
+        let align = problem.align.max(256);
+        let stride = bytes.next_multiple_of(align);
+        // The base of an allocation is aligned to less than some problems guarantee.
+        let mut memory = device.alloc::<u8>(stride * sets + align)?;
+        let base = memory.as_ptr() as usize;
+        let start = base.next_multiple_of(align) - base;
+        if let Some(fill) = fill {
+            let mut host = vec![0; memory.len()];
+            for set in 0..sets {
+                host[start + set * stride..][..bytes].copy_from_slice(&fill(set));
+            }
+            memory.copy_from(&host, &device.stream()?)?;
+        }
+        Ok(Arena {
+            memory,
+            start,
+            stride,
+        })
+    }
+
+    fn at(&self, set: usize) -> *mut c_void {
+        self.memory
+            .as_ptr()
+            .cast_mut()
+            .wrapping_byte_add(self.start + set * self.stride)
+    }
+
+    /// Bytes of all of its memory, as `download` and `upload` take them.
+    pub(super) fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Copies all of its memory to the host, once `stream`'s work is done.
+    pub(super) fn download(&self, bytes: &mut [u8], stream: &Stream) -> Result<()> {
+        self.memory.copy_to(bytes, stream)
+    }
+
+    /// Replaces all of its memory, once `stream`'s work is done.
+    pub(super) fn upload(&mut self, bytes: &[u8], stream: &Stream) -> Result<()> {
+        self.memory.copy_from(bytes, stream)
+    }
+}
+
+/// The operands of a problem in several sets, shared by all variants that are compared.
+pub(super) struct Tensors {
+    sets: usize,
+    pub(super) x: Arena,
+    w: Arena,
+    pub(super) y: Arena,
+    bias: Arena,
+    residual: Arena,
+}
+
+impl Tensors {
+    pub(super) fn new(device: &Device, problem: &Problem, options: &Options) -> Result<Self> {
+        let twice_l2 = 2 * device.limits().l2_bytes as usize;
+        let sets = match options.warm {
+            true => 1,
+            false => (twice_l2 / (problem.bytes() as usize).max(1) + 1).min(MOST_SETS),
+        };
+        let size = problem.storage.bytes();
+        // Random: how much power a GPU draws, and so its clock, depends on the data.
+        let arena = |tensor: Tensor, bytes: usize| {
+            let recipe = |set| Recipe::new(problem, Data::Normal, options.seed + set as u64);
+            Arena::new(
+                device,
+                problem,
+                bytes,
+                sets,
+                Some(&|set| recipe(set).bytes(tensor)),
+            )
+        };
+        Ok(Tensors {
+            sets,
+            x: arena(Tensor::X, problem.x_len() * size)?,
+            w: arena(Tensor::W, problem.w_len() * size)?,
+            y: Arena::new(device, problem, problem.y_len() * size, sets, None)?,
+            bias: arena(Tensor::Bias, problem.bias_len() * size_of::<f32>())?,
+            residual: arena(Tensor::Residual, problem.residual_len() * size)?,
+        })
+    }
+
+    pub(super) fn operands(&self, problem: &Problem, set: usize) -> RawOperands {
+        let epilogue = &problem.epilogue;
+        let mut raw = RawOperands::new(self.x.at(set), self.w.at(set), self.y.at(set));
+        if epilogue.bias {
+            raw.bias = self.bias.at(set).cast_const().cast();
+        }
+        if epilogue.residual {
+            raw.residual = self.residual.at(set).cast_const();
+        }
+        raw
+    }
+}
+
+/// Filters as a variant re-arranged them.
+pub(super) enum Filters {
+    /// Each set's.
+    Sets { _memory: Arena },
+    /// The first set's, for all of them: constant memory has room for few filters, and no launch
+    /// reads it from device memory anyway.
+    Constant { _packed: Packed },
+}
+
+/// Re-arranges filters for `conv`, where it wants that. Answers what the operands then point at, and
+/// the microseconds that the last one took.
+pub(super) fn pack(
+    conv: &Conv,
+    operands: &mut [RawOperands],
+    stream: &Stream,
+) -> Result<Option<(Filters, f64)>> {
+    let Some(packing) = conv.packing() else {
+        return Ok(None);
+    };
+    if packing.space == Space::Constant {
+        let from = stream.mark()?;
+        // SAFETY: the filter is of this device and of the right size; the caller keeps it.
+        let Some(packed) = (unsafe { conv.pack_raw(operands[0].w, stream)? }) else {
+            return Ok(None);
+        };
+        let us = stream.mark()?.us_since(&from)?;
+        operands
+            .iter_mut()
+            .for_each(|one| one.packed = packed.as_ptr());
+        return Ok(Some((Filters::Constant { _packed: packed }, us)));
+    }
+    let (device, problem) = (conv.device(), conv.problem());
+    let arena = Arena::new(device, problem, packing.bytes, operands.len(), None)?;
+    let mut us = 0.0;
+    for (set, operands) in operands.iter_mut().enumerate() {
+        operands.packed = arena.at(set);
+        let from = stream.mark()?;
+        // SAFETY: the filter and the arena are of this device and of the right sizes; the caller
+        // keeps both.
+        unsafe { conv.pack_into(operands.w, arena.at(set), stream)? };
+        us = stream.mark()?.us_since(&from)?;
+    }
+    Ok(Some((Filters::Sets { _memory: arena }, us)))
+}
+
+/// What one sample runs.
+enum Work {
+    #[cfg(feature = "cuda")]
+    Graph(gpu::Graph),
+    Launches,
+}
+
+/// A variant that takes part in the rounds.
+pub(super) struct Lane<'a> {
+    conv: &'a Conv,
+    name: String,
+    operands: Vec<RawOperands>,
+    /// What the operands point at, beside the shared tensors.
+    _packed: Option<Filters>,
+    pack_us: Option<f64>,
+    work: Work,
+    launches: usize,
+    pending: Option<(Mark, Mark)>,
+    samples: Vec<f64>,
+    /// Microseconds that all samples together took.
+    spent: f64,
+}
+
+impl<'a> Lane<'a> {
+    /// Packs the filters, runs once to warm up, finds out how many launches fill a sample, and
+    /// captures them.
+    pub(super) fn new(
+        conv: &'a Conv,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+        stream: &Stream,
+    ) -> Result<Self> {
+        let _range = Range::enter(&conv.name());
+        let problem = conv.problem();
+        let mut operands: Vec<RawOperands> = (0..tensors.sets)
+            .map(|set| tensors.operands(problem, set))
+            .collect();
+        let (packed, pack_us) = pack(conv, &mut operands, stream)?.unzip();
+        let mut lane = Lane {
+            conv,
+            name: conv.name(),
+            operands,
+            _packed: packed,
+            pack_us,
+            work: Work::Launches,
+            launches: 1,
+            pending: None,
+            samples: Vec::new(),
+            spent: 0.0,
+        };
+        lane.launch(workspace, stream)?;
+        stream.synchronize()?;
+        lane.launches = if conv.device().is_gpu() { 3 } else { 1 };
+        let from = stream.mark()?;
+        lane.launch(workspace, stream)?;
+        let each = stream.mark()?.us_since(&from)? / lane.launches as f64;
+        lane.launches = launches(each, tensors.sets);
+        lane.capture(workspace, stream)?;
+        Ok(lane)
+    }
+
+    /// Captures the launches. A variant that cannot be captured is timed by plain launches.
+    #[cfg(feature = "cuda")]
+    fn capture(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
+        let Stream::Gpu(gpu_stream) = stream else {
+            return Ok(());
+        };
+        if let Ok(graph) = gpu_stream.capture(|_| self.launch(workspace, stream)) {
+            // SAFETY: the tensors, the packed filters and the workspace outlive the lane's rounds.
+            unsafe { graph.launch(gpu_stream)? };
+            stream.synchronize()?;
+            self.work = Work::Graph(graph);
+        }
+        Ok(())
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn capture(&mut self, _: &mut Workspace, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
+    /// Enqueues one sample's launches.
+    fn launch(&self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
+        for operands in self.operands.iter().cycle().take(self.launches) {
+            // SAFETY: the addresses are of the tensors, which outlive the lane's rounds.
+            unsafe { self.conv.run_raw(operands, workspace, stream)? };
+        }
+        Ok(())
+    }
+
+    fn how(&self) -> How {
+        match self.work {
+            #[cfg(feature = "cuda")]
+            Work::Graph(_) => How::Graph,
+            Work::Launches if self.conv.device().is_gpu() => How::Launches,
+            Work::Launches => How::Cpu,
+        }
+    }
+
+    /// Whether it has neither its samples nor used up its share of the time.
+    pub(super) fn wants_more(&self, samples: usize, share_us: f64) -> bool {
+        let taken = self.samples.len();
+        taken < samples && (taken < LEAST_SAMPLES || self.spent < share_us)
+    }
+
+    /// Enqueues one sample.
+    pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
+        let _range = Range::enter(&self.name);
+        let from = stream.mark()?;
+        match (stream, &self.work) {
+            #[cfg(feature = "cuda")]
+            // SAFETY: as in `capture`.
+            (Stream::Gpu(stream), Work::Graph(graph)) => unsafe { graph.launch(stream)? },
+            _ => self.launch(workspace, stream)?,
+        }
+        self.pending = Some((from, stream.mark()?));
+        Ok(())
+    }
+
+    /// Waits for the sample that was enqueued.
+    pub(super) fn collect(&mut self) -> Result<()> {
+        if let Some((from, to)) = self.pending.take() {
+            let us = to.us_since(&from)?;
+            self.spent += us;
+            self.samples.push(us / self.launches as f64);
+        }
+        Ok(())
+    }
+
+    /// Times the stages, and hands over what there is.
+    pub(super) fn finish(self, workspace: &mut Workspace, stream: &Stream) -> Result<Timing> {
+        if self.samples.is_empty() {
+            return Err(Error::Interrupted);
+        }
+        let stages = stages(stream, |run, stage| {
+            let operands = &self.operands[run % self.operands.len()];
+            // SAFETY: as in `launch`.
+            unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
+        })?;
+        let how = self.how();
+        let mut samples_us = self.samples;
+        samples_us.sort_by(f64::total_cmp);
+        Ok(Timing {
+            samples_us,
+            how,
+            launches: self.launches,
+            sets: self.operands.len(),
+            stages,
+            workspace_bytes: self.conv.workspace_bytes().preferred.min(workspace.bytes()),
+            pack_us: self.pack_us,
+        })
+    }
+}
+
+/// Launches of one sample: enough to fill it and to visit every set, within reason.
+fn launches(each_us: f64, sets: usize) -> usize {
+    let fitting = |us: f64| ((us / each_us.max(1.0)) as usize).max(1);
+    fitting(SAMPLE_US).max(sets.min(fitting(LONGEST_SAMPLE_US)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_filled_and_visits_every_set() {
+        assert_eq!(launches(2.0, 1), 2000);
+        assert_eq!(launches(40.0, 300), 300);
+        assert_eq!(launches(40.0, 1000), 500);
+        assert_eq!(launches(1e6, 1000), 1);
+    }
+}

@@ -1,0 +1,380 @@
+//! What a run of measurements leaves behind: one JSON object, or a CSV table.
+
+use std::{fmt, path::Path};
+
+use convforge::Error::Interrupted;
+use serde::{Deserialize, Serialize};
+
+use super::{Clocks, Environment, Part, Row, Status, View};
+use crate::{
+    Contender, Result,
+    files::{json, read_json, write_whole},
+    suite::Layer,
+};
+
+/// A run: where and when, and a row per problem and variant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Where and when.
+    pub environment: Environment,
+    /// What the rows were measured for.
+    #[serde(default)]
+    pub view: View,
+    /// One per problem and variant.
+    pub rows: Vec<Row>,
+    /// What the GPU ran at, before and after each time that a problem was measured.
+    pub clocks: Vec<ClockLog>,
+    /// What was done otherwise than asked: batches cut on the CPU.
+    pub notes: Vec<String>,
+}
+
+/// What the GPU ran at around one problem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockLog {
+    /// The problem.
+    pub problem: String,
+    /// Before its first sample.
+    pub before: Option<Clocks>,
+    /// After its last.
+    pub after: Option<Clocks>,
+}
+
+/// The form of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One object; it can be read back.
+    Json,
+    /// One line per row, the environment in remarks before them.
+    Csv,
+}
+
+impl Report {
+    /// A report without rows.
+    pub fn new(environment: Environment, view: View) -> Self {
+        Report {
+            environment,
+            view,
+            rows: Vec::new(),
+            clocks: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Reads a JSON report.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) with what is wrong with it.
+    pub fn read(path: &Path) -> Result<Self> {
+        read_json(path, "is no JSON report of `compare` or `sweep`")
+    }
+
+    /// Writes the report so that the file is whole at any time.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File).
+    pub fn write(&self, path: &Path, format: Format) -> Result<()> {
+        write_whole(path, self.text(format))
+    }
+
+    /// The file's text.
+    pub fn text(&self, format: Format) -> String {
+        match format {
+            Format::Csv => self.csv(),
+            Format::Json => json(self),
+        }
+    }
+
+    /// Whether it has every contender's row on a problem, none of them interrupted.
+    pub fn has(&self, layer: &Layer, contenders: &[Contender]) -> bool {
+        has(&self.rows, layer, contenders)
+    }
+
+    /// How many rows ended so.
+    pub fn count(&self, status: Status) -> usize {
+        self.rows.iter().filter(|row| row.status == status).count()
+    }
+
+    /// The rows, table by table, in the order of the report.
+    pub fn parts(&self) -> Vec<Part> {
+        let mut problems: Vec<(Layer, Vec<Row>)> = Vec::new();
+        for row in &self.rows {
+            match problems.iter_mut().find(|(layer, _)| row.is_of(layer)) {
+                Some((_, rows)) => rows.push(row.clone()),
+                None => {
+                    let layer = Layer {
+                        suite: row.suite.clone(),
+                        layer: row.layer.clone(),
+                        problem: row.problem.clone(),
+                    };
+                    problems.push((layer, vec![row.clone()]));
+                }
+            }
+        }
+        let parts = problems.iter();
+        parts
+            .flat_map(|(layer, rows)| self.view.parts(layer, rows))
+            .collect()
+    }
+
+    /// Puts rows in the places of those of the same contenders on the same problem, or at the end.
+    /// What was interrupted or skipped does not take the place of what was not.
+    pub fn put(&mut self, rows: &[Row]) {
+        put(&mut self.rows, rows);
+    }
+
+    fn csv(&self) -> String {
+        let mut text = String::new();
+        if let Ok(serde_json::Value::Object(environment)) = serde_json::to_value(&self.environment)
+        {
+            for (key, value) in environment {
+                text += &format!("# {key}: {value}\n");
+            }
+        }
+        for note in &self.notes {
+            text += &format!("# {}\n", note.replace('\n', "\n# "));
+        }
+        let rows = self.rows.iter().map(csv_fields);
+        let header = CSV_HEADER.map(str::to_owned).to_vec();
+        text + &csv_text(std::iter::once(header).chain(rows))
+    }
+}
+
+/// The columns of a CSV file.
+const CSV_HEADER: [&str; 27] = [
+    "suite",
+    "layer",
+    "problem",
+    "math",
+    "variant",
+    "config",
+    "chose",
+    "arithmetic",
+    "status",
+    "reason",
+    "median_us",
+    "p10_us",
+    "p90_us",
+    "samples",
+    "how",
+    "cold",
+    "stages",
+    "floor_us",
+    "tflops",
+    "gbs",
+    "workspace_bytes",
+    "pack_us",
+    "plan",
+    "cudnn_variant",
+    "cudnn_us",
+    "cudnn_plan",
+    "speedup_vs_cudnn",
+];
+
+/// Lines of as many fields each, quoted where that is needed.
+fn csv_text(lines: impl Iterator<Item = Vec<String>>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        // Only another number of fields would be refused.
+        let _ = writer.write_record(line);
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// A row of a file that is written piece by piece.
+pub(crate) trait Entry: Clone {
+    /// Whether the other one is of the same work.
+    fn is_same(&self, other: &Self) -> bool;
+
+    fn status(&self) -> Status;
+
+    /// Why it did not pass.
+    fn reason(&self) -> Option<&str>;
+
+    /// Whether it says all that it would in a run that was not interrupted.
+    fn is_whole(&self) -> bool {
+        self.reason() != Some(&Interrupted.to_string())
+    }
+
+    /// Whether later rows of the same work say no more than it does: one was interrupted, or all of
+    /// them were skipped, and it was not.
+    fn outlasts<'a>(&self, later: impl Iterator<Item = &'a Self> + Clone) -> bool
+    where
+        Self: 'a,
+    {
+        let skipped = |row: &Self| row.status() == Status::Skipped;
+        self.is_whole()
+            && (!later.clone().all(Self::is_whole) || !skipped(self) && later.clone().all(skipped))
+    }
+}
+
+impl Entry for Row {
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.suite, &self.layer, &self.problem, self.name())
+            == (&other.suite, &other.layer, &other.problem, other.name())
+    }
+
+    fn status(&self) -> Status {
+        self.status
+    }
+
+    fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+}
+
+/// Puts rows in the places of those of the same work, or at the end. What was interrupted or skipped
+/// does not take the place of what was not.
+pub(crate) fn put<E: Entry>(all: &mut Vec<E>, rows: &[E]) {
+    for row in rows {
+        match all.iter_mut().find(|other| row.is_same(other)) {
+            Some(other) if other.outlasts([row].into_iter()) => {}
+            Some(other) => *other = row.clone(),
+            None => all.push(row.clone()),
+        }
+    }
+}
+
+/// Whether every contender has its row on a problem, none of them interrupted.
+pub(crate) fn has(rows: &[Row], layer: &Layer, contenders: &[Contender]) -> bool {
+    contenders.iter().all(|contender| {
+        let name = contender.name();
+        let mut rows = rows.iter().filter(|row| row.is_of(layer));
+        rows.any(|row| row.name() == name && row.is_whole())
+    })
+}
+
+impl Row {
+    fn is_of(&self, layer: &Layer) -> bool {
+        self.suite == layer.suite && self.layer == layer.layer && self.problem == layer.problem
+    }
+}
+
+fn csv_fields(row: &Row) -> Vec<String> {
+    fn or_empty(value: Option<impl fmt::Display>) -> String {
+        value.map(|v| v.to_string()).unwrap_or_default()
+    }
+    let stages: Vec<String> = row
+        .stages
+        .iter()
+        .map(|stage| format!("{}={}", stage.name, stage.us))
+        .collect();
+    let how = row.how.and_then(|how| serde_json::to_value(how).ok());
+    vec![
+        row.suite.clone(),
+        row.layer.clone(),
+        row.problem.to_string(),
+        row.math.clone(),
+        row.variant.clone(),
+        or_empty(row.config.as_ref()),
+        or_empty(row.chose.as_ref()),
+        row.arithmetic.word().to_owned(),
+        row.status.word().to_owned(),
+        or_empty(row.reason.as_ref()),
+        or_empty(row.median_us),
+        or_empty(row.p10_us),
+        or_empty(row.p90_us),
+        row.samples.to_string(),
+        or_empty(how.as_ref().and_then(|how| how.as_str())),
+        row.cold.to_string(),
+        stages.join(" "),
+        or_empty(row.floor_us),
+        or_empty(row.tflops),
+        or_empty(row.gbs),
+        or_empty(row.workspace_bytes),
+        or_empty(row.pack_us),
+        or_empty(row.plan.as_ref()),
+        or_empty(row.cudnn_variant.as_ref()),
+        or_empty(row.cudnn_us),
+        or_empty(row.cudnn_plan.as_ref()),
+        or_empty(row.speedup_vs_cudnn),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use convforge::{Device, Problem, variants};
+
+    use super::*;
+    use crate::{
+        chain,
+        measure::{Options, compare},
+    };
+
+    fn contenders() -> Vec<Contender> {
+        let contenders = variants::all().iter().map(|v| Contender::Variant {
+            variant: v.clone(),
+            config: 0,
+        });
+        contenders.collect()
+    }
+
+    fn rows(layer: &Layer, stopped: bool) -> Vec<Row> {
+        let options = Options {
+            samples: 5,
+            ..Options::of(&Device::Cpu)
+        };
+        let stop = AtomicBool::new(stopped);
+        compare(
+            &Device::Cpu,
+            layer,
+            &contenders(),
+            &options,
+            &stop,
+            &mut |_| {},
+        )
+    }
+
+    #[test]
+    fn what_is_written_can_be_continued() {
+        let problem: Problem = "mb1ic2ih6oc3kh3+bias".parse().unwrap();
+        let layer = Layer::alone(problem);
+        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
+        report.put(&rows(&layer, true));
+        assert!(!report.has(&layer, &contenders()));
+        report.put(&rows(&layer, false));
+        assert_eq!(report.rows.len(), contenders().len());
+        assert!(report.count(Status::Passed) > 0, "{:?}", report.rows);
+        assert!(
+            report
+                .rows
+                .iter()
+                .all(|row| row.median_us.is_some() == (row.samples == 5))
+        );
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        report.write(&path, Format::Json).unwrap();
+        let mut read = Report::read(&path).unwrap();
+        let all = contenders();
+        assert!(read.has(&layer, &all) && read.environment == report.environment);
+        read.put(&rows(&layer, true));
+        assert!(read.has(&layer, &all), "an interrupted row takes no place");
+        read.rows.truncate(1);
+        assert!(read.has(&layer, &all[..1]) && !read.has(&layer, &all));
+
+        std::fs::write(&path, "[]").unwrap();
+        let text = chain(&Report::read(&path).unwrap_err());
+        assert!(text.contains("report.json: is no JSON report"), "{text}");
+    }
+
+    #[test]
+    fn a_csv_line_has_as_many_fields_as_the_header() {
+        let layer = Layer::alone("mb1ic1ih3oc1kh1".parse().unwrap());
+        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
+        report.notes.push("two\nlines".to_owned());
+        report.rows = rows(&layer, true);
+        report.rows[0].reason = Some("no commas, please".to_owned());
+        let text = report.text(Format::Csv);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        // Commas between quotes separate nothing.
+        let fields = |line: &str| {
+            let bare = line.split('"').step_by(2);
+            1 + bare.map(|text| text.matches(',').count()).sum::<usize>()
+        };
+        assert!(lines[1].contains("\"no commas, please\""));
+        assert!(lines.iter().all(|line| fields(line) == fields(lines[0])));
+    }
+}

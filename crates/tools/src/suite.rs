@@ -1,0 +1,265 @@
+//! Named sets of problems: text files compiled into the program, one `name problem` per line, `#`
+//! for remarks.
+
+use convforge::{Layout, Math, Problem, Storage};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result, error::closest};
+
+/// The files, in reading order.
+const FILES: [(&str, &str); 12] = [
+    ("quick", include_str!("suites/quick.txt")),
+    ("report-86", include_str!("suites/report-86.txt")),
+    ("report-70", include_str!("suites/report-70.txt")),
+    ("report-vgg", include_str!("suites/report-vgg.txt")),
+    ("report-gemv", include_str!("suites/report-gemv.txt")),
+    ("first", include_str!("suites/first.txt")),
+    ("vgg16", include_str!("suites/vgg16.txt")),
+    ("resnet50", include_str!("suites/resnet50.txt")),
+    ("batch1", include_str!("suites/batch1.txt")),
+    ("grouped", include_str!("suites/grouped.txt")),
+    ("depthwise", include_str!("suites/depthwise.txt")),
+    ("huge", include_str!("suites/huge.txt")),
+];
+
+/// One problem of a suite, or one that was asked for by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Layer {
+    /// The suite; empty for a problem that was asked for by itself.
+    pub suite: String,
+    /// Its name there. The batch is no part of it, so several layers may share a name.
+    pub layer: String,
+    /// The problem.
+    pub problem: Problem,
+}
+
+/// A named set of problems.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, from the remarks at the head of its file.
+    pub about: String,
+    /// Its problems.
+    pub layers: Vec<Layer>,
+}
+
+impl Suite {
+    /// Every suite's name.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FILES.iter().map(|(name, _)| *name)
+    }
+
+    /// The suite of this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSuite`] with the nearest name there is.
+    pub fn find(name: &str) -> Result<Self> {
+        let found = FILES.iter().find(|(known, _)| *known == name);
+        let (name, text) = found.ok_or_else(|| Error::UnknownSuite {
+            name: name.to_owned(),
+            close: closest(name, Suite::names()),
+            known: Suite::names().collect::<Vec<_>>().join(", "),
+        })?;
+        Suite::read(name, text)
+    }
+
+    fn read(name: &'static str, text: &str) -> Result<Self> {
+        let lines = text.lines().map(str::trim);
+        let about = lines
+            .clone()
+            .filter_map(|line| line.strip_prefix("# "))
+            .collect::<Vec<_>>();
+        let layers = lines
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .map(|line| {
+                let (layer, problem) = line.split_once(char::is_whitespace).unwrap_or(("", line));
+                let problem = problem.trim().parse()?;
+                Ok(Layer {
+                    suite: name.to_owned(),
+                    layer: layer.to_owned(),
+                    problem,
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Suite {
+            name,
+            about: about.join(" "),
+            layers,
+        })
+    }
+}
+
+impl Layer {
+    /// A problem by itself.
+    pub fn alone(problem: Problem) -> Self {
+        Layer {
+            suite: String::new(),
+            layer: String::new(),
+            problem,
+        }
+    }
+
+    /// `report-86 l1 mb100ic1ih86oc4oh80kh7`.
+    pub fn title(&self) -> String {
+        let words = [&self.suite, &self.layer, &self.problem.to_string()];
+        words
+            .into_iter()
+            .filter(|w| !w.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// Words of a problem to be replaced in each problem of a suite.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Storage; where it changes, the math becomes the storage's own.
+    pub storage: Option<Storage>,
+    /// Layout.
+    pub layout: Option<Layout>,
+    /// Math.
+    pub math: Option<Math>,
+    /// Images.
+    pub batch: Option<usize>,
+}
+
+impl Overrides {
+    /// The layers with these words replaced; what has become equal is kept once.
+    ///
+    /// # Errors
+    /// [`convforge::Error::InvalidProblem`] where the words do not go together.
+    pub fn apply(&self, layers: &[Layer]) -> Result<Vec<Layer>> {
+        let mut changed = Vec::new();
+        for layer in layers {
+            let problem = layer.problem.with(|shape| {
+                shape.n = self.batch.unwrap_or(shape.n);
+                shape.layout = self.layout.unwrap_or(shape.layout);
+                if let Some(storage) = self.storage.filter(|s| *s != shape.storage) {
+                    shape.storage = storage;
+                    shape.align = shape.align.max(storage.bytes());
+                    shape.math = storage.maths()[0];
+                }
+                shape.math = self.math.unwrap_or(shape.math);
+            })?;
+            let layer = Layer {
+                problem,
+                ..layer.clone()
+            };
+            if !changed.contains(&layer) {
+                changed.push(layer);
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// Operations of one problem that the CPU's plain loops and its oracle get through in seconds.
+pub const CPU_FLOPS: f64 = 1e8;
+/// Bytes of one problem that fit any machine.
+const CPU_BYTES: f64 = 64e6;
+
+/// The layers with batches that a CPU gets through in reasonable time, what has become equal kept
+/// once; and for each layer that was cut, a line that says so.
+pub fn cut_for_cpu(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
+    let mut cut: Vec<Layer> = Vec::new();
+    let mut notes = Vec::new();
+    for layer in layers {
+        let fits = |n: usize| {
+            let problem = layer.problem.with(|shape| shape.n = n).ok()?;
+            let small = n == 1 || problem.flops() <= CPU_FLOPS && problem.bytes() <= CPU_BYTES;
+            small.then_some(problem)
+        };
+        // 1, 2, 5, 10, 20, 50, ... images below the layer's own.
+        let batches = (0..9).flat_map(|e| [1, 2, 5].map(|m| m * 10usize.pow(e)));
+        let smaller = || {
+            batches
+                .take_while(|n| *n < layer.problem.n)
+                .filter_map(fits)
+                .last()
+        };
+        let problem = fits(layer.problem.n)
+            .or_else(smaller)
+            .unwrap_or(layer.problem.clone());
+        if problem != layer.problem {
+            notes.push(format!(
+                "{}: batch {} reduced to {} on the CPU",
+                layer.title(),
+                layer.problem.n,
+                problem.n
+            ));
+        }
+        let layer = Layer {
+            problem,
+            ..layer.clone()
+        };
+        if !cut.contains(&layer) {
+            cut.push(layer);
+        }
+    }
+    (cut, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_is_spelled_as_the_program_spells_it() {
+        for (name, text) in FILES {
+            let suite = Suite::find(name).unwrap();
+            assert!(!suite.about.is_empty(), "{name} does not say what it is");
+            assert!(!suite.layers.is_empty());
+            for layer in &suite.layers {
+                assert!(
+                    text.contains(&format!(" {}\n", layer.problem)),
+                    "{}",
+                    layer.title()
+                );
+                assert!(!layer.layer.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_suite_names_the_nearest() {
+        let text = Suite::find("resnet5").unwrap_err().to_string();
+        assert!(text.contains("did you mean `resnet50`"), "{text}");
+    }
+
+    #[test]
+    fn overrides_replace_words_and_merge_what_is_equal() {
+        let report = Suite::find("report-86").unwrap().layers;
+        let overrides = Overrides {
+            batch: Some(100),
+            ..Overrides::default()
+        };
+        let layers = overrides.apply(&report).unwrap();
+        assert_eq!(layers, report[..2]);
+
+        let half = Overrides {
+            storage: Some(Storage::F16),
+            ..Overrides::default()
+        };
+        let gemv = half
+            .apply(&Suite::find("report-gemv").unwrap().layers)
+            .unwrap();
+        assert_eq!(gemv.len(), 2);
+        assert_eq!(gemv[0].problem.to_string(), "mb1ic25088ih1oc4096oh1kh1+f16");
+
+        let wrong = Overrides {
+            math: Some(Math::Tf32),
+            ..half
+        };
+        assert!(wrong.apply(&report).is_err());
+    }
+
+    #[test]
+    fn the_cpu_gets_smaller_batches() {
+        let (layers, notes) = cut_for_cpu(&Suite::find("report-86").unwrap().layers);
+        let batches: Vec<usize> = layers.iter().map(|l| l.problem.n).collect();
+        assert_eq!(batches, [20, 10]);
+        assert_eq!(notes.len(), 6);
+    }
+}

@@ -1,0 +1,596 @@
+//! What the command answers. To bad input: an exit status that is not 0, a line `error: ...` that
+//! names the thing, and never a panic.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Runs the command and asserts that it fails with every part in its error.
+#[track_caller]
+fn fails(args: &[&str], parts: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command.args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let shown = args.join(" ");
+    // A process that a signal ended has no code.
+    assert!(
+        matches!(output.status.code(), Some(1 | 2)),
+        "{shown}: {}\n{text}",
+        output.status
+    );
+    assert!(!text.contains("panicked"), "{shown}:\n{text}");
+    let error = text.find("error: ").map(|start| &text[start..]);
+    let error = error.unwrap_or_else(|| panic!("{shown}: no error in:\n{text}"));
+    for part in parts {
+        assert!(error.contains(part), "{shown}: no `{part}` in:\n{text}");
+    }
+}
+
+/// Runs the command, asserts that it succeeds, and answers its standard output.
+#[track_caller]
+fn says(args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command.args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}:\n{text}", args.join(" "));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn problems_that_are_none() {
+    for (problem, part) in [
+        ("mb1ic0ih8oc4kh3", "input channels (ic) is 0"),
+        ("mb1ic3ih0oc4kh3", "input height (ih) is 0"),
+        ("mb1ic3ih8oc4kh0", "filter height (kh) is 0"),
+        ("mb1ic3ih8oc4kh3sh0", "stride (sh) is 0"),
+        ("g0mb1ic3ih8oc4kh3", "groups (g) is 0"),
+        ("mb1ic-3ih8oc4kh3", "`-3ih8oc4kh3`"),
+        ("g2mb1ic3ih8oc4kh3", "cannot be cut into 2 groups"),
+        ("g4mb1ic8ih8oc6kh3", "cannot be cut into 4 groups"),
+        ("mb1ic3ih4oc4kh7ph1", "larger than the padded image of 6x6"),
+        ("mb1ic3ih8oc4kh99999999999999999999", "is too large"),
+        ("mb1ic3ih8oc4kh3000000000", "3000000000; the limit is"),
+        (
+            "mb2000000000ic2000000000ih2000000000oc1kh1",
+            "more than 70368744177664 elements",
+        ),
+        ("mb1ic3ih8oc4kh3+align=3", "alignment of 3 bytes"),
+        (
+            "mb1ic3ih8oc4kh3+bf16+math=tf32",
+            "bf16 storage with tf32 math",
+        ),
+        ("mb1ic3ih8oc4kh3+gelu", "`gelu` is no word"),
+        ("mb1ic3ih8kh3", "`oc` is missing"),
+        ("", "is missing"),
+    ] {
+        fails(&["check", "--device", "cpu", "--problem", problem], &[part]);
+        fails(&["list", "--device", "cpu", "--problem", problem], &[part]);
+    }
+}
+
+#[test]
+fn sizes_by_flags_that_make_no_problem() {
+    for (flags, part) in [
+        ("--c 3 --h 8 --k 4", "--r <R>"),
+        ("--k 4", "--c <C>"),
+        ("--c 0 --h 8 --k 4 --r 3", "input channels (ic) is 0"),
+        ("--c -3 --h 8 --k 4 --r 3", "`-3` is no number"),
+        ("--c 3 --h 8 --k 4 --r 3 --stride 0x1", "stride (sh) is 0"),
+        ("--c 3 --h 8 --k 4 --r 3 --pad -1", "`-1` is no number"),
+        ("--c 3 --h 8 --k 4 --r 9", "larger than the padded image"),
+        ("--c 3 --h 8 --k 4 --r 3 --groups 2", "cut into 2 groups"),
+        (
+            "--c 3 --h 8 --k 4 --r 3 --n 18446744073709551615",
+            "elements",
+        ),
+        (
+            "--c 3 --h 8 --k 4 --r 3 --pad 18446744073709551615",
+            "padding above",
+        ),
+        (
+            "--c 3 --h 8 --k 4 --r 2 --dilation 18446744073709551615",
+            "dilation",
+        ),
+    ] {
+        let mut args = vec!["check", "--device", "cpu"];
+        args.extend(flags.split_whitespace());
+        fails(&args, &[part]);
+    }
+}
+
+#[test]
+fn names_that_nothing_has() {
+    let cpu = ["check", "--device", "cpu", "--problem", "mb1ic3ih8oc4kh3"];
+    let check = |more: &[&str], parts: &[&str]| fails(&[&cpu, more].concat(), parts);
+    check(
+        &["--variant", "cpu_gem"],
+        &["no variant `cpu_gem`", "did you mean `cpu_gemm`"],
+    );
+    check(
+        &["--variant", "cpu_gemm:tile=3"],
+        &["cpu_gemm has no configuration `tile=3`"],
+    );
+    check(&["--variant", "rule"], &["`rule` is no variant"]);
+    check(
+        &["--suite", "resnet5"],
+        &["no suite `resnet5`", "did you mean `resnet50`"],
+    );
+    check(&["--shard", "3/2"], &["'3/2'", "i-th of n"]);
+    check(&["--data", "reals"], &["'reals'", "integer, normal"]);
+    check(&["--data", "subnormal"], &["fits none", "f16 operands"]);
+    fails(
+        &[
+            "infer",
+            "--device",
+            "cpu",
+            "--count",
+            "1",
+            "--variant",
+            "policy:per-leyer",
+        ],
+        &["no policy `per-leyer`", "did you mean `per-layer`"],
+    );
+    fails(
+        &[
+            "infer",
+            "--device",
+            "cpu",
+            "--count",
+            "1",
+            "--variant",
+            "kernels",
+        ],
+        &["no variant on the CPU"],
+    );
+}
+
+#[test]
+fn a_pick_is_compared_and_says_what_it_chose() {
+    let cpu = ["compare", "--device", "cpu", "--samples", "5"];
+    let problem = ["--problem", "mb1ic3ih8oc4kh3"];
+    let picks = ["--variant", "rule", "--variant", "policy:per-layer"];
+    let args = [&cpu[..], &problem, &picks].concat();
+    let report: serde_json::Value =
+        serde_json::from_str(&says(&[&args[..], &["--json"]].concat())).unwrap();
+    let [rule, policy] = &report["rows"].as_array().unwrap()[..] else {
+        panic!("{report}");
+    };
+    assert_eq!([&rule["variant"], &rule["chose"]], ["rule", "cpu_gemm"]);
+    assert_eq!(rule["samples"], 5);
+    // Its variants are kernels.
+    assert_eq!(policy["variant"], "policy:per-layer");
+    assert_eq!(policy["status"], "unsupported");
+    assert!(policy["chose"].is_null() && policy["reason"].is_string());
+
+    let text = says(&args);
+    assert!(text.contains("rule (cpu_gemm)"), "{text}");
+    let misspelled = ["--variant", "policy:per-leyer"];
+    fails(
+        &[&cpu[..], &problem, &misspelled].concat(),
+        &["no policy `per-leyer`", "did you mean `per-layer`"],
+    );
+}
+
+#[test]
+fn a_profile_writes_a_timeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.json");
+    let profile = ["profile", "cpu_gemm", "--device", "cpu"];
+    let problem = ["--problem", "mb1ic3ih8oc4kh3"];
+    let args = [&profile[..], &problem].concat();
+    let written = ["--runs", "2", "--json", "--trace", trace.to_str().unwrap()];
+    let ran: serde_json::Value =
+        serde_json::from_str(&says(&[&args[..], &written].concat())).unwrap();
+    assert_eq!(ran["variant"], "cpu_gemm");
+    assert_eq!(ran["problem"], "mb1ic3ih8oc4oh6kh3");
+    assert!(ran["environment"]["csrc"].is_string(), "{ran}");
+    let text = fs::read_to_string(trace).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let work: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+    let names: Vec<_> = work.iter().map(|event| event["name"].clone()).collect();
+    let call = ["input", "cpu_gemm", "output"];
+    assert_eq!(names, [call, call].concat());
+    // One after the other.
+    let time = |event: &serde_json::Value, key: &str| event[key].as_f64().unwrap();
+    for pair in work.windows(2) {
+        let end = time(pair[0], "ts") + time(pair[0], "dur");
+        assert!(end <= time(pair[1], "ts") + 1e-3, "{text}");
+    }
+
+    // No number is printed.
+    let text = says(&args);
+    assert!(
+        text.contains("checked, called 3 times on the CPU"),
+        "{text}"
+    );
+    let cannot = ["profile", "cpu_gem", "--device", "cpu"];
+    fails(
+        &[&cannot[..], &problem].concat(),
+        &["did you mean `cpu_gemm`"],
+    );
+    fails(&[&args[..], &["--runs", "0"]].concat(), &["0"]);
+    let nowhere = "no/such/folder/trace.json";
+    fails(&[&args[..], &["--trace", nowhere]].concat(), &[nowhere]);
+}
+
+#[test]
+fn a_sweep_says_what_can_be_swept() {
+    let cpu = ["sweep", "--device", "cpu"];
+    let sweep = |more: &[&str], parts: &[&str]| fails(&[&cpu, more].concat(), parts);
+    let nothing = "more than one configuration to sweep";
+    sweep(&[], &["no variant on the CPU has", nothing]);
+    sweep(&["cpu_gemm"], &["`cpu_gemm` does not have", nothing]);
+    sweep(&["cpu_gem"], &["did you mean `cpu_gemm`"]);
+    sweep(&["rule"], &["`rule` is no variant"]);
+    sweep(&["cpu_gemm:tile=4"], &["name `cpu_gemm` alone"]);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn a_configuration_that_is_not_supported_is_shown() {
+    let problem = ["--device", "cpu", "--problem", "mb1ic3ih8oc4kh3"];
+    let sweep = [&["sweep", "cublas_gemm"], &problem[..]].concat();
+    let report: serde_json::Value =
+        serde_json::from_str(&says(&[&sweep[..], &["--json"]].concat())).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert!(report["view"] == "sweep" && rows.len() > 1, "{report}");
+    let unsupported = |row: &serde_json::Value| row["status"] == "unsupported";
+    assert!(rows.iter().all(unsupported), "{report}");
+    let text = says(&sweep);
+    for part in ["auto", "default", "unsupported: needs a GPU"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_study_goes_on_is_put_together_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [one, two, all] = ["one.json", "two.json", "all.json"].map(file);
+    let study = |out: &str, more: &[&str]| {
+        let cpu = ["study", "--device", "cpu", "--batches", "2", "--runs", "2"];
+        let variant = ["--variant", "cpu_gemm", "--parts", "network,overlap"];
+        says(&[&cpu[..], &variant, &["--out", out, "--resume"], more].concat())
+    };
+    let read = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let text = study(&one, &["--shard", "1/2"]);
+    assert!(text.contains("network 2 images"), "{text}");
+    let first = read(&one);
+    let row = &first["network"][0];
+    assert_eq!([&row["variant"], &row["status"]], ["cpu_gemm", "passed"]);
+    assert_eq!((&row["images"], &row["runs"]), (&2.into(), &2.into()));
+    // Nothing is known of made-up images.
+    assert!(row["accuracy"].is_null() && row["total"]["median_us"].as_f64() > Some(0.0));
+
+    let again = study(&one, &["--shard", "1/2"]);
+    assert!(
+        again.contains("network 2 images cpu_gemm fp32: already there"),
+        "{again}"
+    );
+    assert_eq!(read(&one)["network"], first["network"]);
+
+    study(&two, &["--shard", "2/2"]);
+    says(&["study", "--merge", &one, &two, "--out", &all]);
+    let merged = read(&all);
+    let rows = |value: &serde_json::Value, key: &str| value[key].as_array().unwrap().len();
+    assert_eq!(merged["network"], first["network"]);
+    let parts = [&first, &read(&two)].map(|value| rows(value, "overlap"));
+    assert_eq!(rows(&merged, "overlap"), parts[0] + parts[1]);
+
+    for more in [&[][..], &["--markdown"]] {
+        let text = says(&[&["report", &*all][..], more].concat());
+        for part in ["network 2 images", "whole time", "streams report-86 l2"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_study_of_errors_goes_on_and_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [one, two, all, page] = ["one.json", "two.json", "all.json", "page.html"].map(path);
+    // Of five units, a problem each, the last and smallest.
+    let study = |out: &str, more: &[&str]| {
+        let cpu = [
+            "study",
+            "--device",
+            "cpu",
+            "--parts",
+            "errors",
+            "--variant",
+            "cpu_gemm",
+        ];
+        says(
+            &[
+                &cpu[..],
+                &["--shard", "5/5", "--out", out, "--resume"],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    let read = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let text = study(&one, &["--math", "fp32"]);
+    assert!(text.contains("1 passed, 0 failed"), "{text}");
+    // Nothing was timed.
+    assert!(!text.contains("Timed"), "{text}");
+    let first = read(&one);
+    let row = &first["errors"][0];
+    assert_eq!([&row["layer"], &row["status"]], ["mobilenet", "passed"]);
+    let wide = &row["data"][2];
+    assert!(wide["data"] == "wide" && wide["rounded"].is_null());
+    let rms = |of: &str| wide[of]["rms"].as_f64().unwrap();
+    assert!(rms("stored") > 0.0 && rms("stored") < 2.0 * rms("sequential"));
+
+    let again = study(&one, &["--math", "fp32"]);
+    assert!(again.contains("kh3sh2ph1: already there"), "{again}");
+    assert_eq!(read(&one)["errors"], first["errors"]);
+
+    study(&two, &["--math", "bf16"]);
+    says(&["study", "--merge", &one, &two, "--out", &all]);
+    assert_eq!(read(&all)["errors"].as_array().unwrap().len(), 2);
+    for more in [&[][..], &["--markdown"]] {
+        let text = says(&[&["report", &*all][..], more].concat());
+        for part in [
+            "errors first mobilenet mb1ic3ih224",
+            "C R S = 27",
+            "bf16",
+            "sequential loop",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    says(&["page", &all, "--out", &page]);
+    let page = fs::read_to_string(&page).unwrap();
+    for part in [
+        "data-of=\"errors\" data-data=\"wide\"",
+        "RMS error on positive data, bf16",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_study_that_makes_no_sense() {
+    let study = |more: &[&str], parts: &[&str]| {
+        fails(&[&["study", "--device", "cpu"], more].concat(), parts);
+    };
+    study(&["--batches", "0"], &["a number of images, at least 1"]);
+    study(&["--parts", "layer"], &["layers, network, overlap, errors"]);
+    study(&["--variant", "cpu_gem"], &["did you mean `cpu_gemm`"]);
+    study(
+        &["--overlap-variant", "cpu_gem"],
+        &["did you mean `cpu_gemm`"],
+    );
+    study(&["--resume"], &["--out"]);
+    study(
+        &["--out", "no/such/folder/out.json"],
+        &["no/such/folder/out.json"],
+    );
+    study(&["--merge", "absent.json", "other.json"], &["absent.json"]);
+}
+
+#[test]
+fn devices_that_are_not_there() {
+    for command in ["check", "compare", "infer", "list", "study", "sweep"] {
+        fails(&[command, "--device", "gpu:99"], &["GPU"]);
+        fails(&[command, "--device", "tpu"], &["'tpu'", "`gpu:1`"]);
+    }
+}
+
+#[test]
+fn each_variant_gets_as_many_problems_as_it_was_promised() {
+    // cpu_gemm cannot do every random problem.
+    let args = [
+        "check", "--device", "cpu", "--each", "30", "--data", "integer",
+    ];
+    let text = says(&args);
+    assert!(
+        text.contains("60 passed, 0 failed, 0 skipped, 0 unsupported"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_variant_that_cannot_do_it() {
+    // One row is not supported, so nothing was shown.
+    let problem = "mb1ic3ih8oc4kh3+math=f16acc";
+    let args = ["infer", "--device", "cpu", "--count", "1"];
+    let more = ["--variant", "cpu_gemm", "--math", "f16acc"];
+    fails(&[&args[..], &more].concat(), &["cpu_gemm cannot do", "f16"]);
+    let text = says(&["list", "--device", "cpu", "--problem", problem]);
+    assert!(text.contains("rule picks cpu_direct"), "{text}");
+}
+
+#[test]
+fn a_chip_that_is_not_there_is_asked() {
+    let problem = ["--problem", "mb64ic64ih56oc64oh56kh3ph1+f16+nhwc"];
+    let args = [&["list", "--as", "h200"], &problem[..]].concat();
+    let text = says(&args);
+    assert!(text.contains("oh56kh3ph1+f16+nhwc on h200"), "{text}");
+    let all: serde_json::Value =
+        serde_json::from_str(&says(&[&args[..], &["--json"]].concat())).unwrap();
+    let of = |name: &str| {
+        let mut entries = all.as_array().unwrap().iter();
+        let named = entries.find(|entry| entry["name"] == name);
+        named.unwrap_or_else(|| panic!("no {name} in {all}"))
+    };
+    let cpu = &of("cpu_gemm")["answer"];
+    assert_eq!(cpu["reason"], "runs on the CPU only");
+    #[cfg(feature = "cuda")]
+    {
+        let cublas = &of("cublas_gemm")["answer"];
+        assert!(cublas["supported"] == true && cublas["rank_us"].as_f64() > Some(0.0));
+        let picked = |entry: &serde_json::Value| {
+            let picks = entry["answer"]["picked_by"].as_array().unwrap().clone();
+            picks.iter().any(|pick| pick == "rule")
+        };
+        let chosen = all.as_array().unwrap().iter().filter(|entry| picked(entry));
+        assert_eq!(chosen.count(), 1);
+    }
+    fails(&["list", "--as", "h200"], &["--problem"]);
+    fails(
+        &[&["list", "--as", "h300"], &problem[..]].concat(),
+        &["'h300'", "h200, h100, a100"],
+    );
+    fails(
+        &[&args[..], &["--device", "cpu"]].concat(),
+        &["cannot be used with"],
+    );
+}
+
+#[test]
+fn a_list_has_caveats() {
+    let all: serde_json::Value = serde_json::from_str(&says(&["list", "--json"])).unwrap();
+    let with = |entry: &&serde_json::Value| entry["caveat"].is_string();
+    let count = all.as_array().unwrap().iter().filter(with).count();
+    let text = says(&["list"]);
+    assert_eq!(text.contains("Caveats:"), count > 0, "{text}");
+}
+
+/// A file with a header of big-endian numbers, as IDX has it, and some bytes behind it.
+fn idx(folder: &Path, name: &str, header: &[u32], bytes: usize) -> PathBuf {
+    let path = folder.join(name);
+    let mut content: Vec<u8> = header.iter().flat_map(|n| n.to_be_bytes()).collect();
+    content.resize(content.len() + bytes, 7);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn files_that_are_broken() {
+    const IMAGES: u32 = 0x803;
+    const LABELS: u32 = 0x801;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let images = idx(folder, "images", &[IMAGES, 3, 28, 28], 3 * 28 * 28);
+    let labels = idx(folder, "labels", &[LABELS, 3], 3);
+    let infer = |images: &Path, labels: &Path, more: &[&str], parts: &[&str]| {
+        let (images, labels) = (images.to_str().unwrap(), labels.to_str().unwrap());
+        let args = [
+            "infer", "--device", "cpu", "--images", images, "--labels", labels,
+        ];
+        fails(&[&args[..], more].concat(), parts);
+    };
+
+    let truncated = idx(folder, "truncated", &[IMAGES, 3, 28, 28], 100);
+    infer(&truncated, &labels, &[], &["truncated: "]);
+    let header = idx(folder, "header", &[IMAGES], 0);
+    infer(&header, &labels, &[], &["header: "]);
+    let huge = idx(folder, "huge", &[IMAGES, u32::MAX, u32::MAX, u32::MAX], 9);
+    infer(&huge, &labels, &[], &["huge: "]);
+    let empty = idx(folder, "empty", &[], 0);
+    infer(&empty, &labels, &[], &["empty: "]);
+    infer(&labels, &labels, &[], &["labels: ", "images"]);
+    infer(&images, &images, &[], &["images: ", "labels"]);
+    infer(&folder.join("absent"), &labels, &[], &["absent: "]);
+    infer(folder, &labels, &[], &["error: "]);
+    let two = idx(folder, "two", &[LABELS, 2], 2);
+    infer(
+        &images,
+        &two,
+        &[],
+        &["two: 2 labels, but there are 3 images"],
+    );
+    let many = ["--count", "4"];
+    infer(&images, &labels, &many, &["--count 4", "only 3 images"]);
+    infer(&images, &labels, &["--count", "0"], &["at least 1"]);
+
+    let weights = folder.join("weights");
+    for (content, part) in [
+        (Vec::new(), "weights: "),
+        (b"not weights at all".to_vec(), "weights: "),
+        (vec![0; 1000], "weights: "),
+    ] {
+        fs::write(&weights, content).unwrap();
+        let path = weights.to_str().unwrap();
+        infer(&images, &labels, &["--weights", path], &[part]);
+    }
+    let path = images.to_str().unwrap();
+    infer(&images, &labels, &["--expect", path], &["images: "]);
+    infer(&images, &labels, &["--variant", "cpu_gem"], &["`cpu_gem`"]);
+}
+
+#[test]
+fn a_fused_network_that_cannot_be() {
+    let infer = |more: &[&str], parts: &[&str]| {
+        let args = ["infer", "--device", "cpu", "--count", "1", "--fused"];
+        fails(&[&args[..], more].concat(), parts);
+    };
+    #[cfg(feature = "cuda")]
+    infer(&[], &["9.0 or newer", "the CPU"]);
+    #[cfg(not(feature = "cuda"))]
+    infer(&[], &["no CUDA"]);
+    infer(&["--math", "tf32"], &["fp32", "--math tf32"]);
+    infer(&["--runs", "0"], &["at least 1"]);
+    infer(&["--variant", "rule"], &["--fused", "--variant"]);
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_said_before_the_work() {
+    let place = "no/such/folder/out.json";
+    let quick = ["compare", "--device", "cpu", "--out", place];
+    fails(
+        &[&quick[..], &["--problem", "mb1ic3ih8oc4kh3"]].concat(),
+        &[place],
+    );
+}
+
+#[test]
+fn a_report_of_files_that_are_no_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file.json");
+    let path = path.to_str().unwrap();
+    fails(&["report", path], &[path, "No such file"]);
+    let profile = r#"{"device": "d", "driver": "1", "tool": "ncu 1", "csrc": "0", "date": "",
+                      "rows": []}"#;
+    for (content, part) in [
+        ("not JSON", "is no JSON"),
+        ("{}", "is neither a report"),
+        (profile, "convforge page"),
+    ] {
+        fs::write(path, content).unwrap();
+        fails(&["report", path], &[path, part]);
+    }
+}
+
+#[test]
+fn a_page_of_files_that_are_no_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let out = path("page.html");
+    let page =
+        |file: &str, out: &str, part: &str| fails(&["page", file, "--out", out], &[file, part]);
+    page(&path("absent"), &out, "No such file");
+    for (content, part) in [
+        ("not JSON", "is no JSON"),
+        ("{}", "is neither a report"),
+        (r#"{"environment": {}, "rows": []}"#, "is a damaged report"),
+    ] {
+        fs::write(path("file.json"), content).unwrap();
+        page(&path("file.json"), &out, part);
+    }
+    assert!(!Path::new(&out).exists());
+    let results = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../benches/results/h200-fp32.json"
+    );
+    fails(
+        &["page", results, "--out", &path("no/page.html")],
+        &["no/page.html"],
+    );
+    says(&["page", results, "--out", &out]);
+    assert!(
+        fs::read_to_string(&out)
+            .unwrap()
+            .starts_with("<!DOCTYPE html>")
+    );
+}

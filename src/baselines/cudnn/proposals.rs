@@ -1,0 +1,258 @@
+//! What cuDNN proposes for a problem: its heuristics' engines, all engines there are, the older
+//! API's algorithms; and building them.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use cudnn_sys::cudnnBackendHeurMode_t as Mode;
+
+use super::{
+    call::Handle,
+    engine::Config,
+    graph::Graph,
+    legacy,
+    plan::Candidate,
+    rules::{self, Form, excluded},
+    tally::Tally,
+};
+use crate::{Error, Math, Problem, Result, gpu::Gpu, variant::Arithmetic};
+
+/// What is yet to be built.
+pub(super) enum Proposal {
+    Graph(Arc<Graph>, Config),
+    Legacy(legacy::Choice),
+}
+
+/// Where engines are named.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Source {
+    A,
+    B,
+    Fallback,
+    /// All engines there are.
+    Engines,
+}
+
+impl Source {
+    fn name(self) -> &'static str {
+        match self {
+            Source::A => "heuristic mode A",
+            Source::B => "heuristic mode B",
+            Source::Fallback => "the fallback list",
+            Source::Engines => "the list of engines",
+        }
+    }
+
+    /// The engines, and how many were announced.
+    fn ask(self, graph: &Graph, math: Math) -> Result<(Vec<Config>, usize)> {
+        let mode = match self {
+            Source::A => Mode::CUDNN_HEUR_MODE_A,
+            Source::B => Mode::CUDNN_HEUR_MODE_B,
+            Source::Fallback => Mode::CUDNN_HEUR_MODE_FALLBACK,
+            Source::Engines => {
+                let engines = Config::every(graph, math == Math::Fp32)?;
+                let count = engines.len();
+                return Ok((engines, count));
+            }
+        };
+        Config::propose(graph, mode)
+    }
+}
+
+/// Engines with their knobs that were named for a form.
+type Seen = HashSet<(Form, i64, Vec<(u32, i64)>)>;
+
+/// A problem that cuDNN is asked about.
+pub(super) struct Proposals<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) handle: &'a Arc<Handle>,
+    pub(super) problem: &'a Problem,
+}
+
+impl Proposals<'_> {
+    /// The first plan of the heuristics that adds up products, that no rule excludes and that
+    /// builds.
+    ///
+    /// # Errors
+    /// What the device answers when it is asked for free memory.
+    pub(super) fn first(&self, tally: &mut Tally) -> Result<Option<Candidate>> {
+        let room = self.room()?;
+        let mut seen = Seen::new();
+        let graphs = self.graphs(tally);
+        for source in [Source::A, Source::B, Source::Fallback] {
+            for graph in &graphs {
+                for config in self.ask(source, graph, &mut seen, tally) {
+                    if rules::arithmetic(&config.notes) == Arithmetic::Transform {
+                        tally.exclude("transforms");
+                        continue;
+                    }
+                    let proposal = Proposal::Graph(graph.clone(), config);
+                    match self.build_one(proposal, &Mutex::new(self.handle)) {
+                        Ok(candidate) if candidate.workspace(self.problem) <= room => {
+                            return Ok(Some(candidate));
+                        }
+                        Ok(_) => tally.exclude(TOO_LARGE),
+                        Err((when, error)) => tally.fail(when, &error),
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Every plan that cuDNN names and no rule excludes, the likeliest first.
+    pub(super) fn all(&self, tally: &mut Tally) -> Vec<Proposal> {
+        let graphs = self.graphs(tally);
+        let older = legacy::Choice::all(self.problem);
+        tally.found += older.len();
+        let mut older: Vec<_> = older.into_iter().map(Proposal::Legacy).collect();
+        let mut proposals = Vec::new();
+        let mut seen = Seen::new();
+        for source in [Source::A, Source::B, Source::Fallback, Source::Engines] {
+            for graph in &graphs {
+                for config in self.ask(source, graph, &mut seen, tally) {
+                    proposals.push(Proposal::Graph(graph.clone(), config));
+                }
+            }
+            // After what the heuristics think best.
+            if source == Source::B {
+                proposals.append(&mut older);
+            }
+        }
+        proposals
+    }
+
+    fn graphs(&self, tally: &mut Tally) -> Vec<Arc<Graph>> {
+        let mut graphs = Vec::new();
+        for form in Form::of(self.problem) {
+            match Graph::new(self.handle, self.problem, *form) {
+                Ok(graph) => graphs.push(Arc::new(graph)),
+                Err(error) => tally.fail("as a graph", &error),
+            }
+        }
+        graphs
+    }
+
+    /// What a source names for a graph that was not `seen` and that no rule excludes.
+    fn ask(
+        &self,
+        source: Source,
+        graph: &Graph,
+        seen: &mut Seen,
+        tally: &mut Tally,
+    ) -> Vec<Config> {
+        let (mut configs, announced) = match source.ask(graph, self.problem.math) {
+            Ok(answer) => answer,
+            Err(error) => {
+                tally.fail(source.name(), &error);
+                return Vec::new();
+            }
+        };
+        tally.withdrawn += announced.saturating_sub(configs.len());
+        configs.retain(|config| {
+            if !seen.insert((graph.form(), config.engine, config.knobs.clone())) {
+                return false;
+            }
+            tally.found += 1;
+            tally.compile += usize::from(config.compiles);
+            let why = excluded(self.problem.math, &config.notes);
+            why.into_iter().for_each(|why| tally.exclude(why));
+            why.is_none()
+        });
+        configs
+    }
+
+    /// Builds them on all cores, since engines that compile their kernel take a second each: those
+    /// that have room for their workspace, up to `cap` bytes.
+    ///
+    /// # Errors
+    /// What the device answers when it is asked for free memory.
+    pub(super) fn build(
+        &self,
+        proposals: Vec<Proposal>,
+        deadline: Instant,
+        cap: usize,
+        tally: &mut Tally,
+    ) -> Result<Vec<Candidate>> {
+        // The handle serves one thread at a time; a plan only remembers it.
+        let handle = Mutex::new(self.handle);
+        let slots: Vec<_> = proposals.into_iter().map(|one| Mutex::new(Some(one))).collect();
+        let results: Vec<_> = slots.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(slot) = slots.get(index) else { break };
+                if Instant::now() > deadline {
+                    continue;
+                }
+                if let Some(proposal) = lock(slot).take() {
+                    *lock(&results[index]) = Some(self.build_one(proposal, &handle));
+                }
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..threads.min(slots.len()) {
+                scope.spawn(work);
+            }
+        });
+        let cap = cap.min(self.room()?);
+        let mut candidates = Vec::new();
+        for built in results {
+            match built.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                None => tally.exclude("no time left to build them"),
+                Some(Err((when, error))) => tally.fail(when, &error),
+                Some(Ok(candidate)) => {
+                    tally.built += 1;
+                    if candidate.workspace(self.problem) <= cap {
+                        candidates.push(candidate);
+                    } else {
+                        tally.exclude(TOO_LARGE);
+                    }
+                }
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// A plan, or during what it failed.
+    fn build_one(
+        &self,
+        proposal: Proposal,
+        handle: &Mutex<&Arc<Handle>>,
+    ) -> Result<Candidate, (&'static str, Error)> {
+        let _current = self
+            .gpu
+            .enter()
+            .map_err(|error| ("entering the context", error))?;
+        match proposal {
+            Proposal::Graph(graph, config) => {
+                let when = ["building", "compiling"][usize::from(config.compiles)];
+                Candidate::graph(&graph, config).map_err(|error| (when, error))
+            }
+            Proposal::Legacy(choice) => Candidate::legacy(&lock(handle), self.problem, choice)
+                .map_err(|error| ("asking the older API", error)),
+        }
+    }
+
+    /// Bytes that a workspace may take beside the operands.
+    fn room(&self) -> Result<usize> {
+        let (free, _) = self.gpu.memory_info()?;
+        let rotating = 2 * self.gpu.limits().l2_bytes as usize + 2 * self.problem.bytes() as usize;
+        Ok((free / 10 * 9).saturating_sub(rotating))
+    }
+}
+
+const TOO_LARGE: &str = "larger workspace than there may be";
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,272 @@
+//! The handwritten kernels: the rows of csrc/kernels.def as variants.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `mod` | a row as a [`Variant`], its plans ready to launch |
+//! | `state` | the memory that a row's plan lies in |
+//! | `constant` | who has which part of a row's constant memory |
+//! | `c` | problems, devices and errors in C |
+//! | `ffi` | the C interface itself |
+
+mod c;
+mod constant;
+pub(crate) mod ffi;
+mod state;
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    sync::Arc,
+};
+
+use self::{c::text, constant::ConstantMemory, state::State};
+pub(crate) use c::storage;
+pub use c::{CArgs, CProblem, checked};
+
+use crate::{
+    Device, Error, Result,
+    gpu::Gpu,
+    variant::{
+        Args, Bytes, ConstantPart, Info, Kind, Packing, Plan, Prepared, Query, Space, Variant,
+    },
+};
+
+/// Every row, in the order of the table.
+pub(crate) fn rows() -> impl Iterator<Item = Arc<dyn Variant>> {
+    // SAFETY: the table is a constant array that ends with a null.
+    let table = unsafe { ffi::cf_rows() };
+    (0..)
+        // SAFETY: `take_while` stops at the null, before the end of the array.
+        .map(move |i| unsafe { *table.add(i) })
+        .take_while(|row| !row.is_null())
+        // SAFETY: rows are constants of this program.
+        .map(|row| Arc::new(Row::new(unsafe { &*row })) as Arc<dyn Variant>)
+}
+
+struct Row {
+    row: &'static ffi::cf_row,
+    info: Info,
+    /// For those that pack filters into it.
+    constant: Option<Arc<ConstantMemory>>,
+}
+
+// SAFETY: the row is a constant of this program.
+unsafe impl Send for Row {}
+// SAFETY: as above.
+unsafe impl Sync for Row {}
+
+impl Row {
+    fn new(row: &'static ffi::cf_row) -> Self {
+        let mut configs = Vec::new();
+        let mut next = row.configs;
+        // SAFETY: a row's strings are constants, and its configurations end with a null.
+        let [name, family, idea, source, caveat] = unsafe {
+            while !next.is_null() && !(*next).is_null() {
+                configs.push(text(*next));
+                next = next.add(1);
+            }
+            [row.name, row.family, row.idea, row.source, row.caveat].map(|chars| text(chars))
+        };
+        let (min_arch, max_arch) = match row.needs as u32 {
+            ffi::CF_NEEDS_SM90A => (90, 90),
+            ffi::CF_NEEDS_SM90 => (90, u32::MAX),
+            _ => (80, u32::MAX),
+        };
+        let info = Info {
+            caveat: (!caveat.is_empty()).then_some(caveat),
+            min_arch,
+            max_arch,
+            configs,
+            ..Info::new(&name, &family, &idea, &source, Kind::Kernel)
+        };
+        let constant = row.functions.constant_memory.map(ConstantMemory::new);
+        Row {
+            row,
+            info,
+            constant: constant.map(Arc::new),
+        }
+    }
+}
+
+/// Why this build has no kernels for the device, whatever the row's own limits.
+fn not_compiled(needs: i32, arch: u32) -> Option<String> {
+    // SAFETY: the functions only read their arguments and answer with a constant string.
+    unsafe {
+        if ffi::cf_compiled_for(needs, arch as i32) != 0 {
+            return None;
+        }
+        Some(format!(
+            "was not compiled for sm_{arch}: this build has {} (CONVFORGE_ARCHS chooses, when it is \
+             built)",
+            text(ffi::cf_compiled_archs())
+        ))
+    }
+}
+
+// SAFETY: a row's plan tells the sizes that its launches keep within; tests/variants.rs fences them.
+unsafe impl Variant for Row {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn plan(&self, query: &Query) -> Result<Plan, String> {
+        if let Some(why) = not_compiled(self.row.needs, query.limits.arch) {
+            return Err(why);
+        }
+        let functions = &self.row.functions;
+        let Some(plan) = functions.plan else {
+            return Err("has no plan".to_owned());
+        };
+        let mut query = ffi::cf_query {
+            problem: CProblem::new(query.problem).0,
+            device: c::device(query.limits),
+            config: query.config as i32,
+        };
+        // Of no image nothing is ever launched; what rows divide by may be the number of images.
+        query.problem.n = query.problem.n.max(1);
+        let mut state = State::new(functions.state_bytes as usize);
+        let mut answer = ffi::cf_plan::default();
+        let mut why = [0 as c_char; 512];
+        // SAFETY: the state has the bytes and the alignment that the row asks for; the reason is a
+        // string of at most the given size.
+        let able = unsafe {
+            plan(
+                &query,
+                state.as_mut_ptr(),
+                &mut answer,
+                why.as_mut_ptr(),
+                why.len() as u64,
+            )
+        };
+        if able == 0 {
+            // SAFETY: as above.
+            return Err(unsafe { text(why.as_ptr()) });
+        }
+        let constant = self.constant.is_some();
+        let packing = (answer.packed_bytes > 0).then_some(Packing {
+            bytes: answer.packed_bytes as usize,
+            layout: answer.filter_layout,
+            space: match answer.filter_in_constant != 0 && constant {
+                true => Space::Constant,
+                false => Space::Global,
+            },
+        });
+        Ok(Plan {
+            workspace: Bytes {
+                least: answer.workspace_least as usize,
+                preferred: answer.workspace_preferred.max(answer.workspace_least) as usize,
+            },
+            packing,
+            us: (answer.us >= 0.0).then_some(answer.us),
+            state: Box::new(state),
+        })
+    }
+
+    fn prepare(&self, device: &Device, _: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
+        let Device::Gpu(gpu) = device else {
+            return Err(Error::NoGpu(format!("{} is a CUDA kernel", self.info.name)));
+        };
+        let Ok(mut state) = plan.state.downcast::<State>() else {
+            return Err(Error::Unavailable(format!(
+                "{}: the plan is another variant's",
+                self.info.name
+            )));
+        };
+        if let Some(prepare) = self.row.functions.prepare {
+            let _current = gpu.enter()?;
+            // SAFETY: the row's own plan filled the state.
+            checked("prepare", unsafe { prepare(state.as_mut_ptr()) })?;
+        }
+        let constant = self.constant.clone();
+        Ok(Box::new(RowPlan {
+            functions: &self.row.functions,
+            gpu: gpu.clone(),
+            state: *state,
+            workspace: plan.workspace,
+            packing: plan.packing,
+            constant: constant.filter(|_| {
+                plan.packing
+                    .is_some_and(|packing| packing.space == Space::Constant)
+            }),
+        }))
+    }
+}
+
+struct RowPlan {
+    functions: &'static ffi::cf_functions,
+    gpu: Gpu,
+    state: State,
+    workspace: Bytes,
+    packing: Option<Packing>,
+    constant: Option<Arc<ConstantMemory>>,
+}
+
+// SAFETY: as `Row`'s plan says, launches keep within these sizes.
+unsafe impl Prepared for RowPlan {
+    fn workspace(&self) -> Bytes {
+        self.workspace
+    }
+
+    fn packing(&self) -> Option<Packing> {
+        self.packing
+    }
+
+    fn constant_part(&self) -> Result<Box<dyn ConstantPart>> {
+        match (&self.constant, self.packing) {
+            (Some(constant), Some(packing)) => constant.take(&self.gpu, packing.bytes),
+            _ => Err(Error::Unavailable(
+                "constant memory: this variant packs no filter into it".to_owned(),
+            )),
+        }
+    }
+
+    unsafe fn pack(
+        &self,
+        w: *const c_void,
+        packed: *mut c_void,
+        stream: *mut c_void,
+    ) -> Result<()> {
+        let Some(pack) = self.functions.pack else {
+            return Ok(());
+        };
+        let _current = self.gpu.enter()?;
+        // SAFETY: the caller vouches for the addresses.
+        checked("pack", unsafe { pack(self.state.as_ptr(), w, packed, stream) })
+    }
+
+    unsafe fn launch(&self, mut args: Args) -> Result<()> {
+        let Some(launch) = self.functions.launch else {
+            return Ok(());
+        };
+        let _current = self.gpu.enter()?;
+        let mut addresses = addresses(&args);
+        if let Some(stage) = &mut args.stage {
+            addresses.stage = Some(end_of_stage);
+            addresses.stage_user = stage as *mut &mut dyn FnMut(&CStr) as *mut c_void;
+        }
+        // SAFETY: the caller vouches for the addresses; `stage` outlives the call.
+        checked("launch", unsafe { launch(self.state.as_ptr(), &addresses) })
+    }
+}
+
+/// The addresses of a launch in C, without its stages.
+pub(crate) fn addresses(args: &Args) -> ffi::cf_args {
+    ffi::cf_args {
+        x: args.x,
+        w: args.w,
+        packed: args.packed,
+        y: args.y,
+        bias: args.bias,
+        residual: args.residual,
+        workspace: args.workspace,
+        workspace_bytes: args.workspace_bytes as u64,
+        stream: args.stream,
+        ..ffi::cf_args::default()
+    }
+}
+
+/// Hands a stage's name on to the closure behind `user`.
+extern "C" fn end_of_stage(user: *mut c_void, name: *const c_char) {
+    // SAFETY: `launch` passes a pointer to the closure, which lives until it returns; names are
+    // constant strings.
+    unsafe { (*user.cast::<&mut dyn FnMut(&CStr)>())(CStr::from_ptr(name)) }
+}

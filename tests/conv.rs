@@ -1,0 +1,435 @@
+//! What a convolution promises, kept by every configuration of every variant, on a problem of its
+//! own domain.
+//!
+//! | trial | promise |
+//! | --- | --- |
+//! | recorded | it can be recorded in a graph, and replayed on other inputs |
+//! | shared | several threads run it on streams of their own at the same time |
+//! | elsewhere | what lies on another device is refused |
+//! | packed once | one packed filter serves every batch, another filter's is refused |
+//!
+//! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
+//! failure.
+
+mod common;
+
+use std::thread;
+
+use bytemuck::Pod;
+use common::{Answer, Configured};
+use convforge::{
+    Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream,
+    Workspace, variant::Space,
+};
+use convforge_check::{Data, Domain, Recipe, Tensor};
+use libtest_mimic::{Arguments, Completion, Failed};
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    let gpu = Device::gpu(0).map_err(|why| why.to_string());
+    if gpu.is_ok() {
+        arguments.test_threads.get_or_insert(1);
+    }
+    let trials = common::trials(&gpu, "recorded", recorded)
+        .chain(common::trials(&gpu, "shared", shared))
+        .chain(common::trials(&gpu, "elsewhere", elsewhere))
+        .chain(common::trials(&gpu, "packed once", packed_once));
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
+
+/// `test::<T>(arguments)` with the type that a storage stands for.
+macro_rules! with_element {
+    ($storage:expr, $test:ident($($argument:expr),*)) => {
+        match $storage {
+            Storage::F32 => $test::<f32>($($argument),*),
+            Storage::F16 => $test::<half::f16>($($argument),*),
+            Storage::Bf16 => $test::<half::bf16>($($argument),*),
+        }
+    };
+}
+
+/// Problems are drawn from this seed, so many at most.
+const SEED: u64 = 1;
+const DRAWS: u64 = 20_000;
+
+/// The problems of a variant that have enough outputs to show something.
+fn problems<'a>(domain: &Domain<'a>) -> impl Iterator<Item = Problem> + use<'a> {
+    let drawn = domain.problems(SEED, DRAWS);
+    drawn.filter(|problem| problem.n > 0 && problem.y_len() / problem.n >= 16)
+}
+
+/// The variant on the first of its problems that it can be readied for, or what the trial ends with.
+fn ready(device: &Device, (variant, config): &Configured) -> Result<Conv, Answer> {
+    let limits = device.limits();
+    let domain = Domain {
+        variant: &**variant,
+        config: *config,
+        limits: &limits,
+    };
+    let mut refused = "can do none of the problems here".to_owned();
+    for problem in problems(&domain).take(20) {
+        match Conv::with_variant(device, &problem, variant.clone(), *config) {
+            Ok(conv) => return Ok(conv),
+            // A library that is not there, or that has no such plan.
+            Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
+                refused = error.to_string();
+            }
+            Err(error) => return Err(Err(error.into())),
+        }
+    }
+    Err(Ok(Completion::ignored_with(refused)))
+}
+
+fn values<T: Pod>(problem: &Problem, tensor: Tensor, seed: u64) -> Vec<T> {
+    let bytes = Recipe::new(problem, Data::Normal, seed).bytes(tensor);
+    let elements = bytes.chunks_exact(size_of::<T>());
+    elements.map(bytemuck::pod_read_unaligned).collect()
+}
+
+fn bytes<T: Element>(y: &Buffer<T>, stream: &Stream) -> Result<Vec<u8>> {
+    Ok(bytemuck::cast_slice(&y.to_vec(stream)?).to_vec())
+}
+
+/// NaN in every storage.
+fn poison<T: Element>(len: usize) -> Vec<T> {
+    let mut values = vec![T::zeroed(); len];
+    bytemuck::cast_slice_mut::<T, u8>(&mut values).fill(0xff);
+    values
+}
+
+/// What a convolution only reads, but for the input.
+struct Inputs<T: Element> {
+    w: Buffer<T>,
+    bias: Buffer<f32>,
+    residual: Buffer<T>,
+}
+
+impl<T: Element> Inputs<T> {
+    fn new(device: &Device, problem: &Problem) -> Result<Self> {
+        Ok(Inputs {
+            w: device.upload(&values(problem, Tensor::W, SEED))?,
+            bias: device.upload(&values(problem, Tensor::Bias, SEED))?,
+            residual: device.upload(&values(problem, Tensor::Residual, SEED))?,
+        })
+    }
+
+    fn operands<'a>(
+        &'a self,
+        problem: &Problem,
+        (x, y): (&'a Buffer<T>, &'a mut Buffer<T>),
+        packed: Option<&'a Packed>,
+    ) -> Operands<'a, T> {
+        let mut operands = Operands::new(x, &self.w, y);
+        if problem.epilogue.bias {
+            operands = operands.bias(&self.bias);
+        }
+        if problem.epilogue.residual {
+            operands = operands.residual(&self.residual);
+        }
+        match packed {
+            Some(packed) => operands.packed(packed),
+            None => operands,
+        }
+    }
+}
+
+/// One run by itself, in bytes.
+fn alone<T: Element>(
+    conv: &Conv,
+    inputs: &Inputs<T>,
+    x: &Buffer<T>,
+    packed: Option<&Packed>,
+) -> Result<Vec<u8>, Failed> {
+    let stream = conv.device().stream()?;
+    let mut workspace = conv.workspace(&stream)?;
+    let mut y = conv.device().upload(&poison(conv.problem().y_len()))?;
+    let operands = inputs.operands(conv.problem(), (x, &mut y), packed);
+    conv.run_with(operands, &mut workspace, &stream)?;
+    let y = bytes(&y, &stream)?;
+    let shows = y.iter().any(|byte| *byte != y[0]);
+    ensure(shows, "all outputs are equal, which shows nothing")?;
+    Ok(y)
+}
+
+fn ensure(holds: bool, otherwise: &str) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(otherwise.into()) }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn recorded(_: &Device, _: &Configured) -> Answer {
+    Ok(Completion::ignored_with("the CPU records nothing"))
+}
+
+#[cfg(feature = "cuda")]
+fn recorded(device: &Device, configured: &Configured) -> Answer {
+    let conv = match ready(device, configured) {
+        Ok(conv) => conv,
+        Err(answer) => return answer,
+    };
+    with_element!(conv.problem().storage, replayed(&conv))
+}
+
+#[cfg(feature = "cuda")]
+fn replayed<T: Element>(conv: &Conv) -> Answer {
+    let (device, problem) = (conv.device(), conv.problem());
+    let stream = device.stream()?;
+    let Stream::Gpu(queue) = &stream else {
+        return Ok(Completion::ignored_with("the CPU records nothing"));
+    };
+    let inputs = Inputs::<T>::new(device, problem)?;
+    let packed = conv.pack(&inputs.w, &stream)?;
+    stream.synchronize()?;
+    let mut x = device.alloc::<T>(problem.x_len())?;
+    let mut pairs = Vec::new();
+    for seed in [1, 2] {
+        let values = values(problem, Tensor::X, seed);
+        x.copy_from(&values, &stream)?;
+        pairs.push((values, alone(conv, &inputs, &x, packed.as_ref())?));
+    }
+
+    let mut workspace = conv.workspace(&stream)?;
+    let nothing = poison(problem.y_len());
+    let mut y = device.upload(&nothing)?;
+    let graph = queue.capture(|_| {
+        let operands = inputs.operands(problem, (&x, &mut y), packed.as_ref());
+        conv.run_with(operands, &mut workspace, &stream)
+    })?;
+    let untouched = bytes(&y, &stream)? == bytemuck::cast_slice::<T, u8>(&nothing);
+    ensure(untouched, "it ran while it was recorded")?;
+    for round in 0..3 {
+        for (values, expected) in &pairs {
+            x.copy_from(values, &stream)?;
+            y.copy_from(&nothing, &stream)?;
+            // SAFETY: the buffers, the packed filter and the workspace are alive.
+            unsafe { graph.launch(queue)? };
+            let same = bytes(&y, &stream)? == *expected;
+            ensure(same, &format!("replay {round} gives another output"))?;
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+fn shared(device: &Device, configured: &Configured) -> Answer {
+    let conv = match ready(device, configured) {
+        Ok(conv) => conv,
+        Err(answer) => return answer,
+    };
+    with_element!(conv.problem().storage, by_threads(&conv))
+}
+
+/// Runs that a thread queues before it waits.
+const ROUNDS: usize = 8;
+
+fn by_threads<T: Element>(conv: &Conv) -> Answer {
+    let (device, problem) = (conv.device(), conv.problem());
+    let inputs = Inputs::<T>::new(device, problem)?;
+    let stream = device.stream()?;
+    let packed = conv.pack(&inputs.w, &stream)?;
+    stream.synchronize()?;
+    // Each thread with an input of its own.
+    let mut pairs = Vec::new();
+    for seed in 1..=4 {
+        let x = device.upload(&values(problem, Tensor::X, seed))?;
+        let expected = alone(conv, &inputs, &x, packed.as_ref())?;
+        pairs.push((x, expected));
+    }
+    let one = |(x, expected): &(Buffer<T>, Vec<u8>)| -> Result<bool> {
+        let stream = device.stream()?;
+        let mut workspace = conv.workspace(&stream)?;
+        let outputs = (0..ROUNDS).map(|_| device.upload(&poison(problem.y_len())));
+        let mut outputs = outputs.collect::<Result<Vec<Buffer<T>>>>()?;
+        for y in &mut outputs {
+            let operands = inputs.operands(problem, (x, y), packed.as_ref());
+            conv.run_with(operands, &mut workspace, &stream)?;
+        }
+        for y in &outputs {
+            if bytes(y, &stream)? != *expected {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    let one = &one;
+    let right = thread::scope(|scope| {
+        let threads: Vec<_> = pairs
+            .iter()
+            .map(|pair| scope.spawn(move || one(pair)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.collect::<Vec<_>>()
+    });
+    for thread in right {
+        let right = thread.map_err(|_| "a thread panicked")??;
+        ensure(right, "beside other threads it gives another output")?;
+    }
+    Ok(Completion::Completed)
+}
+
+fn elsewhere(device: &Device, configured: &Configured) -> Answer {
+    let other = match device.is_gpu() {
+        true => Ok(Device::Cpu),
+        false => Device::gpu(0),
+    };
+    let other = match other {
+        Ok(other) => other,
+        Err(why) => return Ok(Completion::ignored_with(format!("no other device: {why}"))),
+    };
+    let conv = match ready(device, configured) {
+        Ok(conv) => conv,
+        Err(answer) => return answer,
+    };
+    with_element!(conv.problem().storage, misplaced(&conv, &other))
+}
+
+/// Each thing in turn is on the other device.
+fn misplaced<T: Element>(conv: &Conv, other: &Device) -> Answer {
+    let problem = conv.problem();
+    let devices = [conv.device(), other];
+    let [here, there] = [devices[0].stream()?, devices[1].stream()?];
+    let both = |tensor| -> Result<[Buffer<T>; 2]> {
+        let values: Vec<T> = values(problem, tensor, SEED);
+        Ok([devices[0].upload(&values)?, devices[1].upload(&values)?])
+    };
+    let (x, w, residual) = (both(Tensor::X)?, both(Tensor::W)?, both(Tensor::Residual)?);
+    let values = values::<f32>(problem, Tensor::Bias, SEED);
+    let bias = [devices[0].upload(&values)?, devices[1].upload(&values)?];
+    let [mut y, mut y_there] = [devices[0], devices[1]].map(|d| d.alloc::<T>(problem.y_len()));
+    let (y, y_there) = (y.as_mut()?, y_there.as_mut()?);
+    let packed = conv.pack(&w[0], &here)?;
+    let mut workspace = conv.workspace(&here)?;
+
+    for misplaced in ["input", "filter", "output", "bias", "residual"] {
+        let at = |what: &str| usize::from(what == misplaced);
+        let y = if misplaced == "output" {
+            &mut *y_there
+        } else {
+            &mut *y
+        };
+        let mut operands = Operands::new(&x[at("input")], &w[at("filter")], y);
+        if problem.epilogue.bias {
+            operands = operands.bias(&bias[at("bias")]);
+        } else if misplaced == "bias" {
+            continue;
+        }
+        if problem.epilogue.residual {
+            operands = operands.residual(&residual[at("residual")]);
+        } else if misplaced == "residual" {
+            continue;
+        }
+        if let Some(packed) = &packed {
+            operands = operands.packed(packed);
+        }
+        refused(misplaced, conv.run_with(operands, &mut workspace, &here))?;
+    }
+    refused("filter to pack", conv.pack(&w[1], &here).map(drop))?;
+    refused("stream to pack on", conv.pack(&w[0], &there).map(drop))?;
+    refused("workspace's stream", conv.workspace(&there).map(drop))?;
+    let mut strange = Workspace::new(&there)?;
+    let inputs = Inputs::<T>::new(devices[0], problem)?;
+    for (what, workspace, stream) in [
+        ("stream", &mut workspace, &there),
+        ("workspace", &mut strange, &here),
+    ] {
+        let operands = inputs.operands(problem, (&x[0], &mut *y), packed.as_ref());
+        refused(what, conv.run_with(operands, workspace, stream))?;
+    }
+    Ok(Completion::Completed)
+}
+
+fn refused(what: &str, result: Result<()>) -> Result<(), Failed> {
+    match result {
+        Err(Error::WrongDevice { .. }) => Ok(()),
+        other => Err(format!("the {what} is on another device: {other:?}").into()),
+    }
+}
+
+/// So many bytes in constant memory leave room for some filters.
+const MOST_CONSTANT: usize = 8 << 10;
+
+/// A problem with other numbers of images, as far as the variant can do them.
+fn batches(domain: &Domain, problem: &Problem) -> Vec<Problem> {
+    let numbers = [1, 3, 100, problem.n, problem.n + 1, 2 * problem.n];
+    let batches = numbers.map(|n| problem.with(|shape| shape.n = n).ok());
+    let able = batches.into_iter().flatten();
+    able.filter(|batch| domain.has(batch)).collect()
+}
+
+fn packed_once(device: &Device, configured: &Configured) -> Answer {
+    let (variant, config) = configured;
+    let limits = device.limits();
+    let domain = Domain {
+        variant: &**variant,
+        config: *config,
+        limits: &limits,
+    };
+    let packs = |problem: &Problem| {
+        let packing = domain.plan(problem).ok().and_then(|plan| plan.packing);
+        packing.is_some_and(|p| p.space != Space::Constant || p.bytes <= MOST_CONSTANT)
+    };
+    let packing: Vec<Problem> = problems(&domain).take(200).filter(packs).collect();
+    let Some(any) = packing.first() else {
+        return Ok(Completion::ignored_with("packs none of its filters"));
+    };
+    let mut served = packing.iter().map(|problem| batches(&domain, problem));
+    let Some(batches) = served.find(|batches| batches.len() >= 3) else {
+        return Err(format!("packs the filter of {any}, for few numbers of images").into());
+    };
+    let problem = &batches[0];
+    let conv = |problem: &Problem| Conv::with_variant(device, problem, variant.clone(), *config);
+    let convs = batches.iter().map(conv);
+    let convs = match convs.collect::<Result<Vec<Conv>>>() {
+        Err(missing @ Error::Library { .. }) => {
+            return Ok(Completion::ignored_with(missing.to_string()));
+        }
+        convs => convs?,
+    };
+    let strange = packing
+        .iter()
+        .find(|other| other.storage == problem.storage && other.w_len() != problem.w_len());
+    let strange = strange.map(conv).transpose()?;
+    with_element!(problem.storage, every_batch(&convs, strange.as_ref()))
+}
+
+/// What one of them packs serves the others; what `strange` packs serves none.
+fn every_batch<T: Element>(convs: &[Conv], strange: Option<&Conv>) -> Answer {
+    let device = convs[0].device();
+    let stream = device.stream()?;
+    let filter = |conv: &Conv| device.upload(&values::<T>(conv.problem(), Tensor::W, SEED));
+    let w = filter(&convs[0])?;
+    let packed = convs[0].pack(&w, &stream)?;
+    let strange = match strange {
+        Some(strange) => strange.pack(&filter(strange)?, &stream)?,
+        None => None,
+    };
+    stream.synchronize()?;
+    for conv in convs {
+        let problem = conv.problem();
+        let inputs = Inputs::<T>::new(device, problem)?;
+        let x = device.upload(&values(problem, Tensor::X, SEED))?;
+        let own = conv.pack(&inputs.w, &stream)?;
+        stream.synchronize()?;
+        let expected = alone(conv, &inputs, &x, own.as_ref())?;
+        let same = alone(conv, &inputs, &x, packed.as_ref())? == expected;
+        let images = problem.n;
+        let first = convs[0].problem().n;
+        let wrong =
+            format!("with a filter packed for {first} images, {images} give another output");
+        ensure(same, &wrong)?;
+
+        let mut workspace = conv.workspace(&stream)?;
+        let mut y = device.alloc::<T>(problem.y_len())?;
+        if let Some(strange) = &strange {
+            let operands = inputs.operands(problem, (&x, &mut y), Some(strange));
+            match conv.run_with(operands, &mut workspace, &stream) {
+                Err(Error::Operand { .. }) => {}
+                other => return Err(format!("took another filter, packed: {other:?}").into()),
+            }
+        }
+        let operands = inputs.operands(problem, (&x, &mut y), None);
+        match conv.run_with(operands, &mut workspace, &stream) {
+            Err(Error::Operand { .. }) => {}
+            other => return Err(format!("took no packed filter: {other:?}").into()),
+        }
+    }
+    Ok(Completion::Completed)
+}
