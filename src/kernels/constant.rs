@@ -48,7 +48,10 @@ impl Taken {
                 .all(|other| part.end <= other.start || other.end <= part.start);
             (part.end <= BYTES && free).then_some(part)
         };
-        let part = std::iter::once(0).chain(ends).filter_map(fits).min_by_key(|part| part.start)?;
+        let part = std::iter::once(0)
+            .chain(ends)
+            .filter_map(fits)
+            .min_by_key(|part| part.start)?;
         self.0.push(part.clone());
         Some(part)
     }
@@ -118,7 +121,11 @@ impl Drop for Part {
         // work of the device that was queued before, and unlike a synchronisation does not spoil
         // what other threads record.
         drop(self.waits.take());
-        let mut all = self.memory.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self
+            .memory
+            .taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(taken) = all.get_mut(&self.ordinal) {
             taken.give_back(&self.part);
         }

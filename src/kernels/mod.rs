@@ -230,7 +230,9 @@ unsafe impl Prepared for RowPlan {
         };
         let _current = self.gpu.enter()?;
         // SAFETY: the caller vouches for the addresses.
-        checked("pack", unsafe { pack(self.state.as_ptr(), w, packed, stream) })
+        checked("pack", unsafe {
+            pack(self.state.as_ptr(), w, packed, stream)
+        })
     }
 
     unsafe fn launch(&self, mut args: Args) -> Result<()> {

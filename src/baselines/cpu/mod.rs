@@ -20,7 +20,10 @@ mod epilogue;
 mod finish;
 #[cfg(feature = "cpu")]
 mod gemm;
-#[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "most of it is for tiles"))]
+#[cfg_attr(
+    not(feature = "cpu"),
+    expect(dead_code, reason = "most of it is for tiles")
+)]
 mod number;
 #[cfg(all(test, feature = "cpu"))]
 mod tests;
@@ -31,10 +34,10 @@ mod unroll;
 
 use std::{ops::Range, slice};
 
-use self::number::Stored;
 pub(crate) use self::direct::Direct;
 #[cfg(feature = "cpu")]
 pub(crate) use self::gemm::Gemm;
+use self::number::Stored;
 use crate::{
     Layout, Problem,
     variant::{Args, Info, Kind},

@@ -136,7 +136,11 @@ unsafe impl Variant for CublasGemm {
                 layout: (settled.product.depth as u64) << 2 | code(settled.product.operand) as u64,
                 space: Space::Global,
             }),
-            us: Some(rank::microseconds(query.problem, &settled.product, query.limits)),
+            us: Some(rank::microseconds(
+                query.problem,
+                &settled.product,
+                query.limits,
+            )),
             state: Box::new(settled),
         })
     }
@@ -232,7 +236,10 @@ unsafe impl Prepared for GemmPlan {
 
     unsafe fn launch(&self, mut args: Args) -> Result<()> {
         let _current = self.gpu.enter()?;
-        let handle = args.handle.take().and_then(|any| any.downcast_mut::<Handle>());
+        let handle = args
+            .handle
+            .take()
+            .and_then(|any| any.downcast_mut::<Handle>());
         let handle = handle.ok_or_else(|| Error::Operand {
             problem: Box::new(self.problem.clone()),
             why: "was given a workspace without a cuBLAS handle".to_owned(),
@@ -285,11 +292,9 @@ impl GemmPlan {
             // SAFETY: the caller's promise; the region holds the unrolled matrix of `count` images.
             checked("unroll", unsafe {
                 match product.form {
-                    Form::Rows => {
-                        ffi::cf_unroll_rows(
+                    Form::Rows => ffi::cf_unroll_rows(
                         problem, addresses, first, images, storage, depth, columns,
-                    )
-                    }
+                    ),
                     Form::Wide | Form::Batched => ffi::cf_unroll_columns(
                         problem, addresses, first, images, storage, depth, pixels, columns,
                     ),

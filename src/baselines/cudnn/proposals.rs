@@ -183,7 +183,10 @@ impl Proposals<'_> {
     ) -> Result<Vec<Candidate>> {
         // The handle serves one thread at a time; a plan only remembers it.
         let handle = Mutex::new(self.handle);
-        let slots: Vec<_> = proposals.into_iter().map(|one| Mutex::new(Some(one))).collect();
+        let slots: Vec<_> = proposals
+            .into_iter()
+            .map(|one| Mutex::new(Some(one)))
+            .collect();
         let results: Vec<_> = slots.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
         let work = || {

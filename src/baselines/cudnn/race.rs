@@ -209,7 +209,12 @@ unsafe impl Variant for Only {
 
     fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         let candidate = Some(self.candidate.clone());
-        Ok(Box::new(Settled::new(&self.gpu, query.problem, candidate, None)))
+        Ok(Box::new(Settled::new(
+            &self.gpu,
+            query.problem,
+            candidate,
+            None,
+        )))
     }
 }
 

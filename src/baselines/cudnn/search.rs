@@ -17,10 +17,7 @@ use super::{
     tally::Tally,
     version,
 };
-use crate::{
-    Conv, Device, Error, Problem, Result,
-    variant::Arithmetic,
-};
+use crate::{Conv, Device, Error, Problem, Result, variant::Arithmetic};
 
 /// Who measures and judges plans. The library does neither: how a time is taken, and what counts as
 /// right, is for the one who compares.
