@@ -29,7 +29,7 @@ typedef struct cf_plan {
      * every plan of the row with this id takes the same packed filter. */
     uint64_t filter_layout;
     int32_t filter_in_constant; /* whether it lies in cf_functions::constant_memory */
-    double us; /* estimated; negative for no opinion */
+    double us;                  /* estimated; negative for no opinion */
 } cf_plan;
 
 /* Called by a launch of several kernels after each of them was enqueued, to time it. */

@@ -12,7 +12,7 @@
 
 namespace cf {
 
-constexpr int MaxGrid = 65535; // blocks in y and in z; x takes INT32_MAX
+constexpr int MaxGrid = 65535;            // blocks in y and in z; x takes INT32_MAX
 constexpr unsigned FreeShared = 48 << 10; // bytes of a block's shared memory that need no opt-in
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

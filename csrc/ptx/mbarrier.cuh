@@ -28,9 +28,9 @@ struct Barrier {
 #if CF_SM90
     // Arrives so many times.
     __device__ __forceinline__ void arrive(uint32_t count) {
-        asm volatile(
-            "mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(count)
-            : "memory");
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&word)),
+                     "r"(count)
+                     : "memory");
     }
     // Arrives and adds to the bytes that the phase still expects.
     __device__ __forceinline__ void arrive_and_expect(uint32_t bytes) {
