@@ -147,12 +147,8 @@ fn alone<T: Element>(
     conv.run_with(operands, &mut workspace, &stream)?;
     let y = bytes(&y, &stream)?;
     let shows = y.iter().any(|byte| *byte != y[0]);
-    ensure(shows, "all outputs are equal, which shows nothing")?;
+    common::ensure(shows, "all outputs are equal, which shows nothing")?;
     Ok(y)
-}
-
-fn ensure(holds: bool, otherwise: &str) -> Result<(), Failed> {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -195,7 +191,7 @@ fn replayed<T: Element>(conv: &Conv) -> Answer {
         conv.run_with(operands, &mut workspace, &stream)
     })?;
     let untouched = bytes(&y, &stream)? == bytemuck::cast_slice::<T, u8>(&nothing);
-    ensure(untouched, "it ran while it was recorded")?;
+    common::ensure(untouched, "it ran while it was recorded")?;
     for round in 0..3 {
         for (values, expected) in &pairs {
             x.copy_from(values, &stream)?;
@@ -203,7 +199,7 @@ fn replayed<T: Element>(conv: &Conv) -> Answer {
             // SAFETY: the buffers, the packed filter and the workspace are alive.
             unsafe { graph.launch(queue)? };
             let same = bytes(&y, &stream)? == *expected;
-            ensure(same, &format!("replay {round} gives another output"))?;
+            common::ensure(same, &format!("replay {round} gives another output"))?;
         }
     }
     Ok(Completion::Completed)
@@ -260,7 +256,7 @@ fn by_threads<T: Element>(conv: &Conv) -> Answer {
     });
     for thread in right {
         let right = thread.map_err(|_| "a thread panicked")??;
-        ensure(right, "beside other threads it gives another output")?;
+        common::ensure(right, "beside other threads it gives another output")?;
     }
     Ok(Completion::Completed)
 }
@@ -414,7 +410,7 @@ fn every_batch<T: Element>(convs: &[Conv], strange: Option<&Conv>) -> Answer {
         let first = convs[0].problem().n;
         let wrong =
             format!("with a filter packed for {first} images, {images} give another output");
-        ensure(same, &wrong)?;
+        common::ensure(same, &wrong)?;
 
         let mut workspace = conv.workspace(&stream)?;
         let mut y = device.alloc::<T>(problem.y_len())?;

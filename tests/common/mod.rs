@@ -60,6 +60,11 @@ pub fn trials<'a>(
     })
 }
 
+/// What a trial fails with where something does not hold.
+pub fn ensure(holds: bool, otherwise: &str) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(otherwise.into()) }
+}
+
 /// Whether a missing GPU is a failure, as the command reads it.
 pub fn gpu_is_required() -> bool {
     env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|value| !value.is_empty() && value != "0")

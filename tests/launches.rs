@@ -1,0 +1,254 @@
+//! A run only enqueues: for every configuration of every variant, one run allocates nothing on the
+//! heap and makes no call of the driver's but those that enqueue its kernels.
+//!
+//! Calls of the driver's are counted by CUPTI, which comes with CUDA's toolkits; its folder must be
+//! on the loader's path. Of cuBLAS and cuDNN no more is asked than that they neither allocate nor
+//! wait.
+
+#[cfg(not(feature = "cuda"))]
+fn main() {
+    println!("built without the feature `cuda`: nothing to test");
+}
+
+#[cfg(feature = "cuda")]
+mod common;
+#[cfg(feature = "cuda")]
+#[path = "common/recording.rs"]
+mod recording;
+
+#[cfg(feature = "cuda")]
+fn main() {
+    cases::run();
+}
+
+#[cfg(feature = "cuda")]
+mod cases {
+    use std::{
+        alloc::{GlobalAlloc, Layout, System},
+        cell::{Cell, RefCell},
+        ffi::{CStr, c_void},
+        ptr,
+    };
+
+    use convforge::{
+        Buffer, Conv, Device, Element, Error, Operands, Storage, Stream, Workspace, variant::Kind,
+    };
+    use cudarc::cupti::sys::{self, CUpti_ApiCallbackSite, CUpti_CallbackDomain, CUptiResult};
+    use libtest_mimic::{Arguments, Completion};
+
+    use super::{
+        common::{self, Answer, Configured},
+        recording::Recording,
+    };
+
+    /// Small ones, of which each variant takes the first that it can do.
+    const PROBLEMS: [&str; 7] = [
+        "mb2ic3ih20oc8kh5+bias+relu",
+        "mb2ic3ih20oc8kh5+f16+bias+relu",
+        "mb2ic8ih20oc16kh3ph1+f16+nhwc",
+        "mb2ic3ih20oc16kh3ph1+math=tf32",
+        "mb2ic3ih20oc16kh3ph1+math=f16acc",
+        "mb8ic3ih224oc64oh224kh3ph1",
+        "mb1ic512ih1oc64kh1",
+    ];
+
+    pub fn run() {
+        let arguments = Arguments {
+            test_threads: Some(1),
+            ..Arguments::from_args()
+        };
+        let gpu = Device::gpu(0).map_err(|why| why.to_string());
+        let trials = common::trials(&gpu, "only enqueues", only_enqueues);
+        libtest_mimic::run(&arguments, trials.collect()).exit();
+    }
+
+    fn only_enqueues(device: &Device, configured: &Configured) -> Answer {
+        let conv = match common::conv(device, configured, &PROBLEMS) {
+            Ok(conv) => conv,
+            Err(answer) => return answer,
+        };
+        match conv.problem().storage {
+            Storage::F32 => counted::<f32>(&conv),
+            Storage::F16 => counted::<half::f16>(&conv),
+            Storage::Bf16 => counted::<half::bf16>(&conv),
+        }
+    }
+
+    fn counted<T: Element>(conv: &Conv) -> Answer {
+        let (device, problem) = (conv.device(), conv.problem());
+        let stream = device.stream()?;
+        let Stream::Gpu(queue) = &stream else {
+            return Ok(Completion::ignored_with("the CPU enqueues nothing"));
+        };
+        // SAFETY: it only looks for the library.
+        if !unsafe { sys::is_culib_present() } {
+            let why = "no libcupti on the loader's path";
+            return match common::gpu_is_required() {
+                true => Err(why.into()),
+                false => Ok(Completion::ignored_with(why)),
+            };
+        }
+        // Zeros, so that the output is zeros and nothing else.
+        let x = device.upload(&vec![T::zeroed(); problem.x_len()])?;
+        let w = device.upload(&vec![T::zeroed(); problem.w_len()])?;
+        let bias = device.upload(&vec![0f32; problem.bias_len()])?;
+        let packed = conv.pack(&w, &stream)?;
+        let mut y = device.alloc::<T>(problem.y_len())?;
+        let mut workspace = conv.workspace(&stream)?;
+        let run = |y: &mut Buffer<T>, workspace: &mut Workspace| {
+            let mut operands = Operands::new(&x, &w, y);
+            if problem.epilogue.bias {
+                operands = operands.bias(&bias);
+            }
+            if let Some(packed) = &packed {
+                operands = operands.packed(packed);
+            }
+            conv.run_with(operands, workspace, &stream)
+        };
+        // The first loads what is loaded lazily.
+        run(&mut y, &mut workspace)?;
+        stream.synchronize()?;
+        let zeros = vec![0; problem.y_len() * size_of::<T>()];
+        common::ensure(bytes(&y, &stream)? == zeros, "zeros give something else")?;
+        let recording = Recording::of(queue, || run(&mut y, &mut workspace));
+        let recording = recording.map_err(|why| why.to_string())?;
+        let enqueued = recording.len();
+
+        let calls = Calls::subscribe()?;
+        let allocations = ALLOCATIONS.get();
+        let done = run(&mut y, &mut workspace);
+        let allocations = ALLOCATIONS.get() - allocations;
+        let calls = calls.made()?;
+        done?;
+        stream.synchronize()?;
+
+        let told = || format!("{}: {calls:?}", conv.name());
+        if conv.variant().info().kind == Kind::Kernel {
+            let (enqueueing, others): (Vec<&String>, _) =
+                calls.iter().partition(|call| enqueues(call));
+            let only = others.iter().all(|call| call.starts_with("cuCtxP"));
+            common::ensure(only, &format!("more than enqueueing: {}", told()))?;
+            let as_many = enqueueing.len() == enqueued && enqueued > 0;
+            common::ensure(as_many, &format!("{enqueued} recorded: {}", told()))?;
+        }
+        let heavy = |call: &String| {
+            let words = ["Alloc", "Free", "Synchronize", "Load", "SetAttribute"];
+            words.iter().any(|word| call.contains(word))
+        };
+        common::ensure(!calls.iter().any(heavy), &told())?;
+        common::ensure(
+            allocations == 0,
+            &format!("{allocations} allocations on the heap"),
+        )?;
+
+        // What the benchmark of host time stands a run beside.
+        let mut poison = vec![T::zeroed(); problem.y_len()];
+        bytemuck::cast_slice_mut::<T, u8>(&mut poison).fill(0xff);
+        y.copy_from(&poison, &stream)?;
+        let _current = queue.gpu().enter()?;
+        // SAFETY: all that was recorded is alive, and the context current.
+        unsafe { recording.enqueue(queue) }?;
+        let same = bytes(&y, &stream)? == zeros;
+        common::ensure(same, "bare driver calls give another output")?;
+        Ok(Completion::Completed)
+    }
+
+    fn bytes<T: Element>(y: &Buffer<T>, stream: &Stream) -> Result<Vec<u8>, Error> {
+        Ok(bytemuck::cast_slice(&y.to_vec(stream)?).to_vec())
+    }
+
+    fn enqueues(call: &str) -> bool {
+        let words = ["cuLaunchKernel", "cuMemset", "cuMemcpy"];
+        words.iter().any(|word| call.starts_with(word))
+    }
+
+    thread_local! {
+        /// Of this thread, since it began.
+        static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+        /// Names of the driver's functions that this thread called.
+        static CALLED: RefCell<Vec<&'static CStr>> = const { RefCell::new(Vec::new()) };
+    }
+
+    struct Counting;
+
+    #[global_allocator]
+    static COUNTING: Counting = Counting;
+
+    // SAFETY: it is the system's allocator.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+            // SAFETY: as the caller says.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+            // SAFETY: as the caller says.
+            unsafe { System.dealloc(memory, layout) }
+        }
+    }
+
+    /// A count of driver calls, from here until it is asked.
+    struct Calls(sys::CUpti_SubscriberHandle);
+
+    impl Calls {
+        fn subscribe() -> Result<Self, String> {
+            // So that noting a call allocates nothing.
+            CALLED.with_borrow_mut(|called| {
+                called.clear();
+                called.reserve(1000);
+            });
+            let mut subscriber = ptr::null_mut();
+            let driver = CUpti_CallbackDomain::CUPTI_CB_DOMAIN_DRIVER_API;
+            // SAFETY: the callback is what CUPTI's header says; it writes one handle.
+            unsafe {
+                fine(sys::cuptiSubscribe(
+                    &mut subscriber,
+                    Some(note),
+                    ptr::null_mut(),
+                ))?;
+                let calls = Calls(subscriber);
+                fine(sys::cuptiEnableDomain(1, subscriber, driver))?;
+                Ok(calls)
+            }
+        }
+
+        fn made(self) -> Result<Vec<String>, String> {
+            drop(self);
+            Ok(CALLED.with_borrow(|called| {
+                let text = |name: &&CStr| name.to_string_lossy().into_owned();
+                called.iter().map(text).collect()
+            }))
+        }
+    }
+
+    impl Drop for Calls {
+        fn drop(&mut self) {
+            // SAFETY: it was subscribed, and is taken back once.
+            unsafe { sys::cuptiUnsubscribe(self.0) };
+        }
+    }
+
+    unsafe extern "C" fn note(
+        _user: *mut c_void,
+        _domain: CUpti_CallbackDomain,
+        _function: sys::CUpti_CallbackId,
+        data: *const c_void,
+    ) {
+        // SAFETY: of this domain, data are these; names are constant strings.
+        let (site, name) = unsafe {
+            let data = &*data.cast::<sys::CUpti_CallbackData>();
+            (data.callbackSite, CStr::from_ptr(data.functionName))
+        };
+        if matches!(site, CUpti_ApiCallbackSite::CUPTI_API_ENTER) {
+            CALLED.with_borrow_mut(|called| called.push(name));
+        }
+    }
+
+    fn fine(result: CUptiResult) -> Result<(), String> {
+        match result {
+            CUptiResult::CUPTI_SUCCESS => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+}
