@@ -16,13 +16,14 @@ use convforge::{Buffer, Conv, Device, Element, Operands, Storage, Stream, Worksp
 use recording::Recording;
 
 /// Of which each variant takes the first that it can do.
-const PROBLEMS: [&str; 6] = [
+const PROBLEMS: [&str; 7] = [
     "mb1ic1ih16oc8kh5",
     "mb1ic1ih16oc8kh5+f16",
     "mb1ic8ih16oc16kh3ph1+f16+nhwc",
     "mb1ic3ih16oc16kh3ph1+math=tf32",
     "mb1ic3ih16oc16kh3ph1+math=f16acc",
     "mb1ic64ih1oc32kh1",
+    "mb1ic4ih40oc16oh34kh7+f16",
 ];
 /// Runs of a batch: fewer than a stream's queue has room for.
 const RUNS: u32 = 200;

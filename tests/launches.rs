@@ -42,15 +42,20 @@ mod cases {
     };
 
     /// Small ones, of which each variant takes the first that it can do.
-    const PROBLEMS: [&str; 7] = [
+    const PROBLEMS: [&str; 8] = [
         "mb2ic3ih20oc8kh5+bias+relu",
         "mb2ic3ih20oc8kh5+f16+bias+relu",
         "mb2ic8ih20oc16kh3ph1+f16+nhwc",
         "mb2ic3ih20oc16kh3ph1+math=tf32",
         "mb2ic3ih20oc16kh3ph1+math=f16acc",
+        "mb1ic4ih40oc16oh34kh7+f16",
         "mb8ic3ih224oc64oh224kh3ph1",
         "mb1ic512ih1oc64kh1",
     ];
+
+    /// Nothing but the host's memory: which context is current, and addresses put into the copy of a
+    /// tensor map that a kernel is given.
+    const HARMLESS: [&str; 2] = ["cuCtxGetCurrent", "cuTensorMapReplaceAddress"];
 
     pub fn run() {
         let arguments = Arguments {
@@ -108,6 +113,8 @@ mod cases {
         // The first loads what is loaded lazily.
         run(&mut y, &mut workspace)?;
         stream.synchronize()?;
+        // As in a program that keeps the context current; where it is not, a run enters and leaves it.
+        let _current = queue.gpu().enter()?;
         let zeros = vec![0; problem.y_len() * size_of::<T>()];
         common::ensure(bytes(&y, &stream)? == zeros, "zeros give something else")?;
         let recording = Recording::of(queue, || run(&mut y, &mut workspace));
@@ -126,7 +133,7 @@ mod cases {
         if conv.variant().info().kind == Kind::Kernel {
             let (enqueueing, others): (Vec<&String>, _) =
                 calls.iter().partition(|call| enqueues(call));
-            let only = others.iter().all(|call| call.starts_with("cuCtxP"));
+            let only = others.iter().all(|call| HARMLESS.contains(&call.as_str()));
             common::ensure(only, &format!("more than enqueueing: {}", told()))?;
             let as_many = enqueueing.len() == enqueued && enqueued > 0;
             common::ensure(as_many, &format!("{enqueued} recorded: {}", told()))?;
@@ -145,7 +152,6 @@ mod cases {
         let mut poison = vec![T::zeroed(); problem.y_len()];
         bytemuck::cast_slice_mut::<T, u8>(&mut poison).fill(0xff);
         y.copy_from(&poison, &stream)?;
-        let _current = queue.gpu().enter()?;
         // SAFETY: all that was recorded is alive, and the context current.
         unsafe { recording.enqueue(queue) }?;
         let same = bytes(&y, &stream)? == zeros;

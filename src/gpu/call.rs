@@ -67,6 +67,8 @@ fn text(
 #[derive(Debug)]
 #[must_use]
 pub struct Entered<'gpu> {
+    /// It was not current already.
+    pushed: bool,
     _gpu: PhantomData<&'gpu ()>,
     // The stack of contexts belongs to the thread.
     _not_send: PhantomData<*mut ()>,
@@ -75,9 +77,17 @@ pub struct Entered<'gpu> {
 impl Entered<'_> {
     /// Makes `context`, which the caller keeps alive, the current one.
     pub(super) fn new(context: CUcontext) -> Result<Self> {
-        // SAFETY: `Gpu` holds the context.
-        unsafe { cu!(cuCtxPushCurrent(context)) }?;
+        let mut current = ptr::null_mut();
+        // SAFETY: it writes one handle.
+        unsafe { cu!(cuCtxGetCurrent(&mut current)) }?;
+        // Most often it is, and to ask takes a third of the time.
+        let pushed = current != context;
+        if pushed {
+            // SAFETY: `Gpu` holds the context.
+            unsafe { cu!(cuCtxPushCurrent(context)) }?;
+        }
         Ok(Entered {
+            pushed,
             _gpu: PhantomData,
             _not_send: PhantomData,
         })
@@ -86,9 +96,11 @@ impl Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let mut popped = ptr::null_mut();
-        // SAFETY: it takes off what `new` put on: guards nest as scopes do.
-        let _ = unsafe { cuda_sys::cuCtxPopCurrent(&mut popped) };
+        if self.pushed {
+            let mut popped = ptr::null_mut();
+            // SAFETY: it takes off what `new` put on: guards nest as scopes do.
+            let _ = unsafe { cuda_sys::cuCtxPopCurrent(&mut popped) };
+        }
     }
 }
 

@@ -9,9 +9,13 @@ use std::{
 use convforge::{Error, gpu::Stream};
 use cudarc::driver::sys::{self, CUgraphNodeType, CUstreamCaptureMode, cudaError_enum as Code};
 
+const EARLY: sys::CUlaunchAttributeID =
+    sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+
 /// A call of the driver's that enqueues.
 enum Node {
-    Kernel(sys::CUDA_KERNEL_NODE_PARAMS),
+    /// And whether it may begin before the one ahead of it has ended.
+    Kernel(sys::CUDA_KERNEL_NODE_PARAMS, bool),
     Memset(sys::CUDA_MEMSET_NODE_PARAMS),
 }
 
@@ -76,7 +80,7 @@ impl Recording {
             // SAFETY: as the caller says; the parameters are the graph's own.
             fine(unsafe {
                 match node {
-                    Node::Kernel(kernel) => launch(kernel, stream),
+                    Node::Kernel(kernel, early) => launch(kernel, *early, stream),
                     Node::Memset(memset) => set(memset, stream),
                 }
             })?;
@@ -103,7 +107,12 @@ fn node(handle: sys::CUgraphNode) -> Result<Node, String> {
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL => {
                 let mut kernel = mem::zeroed();
                 fine(sys::cuGraphKernelNodeGetParams_v2(handle, &mut kernel))?;
-                Ok(Node::Kernel(kernel))
+                let mut early = mem::zeroed();
+                fine(sys::cuGraphKernelNodeGetAttribute(
+                    handle, EARLY, &mut early,
+                ))?;
+                let early = early.programmaticStreamSerializationAllowed != 0;
+                Ok(Node::Kernel(kernel, early))
             }
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET => {
                 let mut memset = mem::zeroed();
@@ -115,8 +124,16 @@ fn node(handle: sys::CUgraphNode) -> Result<Node, String> {
     }
 }
 
-/// As the runtime launches: by the extended call, in which order and clusters are attributes.
-unsafe fn launch(kernel: &sys::CUDA_KERNEL_NODE_PARAMS, stream: sys::CUstream) -> Code {
+/// As the runtime launches: by the extended call, which takes attributes.
+unsafe fn launch(
+    kernel: &sys::CUDA_KERNEL_NODE_PARAMS,
+    early: bool,
+    stream: sys::CUstream,
+) -> Code {
+    // SAFETY: all of it are numbers.
+    let mut attribute: sys::CUlaunchAttribute = unsafe { mem::zeroed() };
+    attribute.id = EARLY;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
     let config = sys::CUlaunchConfig {
         gridDimX: kernel.gridDimX,
         gridDimY: kernel.gridDimY,
@@ -126,8 +143,8 @@ unsafe fn launch(kernel: &sys::CUDA_KERNEL_NODE_PARAMS, stream: sys::CUstream) -
         blockDimZ: kernel.blockDimZ,
         sharedMemBytes: kernel.sharedMemBytes,
         hStream: stream,
-        attrs: ptr::null_mut(),
-        numAttrs: 0,
+        attrs: &mut attribute,
+        numAttrs: early.into(),
     };
     let function = match kernel.func.is_null() {
         // A kernel of a library, which the driver takes for a function.
