@@ -38,7 +38,7 @@ pub(super) struct Graph {
     form: Form,
     /// The epilogue's factor, which a launch passes by its address.
     scale: f32,
-    // What the descriptors were made of stays as long as they do.
+    // What the descriptors were made of stays as long as they do: operations, then their tensors.
     _parts: Vec<Descriptor>,
     _handle: Arc<Handle>,
 }
@@ -77,13 +77,13 @@ impl Graph {
                 .link(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operations)?
                 .handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle)?
                 .finalize()?;
-        parts.extend(operations);
+        operations.extend(parts);
         Ok(Graph {
             descriptor,
             operands: draft.operands,
             form,
             scale: problem.epilogue.scale,
-            _parts: parts,
+            _parts: operations,
             _handle: handle.clone(),
         })
     }

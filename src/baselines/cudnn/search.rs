@@ -128,7 +128,8 @@ impl Search<'_> {
             budget: self.options.budget,
         };
         let mut tally = Tally::default();
-        let deadline = Instant::now() + self.options.budget;
+        // A budget beyond all time is none.
+        let deadline = Instant::now().checked_add(self.options.budget);
         let proposed = proposals.all(&mut tally);
         // Some problems have no plan that compiles; but then NVRTC's absence is not the reason.
         if tally.compile == 0
