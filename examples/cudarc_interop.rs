@@ -34,7 +34,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     // First, because without a driver cudarc panics where convforge answers an error.
     let device = Device::gpu(0)?;
-    let Device::Gpu(gpu) = &device else {
+    let Some(gpu) = device.as_gpu() else {
         return Err("device 0 is no GPU".into());
     };
 
@@ -51,7 +51,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     // convforge's side: a plan, and scratch memory bound to cudarc's stream.
     // SAFETY: the stream is of the device's primary context and outlives `stream`.
     let ours = unsafe { gpu::Stream::from_raw(gpu, theirs.cu_stream().cast::<c_void>())? };
-    let stream = Stream::Gpu(ours);
+    let stream = Stream::from(ours);
     let conv = Conv::new(&device, &problem, &pick)?;
     let mut workspace = Workspace::new(&stream)?;
     workspace.reserve(&conv, &stream)?;

@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
         eprintln!("{why}; using {device}");
     }
     #[cfg(feature = "cuda")]
-    if let Device::Gpu(gpu) = &device {
+    if let Some(gpu) = device.as_gpu() {
         let mut x = PinnedBuffer::alloc(gpu, problem.x_len())?;
         let mut y = PinnedBuffer::alloc(gpu, problem.y_len())?;
         return run(&device, (&problem, &pick), &mut x, &mut y, timeline);

@@ -5,7 +5,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`Problem`] | shapes, layout, storage, math, epilogue, and the text that names them |
-//! | [`Device`], [`Buffer`], [`Stream`] | the CPU or a GPU, behind one set of types |
+//! | [`Device`], [`Buffer`], [`View`], [`Stream`] | the CPU or a GPU, behind one set of types |
 //! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
 //! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
@@ -28,7 +28,7 @@
 //! | `cudnn` | that baseline |
 //! | `serde` | what values say of themselves can be written down |
 
-#![warn(missing_docs)]
+#![warn(missing_docs, missing_debug_implementations)]
 
 mod baselines;
 mod conv;
@@ -49,7 +49,7 @@ pub mod variants;
 pub use baselines::cudnn;
 pub use conv::{Conv, Operands, Packed, RawOperands, Workspace};
 pub use device::{
-    Buffer, Device, Element, HostBuffer, HostCopies, Limits, Mark, Stream, with_host_copies,
+    Buffer, Device, Element, HostCopies, Limits, Mark, Stream, View, ViewMut, with_host_copies,
 };
 pub use error::{Error, Result};
 pub use pipeline::Pipeline;

@@ -16,6 +16,7 @@ mod lanes;
 mod timeline;
 
 use std::{
+    fmt,
     ops::Range,
     sync::{
         Arc,
@@ -281,6 +282,17 @@ impl<T: Element> Pipeline<T> {
     }
 }
 
+impl<T: Element> fmt::Debug for Pipeline<T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("problem", self.problem())
+            .field("conv", self.conv())
+            .field("chunk", &self.chunk())
+            .field("streams", &self.streams())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<T: Element> Batch<T> {
     fn chunks(&self) -> usize {
         self.problem.n.div_ceil(self.chunk)
@@ -297,7 +309,7 @@ impl<T: Element> Batch<T> {
             chunks: self.chunks(),
             images: first..(failed.end * self.chunk).min(self.problem.n),
             failed,
-            error: Box::new(error),
+            source: Box::new(error),
         }
     }
 }

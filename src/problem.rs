@@ -3,6 +3,8 @@
 
 mod text;
 
+use std::hash::{Hash, Hasher};
+
 use crate::{Error, Result};
 
 /// Order of the dimensions in memory.
@@ -83,7 +85,9 @@ pub struct Pool {
 
 /// What happens to a sum before it is stored:
 /// `y = pool(activation(scale * sum + bias[k] + residual))`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// Scales are equal whose bits are: 0 and -0 are two.
+#[derive(Clone, Copy, Debug)]
 pub struct Epilogue {
     /// Factor on the sum, 1 by default.
     pub scale: f32,
@@ -114,6 +118,27 @@ impl Epilogue {
     pub fn is_none(&self) -> bool {
         *self == Epilogue::default()
     }
+
+    /// What two equal ones have in common.
+    fn identity(&self) -> impl Eq + Hash {
+        let scale = self.scale.to_bits();
+        let adds = (self.bias, self.residual);
+        (scale, adds, self.activation, self.pool)
+    }
+}
+
+impl PartialEq for Epilogue {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Epilogue {}
+
+impl Hash for Epilogue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
 }
 
 /// Rows and columns of zeros around each image.
@@ -127,7 +152,7 @@ pub struct Padding {
 }
 
 /// The numbers of a problem before they were checked; [`Problem::new`] checks them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Images.
     pub n: usize,
@@ -224,7 +249,7 @@ impl Shape {
 /// | `bias` `residual` | what is added |
 /// | `relu` `relu6` `tanh` `sigmoid` `silu` | activation |
 /// | `pool=2` `pool=3x2s2x1ceil` | maximum over windows, their stride, clipped windows at the edge |
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     shape: Shape,
     conv_out: [usize; 2],

@@ -173,7 +173,7 @@ fn recorded(device: &Device, configured: &Configured) -> Answer {
 fn replayed<T: Element>(conv: &Conv) -> Answer {
     let (device, problem) = (conv.device(), conv.problem());
     let stream = device.stream()?;
-    let Stream::Gpu(queue) = &stream else {
+    let Some(queue) = stream.as_gpu() else {
         return Ok(Completion::ignored_with("the CPU records nothing"));
     };
     let inputs = Inputs::<T>::new(device, problem)?;
@@ -267,7 +267,7 @@ fn by_threads<T: Element>(conv: &Conv) -> Answer {
 
 fn elsewhere(device: &Device, configured: &Configured) -> Answer {
     let other = match device.is_gpu() {
-        true => Ok(Device::Cpu),
+        true => Ok(Device::cpu()),
         false => Device::gpu(0),
     };
     let other = match other {

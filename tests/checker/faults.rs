@@ -165,7 +165,7 @@ fn ensure(holds: bool, otherwise: impl Into<String>) -> Result<(), Failed> {
 pub fn outcome(fault: Fault, problem: &Problem, info: &Info) -> Outcome {
     let info = info.clone();
     let variant: Arc<dyn Variant> = Arc::new(Loops { info, fault });
-    case(&Device::Cpu, &variant, 0, problem, 1, &Options::default())
+    case(&Device::cpu(), &variant, 0, problem, 1, &Options::default())
 }
 
 /// The loops pass unbroken, and not with this fault.

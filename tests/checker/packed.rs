@@ -52,7 +52,14 @@ fn outcome(fault: Fault, space: Space, parts: usize) -> Outcome {
     };
     let variant: Arc<dyn Variant> = Arc::new(packer);
     let problem = parse(PROBLEM);
-    case(&Device::Cpu, &variant, 0, &problem, 1, &Options::default())
+    case(
+        &Device::cpu(),
+        &variant,
+        0,
+        &problem,
+        1,
+        &Options::default(),
+    )
 }
 
 fn caught(fault: Fault, space: Space, parts: usize) -> Result<(), Failed> {

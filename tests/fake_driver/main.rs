@@ -69,7 +69,7 @@ fn devices() -> [Device; 3] {
     [
         Device::gpu(0).unwrap(),
         Device::gpu(1).unwrap(),
-        Device::Cpu,
+        Device::cpu(),
     ]
 }
 

@@ -130,7 +130,7 @@ mod tests {
             data: vec![data],
             ..options()
         };
-        match case(&Device::Cpu, &plain, 0, problem, 3, &options) {
+        match case(&Device::cpu(), &plain, 0, problem, 3, &options) {
             Outcome::Passed(measured) => measured[0],
             outcome => panic!("{problem}: {outcome:?}"),
         }
@@ -168,7 +168,7 @@ mod tests {
         for text in ["mb2ic5ih9oc4kh3", "mb2ic5ih9oc4kh3+math=f16"] {
             let problem = problem(text);
             for data in [Data::Normal, Data::Positive, Data::Wide] {
-                let found = sequential(&Device::Cpu, &problem, data, 3, &options()).unwrap();
+                let found = sequential(&Device::cpu(), &problem, data, 3, &options()).unwrap();
                 assert!(found.largest > found.rms && found.rms > 0.0);
                 if problem.math == Math::Fp32 {
                     let rms = measured(&problem, data).verdict.rms_sequential();

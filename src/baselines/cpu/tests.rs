@@ -110,7 +110,7 @@ fn run(p: &Problem, variant: &Arc<dyn Variant>, data: &Data, limit: usize) -> Re
         data: &Data,
         limit: usize,
     ) -> Result<Vec<f32>> {
-        let device = Device::Cpu;
+        let device = Device::cpu();
         let stream = device.stream()?;
         let upload = |values: &[f32]| -> Result<Buffer<T>> {
             device.upload(&values.iter().map(|v| T::narrow(*v)).collect::<Vec<T>>())
@@ -130,7 +130,7 @@ fn run(p: &Problem, variant: &Arc<dyn Variant>, data: &Data, limit: usize) -> Re
         conv.run_with(operands, &mut workspace, &stream)?;
         Ok(y.to_vec(&stream)?.into_iter().map(T::widen).collect())
     }
-    let conv = Conv::with_variant(&Device::Cpu, p, variant.clone(), 0)?;
+    let conv = Conv::with_variant(&Device::cpu(), p, variant.clone(), 0)?;
     super::with_storage!(p, T => typed::<T>(&conv, data, limit))
 }
 
@@ -220,7 +220,7 @@ fn rounded(storage: Storage, v: f64) -> f32 {
 }
 
 fn supported(variant: &Arc<dyn Variant>, p: &Problem) -> bool {
-    let limits = Device::Cpu.limits();
+    let limits = Device::cpu().limits();
     variant
         .plan(&Query {
             problem: p,
@@ -279,7 +279,7 @@ fn bits_depend_on_neither_threads_nor_workspace() {
     {
         let data = Data::new(&p, false);
         for variant in variants().iter().filter(|v| supported(v, &p)) {
-            let conv = Conv::with_variant(&Device::Cpu, &p, variant.clone(), 0).unwrap();
+            let conv = Conv::with_variant(&Device::cpu(), &p, variant.clone(), 0).unwrap();
             let bytes = conv.workspace_bytes();
             let on = |threads: usize, limit: usize| -> Vec<u32> {
                 let pool = rayon::ThreadPoolBuilder::new()
@@ -310,7 +310,7 @@ fn bits_depend_on_neither_threads_nor_workspace() {
 fn the_rule_takes_the_matrix_where_it_can() {
     let pick = |text: &str| {
         let p: Problem = text.parse().unwrap();
-        Conv::new(&Device::Cpu, &p, &Pick::Rule).unwrap().name()
+        Conv::new(&Device::cpu(), &p, &Pick::Rule).unwrap().name()
     };
     assert_eq!(pick("mb1ic64ih56oc64oh56kh3ph1"), "cpu_gemm");
     assert_eq!(pick("g32mb1ic32ih112oc32oh112kh3ph1"), "cpu_gemm");

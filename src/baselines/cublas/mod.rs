@@ -150,7 +150,7 @@ unsafe impl Variant for CublasGemm {
     }
 
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
-        let Device::Gpu(gpu) = device else {
+        let Some(gpu) = device.as_gpu() else {
             return Err(Error::NoGpu("cuBLAS runs on GPUs only".to_owned()));
         };
         handle::open()?;
@@ -192,7 +192,7 @@ unsafe impl Prepared for GemmPlan {
     }
 
     fn handle(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
-        let Stream::Gpu(stream) = stream else {
+        let Some(stream) = stream.as_gpu() else {
             return Err(Error::NoGpu("cuBLAS needs a stream of a GPU".to_owned()));
         };
         // SAFETY: the workspace that keeps the handle serves this stream alone.

@@ -144,7 +144,7 @@ fn convolve(p: &Problem, product: &Product, x: &[f32], w: &[f32], chunk: usize) 
 
 /// The convolution by the CPU's loops: the numbers are whole, so every sum is exact.
 fn by_loops(p: &Problem, x: &[f32], w: &[f32]) -> Vec<f32> {
-    let device = Device::Cpu;
+    let device = Device::cpu();
     let loops = variants::find("cpu_direct").unwrap();
     let conv = Conv::with_variant(&device, p, loops, 0).unwrap();
     let stream = device.stream().unwrap();

@@ -81,7 +81,7 @@ pub fn prepare(device: &Device, problem: &Problem, choice: &Choice) -> Result<Bo
 
 /// The device's GPU, and a handle that descriptors are made with.
 fn open(device: &Device) -> Result<(&Gpu, Arc<Handle>)> {
-    let Device::Gpu(gpu) = device else {
+    let Some(gpu) = device.as_gpu() else {
         return Err(Error::NoGpu("cuDNN computes on GPUs".to_owned()));
     };
     Version::found()?;
@@ -201,7 +201,7 @@ mod tests {
             config: 0,
             limits: &limits,
         };
-        let prepared = Cudnn::new().prepare(&Device::Cpu, &query, Plan::default());
+        let prepared = Cudnn::new().prepare(&Device::cpu(), &query, Plan::default());
         assert!(matches!(prepared, Err(Error::NoGpu(_))));
     }
 }

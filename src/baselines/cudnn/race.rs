@@ -73,7 +73,7 @@ impl Race<'_> {
         // A budget of its own: however long building took, plans are timed.
         let deadline = Instant::now().checked_add(self.budget);
         let stream = self.device.stream()?;
-        let Stream::Gpu(queue) = &stream else {
+        let Some(queue) = stream.as_gpu() else {
             return Ok(Vec::new());
         };
         let query = Query {

@@ -39,11 +39,12 @@ impl Ceilings {
     /// On the CPU, whose floors nobody asks for; no memory; [`Error::Wrong`](crate::Error::Wrong) where what was measured
     /// left a wrong result.
     pub fn measure(device: &Device) -> Result<Self> {
-        match device {
-            Device::Cpu => Err(NoGpu("ceilings are measured on GPUs only".into()).into()),
-            #[cfg(feature = "cuda")]
-            Device::Gpu(gpu) => super::ceilings::measure(gpu),
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = device.as_gpu() {
+            return super::ceilings::measure(gpu);
         }
+        let why = format!("ceilings are measured on GPUs only, not on {device}");
+        Err(NoGpu(why).into())
     }
 
     /// Microseconds that no variant can beat: each operand read once and the output written once at
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_cpu_has_none() {
-        let none = Ceilings::measure(&Device::Cpu);
+        let none = Ceilings::measure(&Device::cpu());
         assert!(matches!(none, Err(Error::Convforge(NoGpu(_)))));
     }
 }

@@ -180,7 +180,7 @@ pub(super) fn pack(
 /// What one sample runs.
 enum Work {
     #[cfg(feature = "cuda")]
-    Graph(gpu::Graph),
+    Graph(gpu::Graph, gpu::Stream),
     Launches,
 }
 
@@ -241,14 +241,14 @@ impl<'a> Lane<'a> {
     /// Captures the launches. A variant that cannot be captured is timed by plain launches.
     #[cfg(feature = "cuda")]
     fn capture(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
-        let Stream::Gpu(gpu_stream) = stream else {
+        let Some(gpu_stream) = stream.as_gpu() else {
             return Ok(());
         };
         if let Ok(graph) = gpu_stream.capture(|_| self.launch(workspace, stream)) {
             // SAFETY: the tensors, the packed filters and the workspace outlive the lane's rounds.
             unsafe { graph.launch(gpu_stream)? };
             stream.synchronize()?;
-            self.work = Work::Graph(graph);
+            self.work = Work::Graph(graph, gpu_stream.clone());
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl<'a> Lane<'a> {
     fn how(&self) -> How {
         match self.work {
             #[cfg(feature = "cuda")]
-            Work::Graph(_) => How::Graph,
+            Work::Graph(..) => How::Graph,
             Work::Launches if self.conv.device().is_gpu() => How::Launches,
             Work::Launches => How::Cpu,
         }
@@ -286,11 +286,11 @@ impl<'a> Lane<'a> {
     pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
         let _range = Range::enter(&self.name);
         let from = stream.mark()?;
-        match (stream, &self.work) {
+        match &self.work {
             #[cfg(feature = "cuda")]
             // SAFETY: as in `capture`.
-            (Stream::Gpu(stream), Work::Graph(graph)) => unsafe { graph.launch(stream)? },
-            _ => self.launch(workspace, stream)?,
+            Work::Graph(graph, queue) => unsafe { graph.launch(queue)? },
+            Work::Launches => self.launch(workspace, stream)?,
         }
         self.pending = Some((from, stream.mark()?));
         Ok(())

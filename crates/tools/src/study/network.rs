@@ -333,7 +333,7 @@ mod tests {
         };
         let stop = AtomicBool::new(stopped);
         network(
-            &Device::Cpu,
+            &Device::cpu(),
             &data,
             &contender("cpu_gemm"),
             math,
@@ -348,8 +348,13 @@ mod tests {
         let (images, _) = idx::Images::synthetic(IMAGES, 1).unwrap();
         let images = resize(&images, SIDE).unwrap();
         let weights = Weights::synthetic(1);
-        let mut network =
-            Network::new(&Device::Cpu, &weights, &contender("cpu_direct"), Math::Fp32).unwrap();
+        let mut network = Network::new(
+            &Device::cpu(),
+            &weights,
+            &contender("cpu_direct"),
+            Math::Fp32,
+        )
+        .unwrap();
         let outcome = network.classify(&images, IMAGES, &mut |_| true);
         outcome.unwrap().logits
     }

@@ -388,7 +388,7 @@ mod tests {
         let layer = Layer::alone(problem.parse().unwrap());
         let stop = AtomicBool::new(stop);
         overlap(
-            &Device::Cpu,
+            &Device::cpu(),
             &layer,
             &Contender::Pick(Pick::Rule),
             options,
@@ -459,11 +459,20 @@ mod tests {
         let pipeline = |factor: f32| {
             let filter: Vec<f32> = elements(&recipe.bytes(Tensor::W));
             let filter: Vec<f32> = filter.iter().map(|w| factor * w).collect();
-            Pipeline::new(&Device::Cpu, &problem, &Pick::Rule, &filter, &[], &options).unwrap()
+            Pipeline::new(
+                &Device::cpu(),
+                &problem,
+                &Pick::Rule,
+                &filter,
+                &[],
+                &options,
+            )
+            .unwrap()
         };
         let (mut expected, go) = (Vec::new(), AtomicBool::new(false));
         let memory = HostMemory::Pageable;
-        let mut batch = Batch::new(&Device::Cpu, memory, &problem, &recipe, &mut expected).unwrap();
+        let mut batch =
+            Batch::new(&Device::cpu(), memory, &problem, &recipe, &mut expected).unwrap();
         batch.run(&mut pipeline(1.0), &go).unwrap();
         batch.run(&mut pipeline(1.0), &go).unwrap();
         let error = batch.run(&mut pipeline(2.0), &go).unwrap_err().to_string();

@@ -47,7 +47,7 @@ impl DeviceArgs {
     /// The device, and why it is not a GPU where none was found.
     pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
         match self.device {
-            Some(DeviceName::Cpu) => Ok((Device::Cpu, None)),
+            Some(DeviceName::Cpu) => Ok((Device::cpu(), None)),
             Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
             None if env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|v| !v.is_empty() && v != "0") => {
                 Ok((Device::gpu(0)?, None))

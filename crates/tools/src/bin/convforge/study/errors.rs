@@ -101,7 +101,7 @@ mod tests {
         let mut contenders: Vec<Contender> = names.iter().map(contender).collect();
         contenders.push(Contender::Pick(Pick::Rule));
         let mut notes = Vec::new();
-        let units = units(&Device::Cpu, asked, &contenders, &mut notes).unwrap();
+        let units = units(&Device::cpu(), asked, &contenders, &mut notes).unwrap();
         let titles = units.iter().map(Unit::title).collect();
         (titles, notes.join("\n"))
     }

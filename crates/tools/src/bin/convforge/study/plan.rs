@@ -249,10 +249,10 @@ mod tests {
         let all = Contenders::new();
         let contenders = names.map(|name| all.find(name).unwrap());
         let contenders = contenders.iter().flat_map(|v| Configs::First.of(v));
-        let contenders: Vec<Contender> = contenders.chain(picks(&Device::Cpu)).collect();
-        let overlap = overlap_by_default(&Device::Cpu, &all);
+        let contenders: Vec<Contender> = contenders.chain(picks(&Device::cpu())).collect();
+        let overlap = overlap_by_default(&Device::cpu(), &all);
         Plan::new(
-            &Device::Cpu,
+            &Device::cpu(),
             &Part::DEFAULT,
             &[2, 5, 10000],
             maths,
@@ -305,14 +305,14 @@ mod tests {
         let of = |name: &str, asked: &[Math]| {
             let variant = Contenders::new().find(name).unwrap();
             let contender = Contender::Variant { variant, config: 0 };
-            maths_of(&Device::Cpu, &contender, &problem, asked).unwrap()
+            maths_of(&Device::cpu(), &contender, &problem, asked).unwrap()
         };
         assert_eq!(of("cpu_gemm", &[]), [Math::Fp32]);
         let asked = [Math::F16Acc, Math::Tf32];
         assert_eq!(of("cpu_gemm", &asked), asked);
         let contender = Contender::Pick(Pick::Policy("report-b".to_owned()));
         // Nothing on the CPU can do it: the row says so, in the problem's own math.
-        let maths = maths_of(&Device::Cpu, &contender, &problem, &[]).unwrap();
+        let maths = maths_of(&Device::cpu(), &contender, &problem, &[]).unwrap();
         assert_eq!(maths, [Math::Fp32]);
     }
 
