@@ -41,7 +41,7 @@ fn run(
     }
     let filter: Vec<f32> = (0..problem.w_len()).map(|i| (i % 7) as f32 - 3.0).collect();
     let bias = vec![1.0; problem.bias_len()];
-    let bias = if problem.epilogue.bias {
+    let bias = if problem.epilogue().bias {
         &bias[..]
     } else {
         &[]

@@ -222,7 +222,7 @@ impl Conv {
     /// this work.
     pub unsafe fn pack_raw(&self, w: *const c_void, stream: &Stream) -> Result<Option<Packed>> {
         self.device.expect("the stream", &stream.device())?;
-        self.check_align("the filter (w)", w, self.problem.align)?;
+        self.check_align("the filter (w)", w, self.problem.align())?;
         let Some(key) = self.key.clone() else {
             return Ok(None);
         };
@@ -250,7 +250,7 @@ impl Conv {
     ///
     /// # Safety
     /// As [`pack_raw`](Self::pack_raw), and `packed` has [`packing`](Self::packing)'s bytes on the
-    /// same device, which nobody else uses.
+    /// same device, which nobody else uses and which do not overlap the filter.
     pub unsafe fn pack_into(
         &self,
         w: *const c_void,
@@ -258,7 +258,7 @@ impl Conv {
         stream: &Stream,
     ) -> Result<()> {
         self.device.expect("the stream", &stream.device())?;
-        self.check_align("the filter (w)", w, self.problem.align)?;
+        self.check_align("the filter (w)", w, self.problem.align())?;
         self.check_align(PACKED, packed, Workspace::ALIGN)?;
         match self.packing() {
             None => Ok(()),
@@ -277,6 +277,9 @@ impl Conv {
 
     /// Enqueues y = conv(x, w) on `stream`. It can be captured in a graph: nothing is allocated,
     /// waited for or chosen here.
+    ///
+    /// Each operand is a buffer, `&x`, or a [`View`]: a part of a buffer, as a slice of a batch is, a
+    /// slice on the CPU, or another crate's memory.
     ///
     /// # Errors
     /// Operands of the wrong type, length, device or alignment, a workspace that is too small or of
@@ -317,7 +320,9 @@ impl Conv {
     ///
     /// # Safety
     /// Every address is of this convolution's device, as large as the problem says, and valid until
-    /// `stream` is past this work; nothing else writes to them meanwhile.
+    /// `stream` is past this work; nothing else writes to them meanwhile. The output overlaps none of
+    /// the others. A packed filter is one that this convolution takes: by
+    /// [`packing`](Self::packing) and the filter's shape, of which an address tells nothing.
     pub unsafe fn run_raw(
         &self,
         operands: &RawOperands,
@@ -376,7 +381,7 @@ impl Conv {
         if workspace_bytes < self.prepared.workspace().least {
             return Err(self.too_small(workspace_bytes));
         }
-        if self.problem.n == 0 {
+        if self.problem.n() == 0 {
             return Ok(());
         }
         let (address, handle) = workspace.parts(self.prepared.handle_type());
@@ -451,12 +456,12 @@ impl Conv {
 
     /// Refuses operands that are missing, or that the problem has no use for.
     fn check_presence(&self, bias: bool, residual: bool) -> Result<()> {
-        let epilogue = &self.problem.epilogue;
+        let epilogue = self.problem.epilogue();
         for (what, wanted, given) in [
             ("a bias", epilogue.bias, bias),
             ("a residual", epilogue.residual, residual),
         ] {
-            if wanted != given && self.problem.n > 0 {
+            if wanted != given && self.problem.n() > 0 {
                 let state = if wanted { "needs" } else { "has no use for" };
                 return Err(self.operand_error(format!("{state} {what}")));
             }
@@ -479,15 +484,15 @@ impl Conv {
         ];
         let missing = tensors.iter().find(|(_, address)| address.is_null());
         if let Some((what, _)) = missing
-            && self.problem.n > 0
+            && self.problem.n() > 0
         {
             return Err(self.operand_error(format!("needs {what}, and was given a null address")));
         }
         for (what, address) in tensors.into_iter().chain([("the residual", raw.residual)]) {
-            self.check_align(what, address, self.problem.align)?;
+            self.check_align(what, address, self.problem.align())?;
         }
         self.check_align(PACKED, raw.packed, Workspace::ALIGN)?;
-        self.check_align("the bias", raw.bias.cast(), self.problem.align.max(4))
+        self.check_align("the bias", raw.bias.cast(), self.problem.align().max(4))
     }
 
     fn check_align(&self, what: &'static str, address: *const c_void, align: usize) -> Result<()> {
@@ -523,12 +528,12 @@ impl Conv {
     }
 
     fn check_storage<T: Element>(&self, what: &'static str) -> Result<()> {
-        if T::STORAGE == self.problem.storage {
+        if T::STORAGE == self.problem.storage() {
             return Ok(());
         }
         Err(Error::Storage {
             what,
-            expected: self.problem.storage.to_string(),
+            expected: self.problem.storage().to_string(),
             found: T::STORAGE.to_string(),
             problem: Box::new(self.problem.clone()),
         })

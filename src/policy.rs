@@ -19,6 +19,7 @@ const FILES: [(&str, &str); 3] = [
 
 /// A named list of which variant does which layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// Its name: `policy:per-layer` is the one called `per-layer`.
     pub name: &'static str,
@@ -57,14 +58,14 @@ enum Sign {
 type Size = (&'static str, &'static str, fn(&Problem) -> usize);
 
 const SIZES: [Size; 8] = [
-    ("n", "images", |p| p.n),
-    ("c", "input channels", |p| p.c),
-    ("h", "input rows", |p| p.h),
-    ("w", "input columns", |p| p.w),
-    ("k", "output channels", |p| p.k),
-    ("r", "filter rows", |p| p.r),
-    ("s", "filter columns", |p| p.s),
-    ("groups", "groups", |p| p.groups),
+    ("n", "images", |p| p.n()),
+    ("c", "input channels", |p| p.c()),
+    ("h", "input rows", |p| p.h()),
+    ("w", "input columns", |p| p.w()),
+    ("k", "output channels", |p| p.k()),
+    ("r", "filter rows", |p| p.r()),
+    ("s", "filter columns", |p| p.s()),
+    ("groups", "groups", |p| p.groups()),
 ];
 
 const SIGNS: [(&str, Sign); 3] = [

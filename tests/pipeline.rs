@@ -80,7 +80,7 @@ fn equal(device: &Device, configured: &Configured) -> Answer {
     // Of 25 images the last chunk has fewer.
     let options = Options {
         streams: 1,
-        chunk: Some(problem.n.div_ceil(4)),
+        chunk: Some(problem.n().div_ceil(4)),
         timeline: false,
     };
     let one = Pipeline::with_variant(device, problem, configured.clone(), &w, &[], &options)?;

@@ -49,7 +49,7 @@ fn unpipelined<T: Element>(problem: &Problem, pick: &Pick) -> Vec<T> {
     let packed = conv.pack(&w, &stream).unwrap();
     let mut y = device.alloc::<T>(problem.y_len()).unwrap();
     let mut operands = Operands::new(&x, &w, &mut y);
-    if problem.epilogue.bias {
+    if problem.epilogue().bias {
         operands = operands.bias(&bias);
     }
     if let Some(packed) = &packed {
@@ -258,7 +258,7 @@ unsafe impl Variant for Counting {
 unsafe impl Prepared for Ready {
     unsafe fn launch(&self, args: Args) -> Result<()> {
         let launch = self.shared.launches.fetch_add(1, Ordering::Relaxed);
-        self.shared.images.lock().unwrap().push(self.problem.n);
+        self.shared.images.lock().unwrap().push(self.problem.n());
         if launch == self.at {
             (self.then)(&self.shared.stop)?;
         }

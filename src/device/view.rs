@@ -306,9 +306,11 @@ fn check_foreign<T>(device: &Device, address: *const c_void, len: usize) -> Resu
     }
     #[cfg(feature = "cuda")]
     if let Some(gpu) = device.as_gpu() {
-        return gpu
-            .check_owns(address)
-            .map_err(|why| error(why.to_string()));
+        return match gpu.owner(address) {
+            Ok(owner) if owner == gpu.ordinal() => Ok(()),
+            Ok(owner) => Err(error(format!("it is memory of GPU {owner}"))),
+            Err(why) => Err(error(why.to_string())),
+        };
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ pub(crate) struct Constant {
 
 impl Constant {
     fn new(conv: &Conv, w: &Fenced, stream: &Stream) -> Result<Self> {
-        let (device, align) = (conv.device(), conv.problem().align);
+        let (device, align) = (conv.device(), conv.problem().align());
         let poison = Fenced::new(device, w.len(), align, Fence::Poison, stream)?;
         let pack = |filter: &Fenced| {
             // SAFETY: both filters have the size that the problem says.

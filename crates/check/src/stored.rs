@@ -44,8 +44,8 @@ pub(crate) fn as_stored(problem: &Problem) -> Result<Problem> {
 /// Whether the math rounds the operands before it multiplies. Operands of 16 bits need no rounding, and
 /// in tf32 a variant may cut, round or leave them as they are.
 pub fn rounds(problem: &Problem) -> bool {
-    let to_16_bits = matches!(problem.math, Math::F16 | Math::Bf16 | Math::F16Acc);
-    problem.storage == Storage::F32 && to_16_bits
+    let to_16_bits = matches!(problem.math(), Math::F16 | Math::Bf16 | Math::F16Acc);
+    problem.storage() == Storage::F32 && to_16_bits
 }
 
 /// Outputs that are looked at together.
@@ -170,7 +170,7 @@ mod tests {
             for data in [Data::Normal, Data::Positive, Data::Wide] {
                 let found = sequential(&Device::cpu(), &problem, data, 3, &options()).unwrap();
                 assert!(found.largest > found.rms && found.rms > 0.0);
-                if problem.math == Math::Fp32 {
+                if problem.math() == Math::Fp32 {
                     let rms = measured(&problem, data).verdict.rms_sequential();
                     assert!((found.rms / rms - 1.0).abs() < 1e-12, "{found:?}, {rms}");
                 }

@@ -147,7 +147,7 @@ unsafe impl Variant for Cudnn {
     fn prepare(&self, device: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         let problem = query.problem;
         let (gpu, handle) = open(device)?;
-        if problem.n == 0 {
+        if problem.n() == 0 {
             return Ok(settled(gpu, problem, None, None));
         }
         let _current = gpu.enter()?;

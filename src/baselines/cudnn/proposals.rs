@@ -149,7 +149,7 @@ impl Proposals<'_> {
         seen: &mut Seen,
         tally: &mut Tally,
     ) -> Vec<Config> {
-        let (mut configs, announced) = match source.ask(graph, self.problem.math) {
+        let (mut configs, announced) = match source.ask(graph, self.problem.math()) {
             Ok(answer) => answer,
             Err(error) => {
                 tally.fail(source.name(), &error);
@@ -163,7 +163,7 @@ impl Proposals<'_> {
             }
             tally.found += 1;
             tally.compile += usize::from(config.compiles);
-            let why = excluded(self.problem.math, &config.notes);
+            let why = excluded(self.problem.math(), &config.notes);
             why.into_iter().for_each(|why| tally.exclude(why));
             why.is_none()
         });

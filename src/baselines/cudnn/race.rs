@@ -231,8 +231,8 @@ const BYTE: u8 = 0x3c;
 impl Operands {
     fn new(queue: &gpu::Stream, problem: &Problem) -> Result<Self> {
         // An allocation's start is aligned to less than some problems guarantee.
-        let align = problem.align;
-        let size = problem.storage.bytes();
+        let align = problem.align();
+        let size = problem.storage().bytes();
         let filled = |bytes: usize| {
             let mut memory = DeviceBuffer::alloc(queue.gpu(), bytes + align)?;
             queue.memset(&mut memory, BYTE)?;
@@ -247,7 +247,7 @@ impl Operands {
         ];
         let [x, w, y, bias, residual] = [0, 1, 2, 3, 4]
             .map(|i: usize| (memory[i].address() as usize).next_multiple_of(align) as *mut c_void);
-        let epilogue = &problem.epilogue;
+        let epilogue = problem.epilogue();
         let given = |address: *mut c_void, is: bool| if is { address } else { null_mut() };
         let raw = RawOperands {
             bias: given(bias, epilogue.bias).cast_const().cast(),

@@ -77,6 +77,7 @@ pub struct Search<'a> {
 
 /// What a search found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Found {
     /// The fastest plan that adds up products, and is right.
     pub exact: Option<Winner>,
@@ -98,6 +99,7 @@ impl Found {
 
 /// A plan that won.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Winner {
     /// Which it is.
     pub choice: Choice,

@@ -112,7 +112,7 @@ unsafe impl Variant for Searched {
 
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
         let problem = query.problem;
-        if problem.n == 0 || !device.is_gpu() {
+        if problem.n() == 0 || !device.is_gpu() {
             return self.library.prepare(device, query, plan);
         }
         let key = self.key(problem, device)?;

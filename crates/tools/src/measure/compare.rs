@@ -110,7 +110,7 @@ impl Row {
             suite: layer.suite.clone(),
             layer: layer.layer.clone(),
             problem: layer.problem.clone(),
-            math: layer.problem.math.to_string(),
+            math: layer.problem.math().to_string(),
             variant: contender.variant(),
             config: contender.config(),
             chose: None,

@@ -51,7 +51,9 @@ impl Ceilings {
     /// the best of the three bandwidths, or all operations at the full rate, whichever is longer.
     pub fn floor_us(&self, problem: &Problem) -> f64 {
         let bandwidth = self.read.max(self.write).max(self.copy);
-        let arithmetic = self.rate(problem.math).map_or(0.0, |r| problem.flops() / r);
+        let arithmetic = self
+            .rate(problem.math())
+            .map_or(0.0, |r| problem.flops() / r);
         (problem.bytes() / bandwidth).max(arithmetic) * 1e6
     }
 

@@ -66,7 +66,7 @@ impl ErrorRow {
             suite: layer.suite.clone(),
             layer: layer.layer.clone(),
             problem: layer.problem.clone(),
-            math: layer.problem.math.to_string(),
+            math: layer.problem.math().to_string(),
             variant: contender.variant(),
             config: contender.config(),
             plan: None,

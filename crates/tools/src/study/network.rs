@@ -205,7 +205,7 @@ fn pixels<'a>(data: &NetworkData<'a>, n: usize) -> Result<&'a [u8]> {
 fn check(conv: &Conv, judged: bool, seed: u64) -> Result<(), Ending> {
     let info = conv.variant().info();
     let plans_for_batch = info.kind == Kind::Baseline;
-    if !judged || plans_for_batch || conv.problem().n <= CHECKED_IMAGES {
+    if !judged || plans_for_batch || conv.problem().n() <= CHECKED_IMAGES {
         return checked(conv, info.arithmetic, seed);
     }
     let problem = conv.problem().with(|shape| shape.n = CHECKED_IMAGES)?;
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!((row.status, row.reason), (Status::Passed, None));
         assert_eq!((row.runs, row.layers.len()), (2, 2));
         for layer in &row.layers {
-            assert_eq!((layer.problem.n, &*layer.chose), (2, "cpu_gemm"));
+            assert_eq!((layer.problem.n(), &*layer.chose), (2, "cpu_gemm"));
             assert!(layer.op.median_us > 0.0 && layer.layer.median_us > 0.0);
         }
         let total = row.total.unwrap().median_us;

@@ -78,7 +78,7 @@ pub fn overlap(
         options,
         stop,
     };
-    match layer.problem.storage {
+    match layer.problem.storage() {
         Storage::F32 => study.rows::<f32>(progress),
         Storage::F16 => study.rows::<half::f16>(progress),
         Storage::Bf16 => study.rows::<half::bf16>(progress),
@@ -187,7 +187,7 @@ impl Study<'_> {
             checked(conv, arithmetic, self.options.seed)?;
         }
         let whole = Options {
-            chunk: Some(problem.n.max(1)),
+            chunk: Some(problem.n().max(1)),
             timeline: true,
             ..options
         };

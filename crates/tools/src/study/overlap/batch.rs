@@ -92,7 +92,7 @@ impl<'a, T: Element> Batch<'a, T> {
         Ok(Batch {
             x,
             y: Host::new(device, memory, problem.y_len())?,
-            image: problem.y_len() / problem.n.max(1),
+            image: problem.y_len() / problem.n().max(1),
             expected,
         })
     }

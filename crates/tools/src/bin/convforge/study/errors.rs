@@ -111,7 +111,7 @@ mod tests {
         let layers = layers().unwrap();
         let terms: Vec<usize> = layers.iter().map(|l| l.problem.reduction()).collect();
         assert_eq!(terms, [49, 196, 25, 300, 27, 147, 27, 4608]);
-        let images: Vec<usize> = layers.iter().map(|l| l.problem.n).collect();
+        let images: Vec<usize> = layers.iter().map(|l| l.problem.n()).collect();
         assert_eq!(images, [100, 100, 100, 100, 1, 1, 1, 1]);
     }
 

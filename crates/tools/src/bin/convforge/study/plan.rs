@@ -126,7 +126,7 @@ fn cut_batches(batches: &[usize], notes: &mut Vec<String>) -> Result<Vec<usize>>
     let mut cut = Vec::new();
     for batch in batches {
         let (layers, _) = suite::cut_for_cpu(&with_batch(*batch)?);
-        let images = layers.iter().map(|layer| layer.problem.n).min();
+        let images = layers.iter().map(|layer| layer.problem.n()).min();
         let images = images.unwrap_or(*batch);
         if images != *batch {
             notes.push(format!(
@@ -153,7 +153,7 @@ fn layer_units(
     let wanted = wanted.map(|contender| maths_of(device, contender, &problem, asked));
     let wanted: Vec<Vec<Math>> = wanted.collect::<Result<_>>()?;
     let mut units = Vec::new();
-    for math in layer.problem.storage.maths() {
+    for math in layer.problem.storage().maths() {
         if !wanted.iter().any(|maths| maths.contains(math)) {
             continue;
         }
@@ -193,12 +193,12 @@ fn maths_of(
     let Some(first) = problems.first() else {
         return Ok(Vec::new());
     };
-    let known = first.storage.maths();
+    let known = first.storage().maths();
     if !asked.is_empty() {
         let fitting = asked.iter().filter(|math| known.contains(math));
         return Ok(fitting.copied().collect());
     }
-    let maths = [first.math, Math::F16, Math::F16Acc];
+    let maths = [first.math(), Math::F16, Math::F16Acc];
     for math in maths.into_iter().filter(|math| known.contains(math)) {
         let with = problems.iter().map(|p| p.with(|shape| shape.math = math));
         let with = with.collect::<convforge::Result<Vec<Problem>>>()?;
@@ -207,7 +207,7 @@ fn maths_of(
             return Ok(vec![math]);
         }
     }
-    Ok(vec![first.math])
+    Ok(vec![first.math()])
 }
 
 /// The picks that choose by themselves: the rule and, of kernels, the policies. `kernels` is the rule
@@ -217,7 +217,7 @@ pub fn picks(device: &Device) -> impl Iterator<Item = Contender> {
     let wanted = move |pick: &Pick| match pick {
         Pick::Rule => true,
         Pick::Policy(_) => on_gpu,
-        Pick::Kernels | Pick::Named { .. } => false,
+        _ => false,
     };
     let picks = Pick::automatic().into_iter();
     picks.filter(wanted).map(Contender::Pick)
@@ -293,7 +293,7 @@ mod tests {
         let large = |unit: &Unit| match unit {
             Unit::Layer { layer, .. } => layer.problem.flops() > suite::CPU_FLOPS,
             Unit::Network { images, .. } => *images > 10,
-            Unit::Overlap { layer, .. } => layer.problem.n > 20,
+            Unit::Overlap { layer, .. } => layer.problem.n() > 20,
             Unit::Errors { .. } => true,
         };
         assert!(!plan.units.iter().any(large));
