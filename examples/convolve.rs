@@ -32,7 +32,7 @@ fn main() -> Result<(), Error> {
 
     let packed = conv.pack(&w, &stream)?; // once per filter; None for most variants
     let mut operands = Operands::new(&x, &w, &mut y);
-    if problem.epilogue.bias {
+    if problem.epilogue().bias {
         operands = operands.bias(&bias);
     }
     if let Some(packed) = &packed {

@@ -28,13 +28,13 @@ fn run() -> Result<(), Box<dyn Error>> {
     let problem = args.next().unwrap_or("mb8ic3ih32oc16oh32kh3ph1".to_owned());
     let pick = args.next().unwrap_or("rule".to_owned());
     let (problem, pick): (Problem, Pick) = (problem.parse()?, pick.parse()?);
-    if problem.storage != Storage::F32 || !problem.epilogue.is_none() || problem.groups != 1 {
+    if problem.storage() != Storage::F32 || !problem.epilogue().is_none() || problem.groups() != 1 {
         return Err("this example checks plain f32 convolutions without groups".into());
     }
 
     // First, because without a driver cudarc panics where convforge answers an error.
     let device = Device::gpu(0)?;
-    let Device::Gpu(gpu) = &device else {
+    let Some(gpu) = device.as_gpu() else {
         return Err("device 0 is no GPU".into());
     };
 
@@ -51,7 +51,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     // convforge's side: a plan, and scratch memory bound to cudarc's stream.
     // SAFETY: the stream is of the device's primary context and outlives `stream`.
     let ours = unsafe { gpu::Stream::from_raw(gpu, theirs.cu_stream().cast::<c_void>())? };
-    let stream = Stream::Gpu(ours);
+    let stream = Stream::from(ours);
     let conv = Conv::new(&device, &problem, &pick)?;
     let mut workspace = Workspace::new(&stream)?;
     workspace.reserve(&conv, &stream)?;
@@ -91,7 +91,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 
 /// The definition of a convolution, NCHW or NHWC by its strides.
 fn plain_loop(p: &Problem, x: &[f32], w: &[f32]) -> Vec<f32> {
-    let nchw = p.layout == convforge::Layout::Nchw;
+    let nchw = p.layout() == convforge::Layout::Nchw;
     let at = |[n, c, h, w]: [usize; 4], [channels, rows, columns]: [usize; 3]| match nchw {
         true => ((n * channels + c) * rows + h) * columns + w,
         false => ((n * rows + h) * columns + w) * channels + c,
@@ -101,21 +101,29 @@ fn plain_loop(p: &Problem, x: &[f32], w: &[f32]) -> Vec<f32> {
         (i < size).then_some(i)
     };
     let mut y = vec![0.0; p.y_len()];
-    for n in 0..p.n {
+    for n in 0..p.n() {
         for (k, row, column) in
-            (0..p.k * p.p() * p.q()).map(|i| (i / (p.p() * p.q()), i / p.q() % p.p(), i % p.q()))
+            (0..p.k() * p.p() * p.q()).map(|i| (i / (p.p() * p.q()), i / p.q() % p.p(), i % p.q()))
         {
             let mut sum = 0.0;
-            for (c, r, s) in (0..p.c * p.r * p.s).map(|i| (i / (p.r * p.s), i / p.s % p.r, i % p.s))
+            for (c, r, s) in (0..p.c() * p.r() * p.s())
+                .map(|i| (i / (p.r() * p.s()), i / p.s() % p.r(), i % p.s()))
             {
-                let h = inside(row, p.stride[0], r, p.dilation[0], p.pad.top, p.h);
-                let v = inside(column, p.stride[1], s, p.dilation[1], p.pad.left, p.w);
+                let h = inside(row, p.stride()[0], r, p.dilation()[0], p.pad().top, p.h());
+                let v = inside(
+                    column,
+                    p.stride()[1],
+                    s,
+                    p.dilation()[1],
+                    p.pad().left,
+                    p.w(),
+                );
                 if let (Some(h), Some(v)) = (h, v) {
-                    sum +=
-                        x[at([n, c, h, v], [p.c, p.h, p.w])] * w[at([k, c, r, s], [p.c, p.r, p.s])];
+                    sum += x[at([n, c, h, v], [p.c(), p.h(), p.w()])]
+                        * w[at([k, c, r, s], [p.c(), p.r(), p.s()])];
                 }
             }
-            y[at([n, k, row, column], [p.k, p.p(), p.q()])] = sum;
+            y[at([n, k, row, column], [p.k(), p.p(), p.q()])] = sum;
         }
     }
     y

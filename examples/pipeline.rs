@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
         eprintln!("{why}; using {device}");
     }
     #[cfg(feature = "cuda")]
-    if let Device::Gpu(gpu) = &device {
+    if let Some(gpu) = device.as_gpu() {
         let mut x = PinnedBuffer::alloc(gpu, problem.x_len())?;
         let mut y = PinnedBuffer::alloc(gpu, problem.y_len())?;
         return run(&device, (&problem, &pick), &mut x, &mut y, timeline);
@@ -41,7 +41,7 @@ fn run(
     }
     let filter: Vec<f32> = (0..problem.w_len()).map(|i| (i % 7) as f32 - 3.0).collect();
     let bias = vec![1.0; problem.bias_len()];
-    let bias = if problem.epilogue.bias {
+    let bias = if problem.epilogue().bias {
         &bias[..]
     } else {
         &[]

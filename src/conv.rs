@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    Buffer, Device, Element, Error, Pick, Problem, Result, Stream,
+    Device, Element, Error, Pick, Problem, Result, Stream, View, ViewMut,
     select::{Candidate, Candidates},
     variant::{self, Args, Bytes, Packing, Plan, Prepared, Query, Space, Variant},
 };
@@ -201,10 +201,14 @@ impl Conv {
     /// # Errors
     /// A filter of another type, length or device; [`Error::OutOfMemory`],
     /// [`Error::ConstantMemory`]; or what the launch answers.
-    pub fn pack<T: Element>(&self, w: &Buffer<T>, stream: &Stream) -> Result<Option<Packed>> {
-        self.check_buffer("the filter (w)", w, self.problem.w_len())?;
-        // SAFETY: the buffer is of this device and of the right size; its drop waits for what is
-        // queued.
+    pub fn pack<'a, T: Element>(
+        &self,
+        w: impl Into<View<'a, T>>,
+        stream: &Stream,
+    ) -> Result<Option<Packed>> {
+        let w = w.into();
+        self.check_view("the filter (w)", &w, self.problem.w_len())?;
+        // SAFETY: the filter is of this device and of the right size, and stays as in `run_with`.
         unsafe { self.pack_raw(w.as_ptr(), stream) }
     }
 
@@ -218,7 +222,7 @@ impl Conv {
     /// this work.
     pub unsafe fn pack_raw(&self, w: *const c_void, stream: &Stream) -> Result<Option<Packed>> {
         self.device.expect("the stream", &stream.device())?;
-        self.check_align("the filter (w)", w, self.problem.align)?;
+        self.check_align("the filter (w)", w, self.problem.align())?;
         let Some(key) = self.key.clone() else {
             return Ok(None);
         };
@@ -246,7 +250,7 @@ impl Conv {
     ///
     /// # Safety
     /// As [`pack_raw`](Self::pack_raw), and `packed` has [`packing`](Self::packing)'s bytes on the
-    /// same device, which nobody else uses.
+    /// same device, which nobody else uses and which do not overlap the filter.
     pub unsafe fn pack_into(
         &self,
         w: *const c_void,
@@ -254,7 +258,7 @@ impl Conv {
         stream: &Stream,
     ) -> Result<()> {
         self.device.expect("the stream", &stream.device())?;
-        self.check_align("the filter (w)", w, self.problem.align)?;
+        self.check_align("the filter (w)", w, self.problem.align())?;
         self.check_align(PACKED, packed, Workspace::ALIGN)?;
         match self.packing() {
             None => Ok(()),
@@ -274,14 +278,17 @@ impl Conv {
     /// Enqueues y = conv(x, w) on `stream`. It can be captured in a graph: nothing is allocated,
     /// waited for or chosen here.
     ///
+    /// Each operand is a buffer, `&x`, or a [`View`]: a part of a buffer, as a slice of a batch is, a
+    /// slice on the CPU, or another crate's memory.
+    ///
     /// # Errors
     /// Operands of the wrong type, length, device or alignment, a workspace that is too small or of
     /// another stream, operands missing that the epilogue needs; or what the launch answers.
-    pub fn run<T: Element>(
+    pub fn run<'a, T: Element>(
         &self,
-        x: &Buffer<T>,
-        w: &Buffer<T>,
-        y: &mut Buffer<T>,
+        x: impl Into<View<'a, T>>,
+        w: impl Into<View<'a, T>>,
+        y: impl Into<ViewMut<'a, T>>,
         workspace: &mut Workspace,
         stream: &Stream,
     ) -> Result<()> {
@@ -299,8 +306,9 @@ impl Conv {
         stream: &Stream,
     ) -> Result<()> {
         let raw = self.check_operands(operands)?;
-        // SAFETY: the buffers were just checked. Work that is still queued when one of them is
-        // dropped is waited for by the driver's free.
+        // SAFETY: the operands were just checked. Work that is still queued when a buffer is dropped
+        // is waited for by the driver's free; that other memory stays is promised to
+        // `View::from_raw`; on the CPU nothing is queued.
         unsafe { self.run_raw(&raw, workspace, stream) }
     }
 
@@ -312,7 +320,9 @@ impl Conv {
     ///
     /// # Safety
     /// Every address is of this convolution's device, as large as the problem says, and valid until
-    /// `stream` is past this work; nothing else writes to them meanwhile.
+    /// `stream` is past this work; nothing else writes to them meanwhile. The output overlaps none of
+    /// the others. A packed filter is one that this convolution takes: by
+    /// [`packing`](Self::packing) and the filter's shape, of which an address tells nothing.
     pub unsafe fn run_raw(
         &self,
         operands: &RawOperands,
@@ -371,7 +381,7 @@ impl Conv {
         if workspace_bytes < self.prepared.workspace().least {
             return Err(self.too_small(workspace_bytes));
         }
-        if self.problem.n == 0 {
+        if self.problem.n() == 0 {
             return Ok(());
         }
         let (address, handle) = workspace.parts(self.prepared.handle_type());
@@ -402,20 +412,22 @@ impl Conv {
         let Operands {
             x,
             w,
-            y,
+            mut y,
             bias,
             residual,
             packed,
         } = operands;
         self.check_presence(bias.is_some(), residual.is_some())?;
-        self.check_buffer("the input (x)", x, problem.x_len())?;
-        self.check_buffer("the filter (w)", w, problem.w_len())?;
-        self.check_buffer("the output (y)", y, problem.y_len())?;
-        if let Some(residual) = residual {
-            self.check_buffer("the residual", residual, problem.residual_len())?;
+        self.check_view("the input (x)", &x, problem.x_len())?;
+        self.check_view("the filter (w)", &w, problem.w_len())?;
+        self.device.expect("the output (y)", y.device())?;
+        self.check_storage::<T>("the output (y)")?;
+        self.check_len("the output (y)", y.len(), problem.y_len())?;
+        if let Some(residual) = &residual {
+            self.check_view("the residual", residual, problem.residual_len())?;
         }
-        if let Some(bias) = bias {
-            self.device.expect("the bias", &bias.device())?;
+        if let Some(bias) = &bias {
+            self.device.expect("the bias", bias.device())?;
             self.check_len("the bias", bias.len(), problem.bias_len())?;
         }
         if let Some(packed) = packed {
@@ -436,20 +448,20 @@ impl Conv {
             x: x.as_ptr(),
             w: w.as_ptr(),
             y: y.as_mut_ptr(),
-            bias: pointer(bias.map(Buffer::as_ptr)).cast(),
-            residual: pointer(residual.map(Buffer::as_ptr)),
+            bias: pointer(bias.map(|bias| bias.as_ptr())).cast(),
+            residual: pointer(residual.map(|residual| residual.as_ptr())),
             packed: pointer(packed.map(Packed::as_ptr)),
         })
     }
 
     /// Refuses operands that are missing, or that the problem has no use for.
     fn check_presence(&self, bias: bool, residual: bool) -> Result<()> {
-        let epilogue = &self.problem.epilogue;
+        let epilogue = self.problem.epilogue();
         for (what, wanted, given) in [
             ("a bias", epilogue.bias, bias),
             ("a residual", epilogue.residual, residual),
         ] {
-            if wanted != given && self.problem.n > 0 {
+            if wanted != given && self.problem.n() > 0 {
                 let state = if wanted { "needs" } else { "has no use for" };
                 return Err(self.operand_error(format!("{state} {what}")));
             }
@@ -465,16 +477,22 @@ impl Conv {
                 self.name()
             )));
         }
-        for (what, address) in [
+        let tensors = [
             ("the input (x)", raw.x),
             ("the filter (w)", raw.w),
             ("the output (y)", raw.y.cast_const()),
-            ("the residual", raw.residual),
-        ] {
-            self.check_align(what, address, self.problem.align)?;
+        ];
+        let missing = tensors.iter().find(|(_, address)| address.is_null());
+        if let Some((what, _)) = missing
+            && self.problem.n() > 0
+        {
+            return Err(self.operand_error(format!("needs {what}, and was given a null address")));
+        }
+        for (what, address) in tensors.into_iter().chain([("the residual", raw.residual)]) {
+            self.check_align(what, address, self.problem.align())?;
         }
         self.check_align(PACKED, raw.packed, Workspace::ALIGN)?;
-        self.check_align("the bias", raw.bias.cast(), self.problem.align.max(4))
+        self.check_align("the bias", raw.bias.cast(), self.problem.align().max(4))
     }
 
     fn check_align(&self, what: &'static str, address: *const c_void, align: usize) -> Result<()> {
@@ -498,22 +516,27 @@ impl Conv {
         })
     }
 
-    fn check_buffer<T: Element>(
+    fn check_view<T: Element>(
         &self,
         what: &'static str,
-        buffer: &Buffer<T>,
+        view: &View<T>,
         expected: usize,
     ) -> Result<()> {
-        self.device.expect(what, &buffer.device())?;
-        if T::STORAGE != self.problem.storage {
-            return Err(Error::Storage {
-                what,
-                expected: self.problem.storage.to_string(),
-                found: T::STORAGE.to_string(),
-                problem: Box::new(self.problem.clone()),
-            });
+        self.device.expect(what, view.device())?;
+        self.check_storage::<T>(what)?;
+        self.check_len(what, view.len(), expected)
+    }
+
+    fn check_storage<T: Element>(&self, what: &'static str) -> Result<()> {
+        if T::STORAGE == self.problem.storage() {
+            return Ok(());
         }
-        self.check_len(what, buffer.len(), expected)
+        Err(Error::Storage {
+            what,
+            expected: self.problem.storage().to_string(),
+            found: T::STORAGE.to_string(),
+            problem: Box::new(self.problem.clone()),
+        })
     }
 
     fn check_len(&self, what: &'static str, found: usize, expected: usize) -> Result<()> {

@@ -6,6 +6,8 @@ use crate::Problem;
 
 /// Everything that can go wrong, as a value. The library neither prints nor exits nor panics on
 /// its caller's input.
+///
+/// A message does not repeat that of its [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -144,6 +146,16 @@ pub enum Error {
         /// The problem.
         problem: Box<Problem>,
     },
+    /// An address that cannot be what it was given for.
+    #[error("{address:#x} is no memory of {device}: {why}")]
+    Memory {
+        /// The device that it was given for.
+        device: String,
+        /// The address.
+        address: usize,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The memory given for a workspace or a packed filter is not aligned.
     #[error("{what} starts at {address:#x}, which is no multiple of {align} bytes")]
     WorkspaceMisaligned {
@@ -205,7 +217,7 @@ pub enum Error {
     },
     /// A part of a batch failed, and the rest was not begun.
     #[error(
-        "{} of {chunks} ({}): {error}",
+        "{} of {chunks} ({})",
         span("chunk", .failed), span("image", .images)
     )]
     Chunk {
@@ -217,7 +229,7 @@ pub enum Error {
         /// The images in question, from 0.
         images: Range<usize>,
         /// What failed.
-        error: Box<Error>,
+        source: Box<Error>,
     },
     /// What was asked for does not exist here.
     #[error("there is no {0}")]

@@ -5,7 +5,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`Problem`] | shapes, layout, storage, math, epilogue, and the text that names them |
-//! | [`Device`], [`Buffer`], [`Stream`] | the CPU or a GPU, behind one set of types |
+//! | [`Device`], [`Buffer`], [`View`], [`Stream`] | the CPU or a GPU, behind one set of types |
 //! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
 //! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
@@ -19,6 +19,46 @@
     doc = "| [`cudnn`] | searching the fastest of cuDNN's plans |"
 )]
 //!
+//! # Threads
+//!
+//! Whatever lives on a device is `Send`. [`Conv`], [`Packed`], devices, streams, buffers and views are
+//! `Sync` too: one convolution serves any number of threads, each with a stream and a [`Workspace`] of its own. A
+//! workspace, a [`Pipeline`] and a graph serve one thread at a time. The CPU's fast variants run on the
+//! caller's rayon pool.
+//!
+//! Work on one stream is in order; nothing but a [`Mark`] orders that of two. What one of them reads while
+//! another writes it is any numbers, and no worse.
+//!
+//! # Contexts, processes
+//!
+//! GPU work happens in the device's primary context, which the CUDA runtime and most libraries use too.
+//! Every call makes it current and then restores what the thread had. Whoever resets the device
+//! (`cudaDeviceReset`) ends all that lives on it.
+//!
+//! Neither CUDA nor a pool of threads survives `fork`: a child process uses and drops nothing that was
+//! made before. Fork first, or start another program.
+//!
+//! # Memory
+//!
+//! In safe code the borrow checker says what may overlap, and a buffer that is dropped waits for the work
+//! that uses it. For plain addresses ([`Conv::run_raw`], [`View::from_raw`]): input, filter, bias,
+//! residual and packed filter may overlap each other, output and workspace overlap nothing. So an output
+//! cannot take its residual's place.
+//!
+//! # Graphs
+//!
+//! A run can be captured ([`Conv::run`] allocates nothing and waits for nothing); packing and
+//! [`Workspace::reserve`] cannot. A graph knows by addresses alone what its launches use: operands, packed
+//! filter, the workspace's memory, and what the [`Conv`] keeps. All of these stay as they are for as long
+//! as it is launched; reserving more in the workspace moves its memory. Whoever launches promises it.
+//!
+//! # Environment
+//!
+//! `CONVFORGE_CUDA_LIB`, `CONVFORGE_CUBLAS_LIB`, `CONVFORGE_CUDNN_LIB` and `CONVFORGE_NVRTC_LIB` name
+//! libraries, or folders of them; `CONVFORGE_CACHE` is where scripts/toolkit.py installs them. No variable
+//! changes what is chosen or computed, and no default searches by time: what costs seconds is asked for by
+//! a value that has a budget.
+//!
 //! # Features
 //!
 //! | feature | what it adds |
@@ -28,7 +68,7 @@
 //! | `cudnn` | that baseline |
 //! | `serde` | what values say of themselves can be written down |
 
-#![warn(missing_docs)]
+#![warn(missing_docs, missing_debug_implementations)]
 
 mod baselines;
 mod conv;
@@ -49,7 +89,7 @@ pub mod variants;
 pub use baselines::cudnn;
 pub use conv::{Conv, Operands, Packed, RawOperands, Workspace};
 pub use device::{
-    Buffer, Device, Element, HostBuffer, HostCopies, Limits, Mark, Stream, with_host_copies,
+    Buffer, Device, Element, HostCopies, Limits, Mark, Stream, View, ViewMut, with_host_copies,
 };
 pub use error::{Error, Result};
 pub use pipeline::Pipeline;

@@ -16,6 +16,7 @@ mod lanes;
 mod timeline;
 
 use std::{
+    fmt,
     ops::Range,
     sync::{
         Arc,
@@ -55,6 +56,7 @@ impl Default for Options {
 
 /// What one run took.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Ran {
     /// Microseconds from the first copy's beginning to the last one's end, by events.
     pub us: f64,
@@ -166,7 +168,7 @@ impl<T: Element> Pipeline<T> {
         };
         let whole = conv(&images(chunk)?)?;
         let device = whole.device().clone();
-        let rest = match problem.n % chunk {
+        let rest = match problem.n() % chunk {
             0 => None,
             n => {
                 let (variant, config) = (whole.variant().clone(), whole.config());
@@ -281,9 +283,20 @@ impl<T: Element> Pipeline<T> {
     }
 }
 
+impl<T: Element> fmt::Debug for Pipeline<T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("problem", self.problem())
+            .field("conv", self.conv())
+            .field("chunk", &self.chunk())
+            .field("streams", &self.streams())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<T: Element> Batch<T> {
     fn chunks(&self) -> usize {
-        self.problem.n.div_ceil(self.chunk)
+        self.problem.n().div_ceil(self.chunk)
     }
 
     /// The smaller last chunk, if this is one.
@@ -295,23 +308,23 @@ impl<T: Element> Batch<T> {
         let first = failed.start * self.chunk;
         Error::Chunk {
             chunks: self.chunks(),
-            images: first..(failed.end * self.chunk).min(self.problem.n),
+            images: first..(failed.end * self.chunk).min(self.problem.n()),
             failed,
-            error: Box::new(error),
+            source: Box::new(error),
         }
     }
 }
 
 /// Images in a chunk, at least 1.
 fn chunk(problem: &Problem, options: &Options) -> Result<usize> {
-    if problem.epilogue.residual {
+    if problem.epilogue().residual {
         return Err(refuse(
             problem,
             "adds a residual, which a pipeline does not copy; leave it out, or run the whole batch \
              with Conv::run_with",
         ));
     }
-    let n = problem.n.max(1);
+    let n = problem.n().max(1);
     match options.chunk {
         Some(0) => Err(refuse(
             problem,
@@ -319,7 +332,7 @@ fn chunk(problem: &Problem, options: &Options) -> Result<usize> {
         )),
         Some(images) => Ok(images.min(n)),
         None => {
-            let image = problem.x_len().max(problem.y_len()) / n * problem.storage.bytes();
+            let image = problem.x_len().max(problem.y_len()) / n * problem.storage().bytes();
             let least = LEAST_BYTES.div_ceil(image.max(1));
             Ok(n.div_ceil(CHUNKS).max(least).min(n))
         }

@@ -6,7 +6,7 @@
 //! `fused_shared:tile=24`. The first line wins whose condition fits and whose variant can do the
 //! problem.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use crate::{Error, Problem, Result, error::closest};
 
@@ -19,6 +19,7 @@ const FILES: [(&str, &str); 3] = [
 
 /// A named list of which variant does which layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// Its name: `policy:per-layer` is the one called `per-layer`.
     pub name: &'static str,
@@ -57,14 +58,14 @@ enum Sign {
 type Size = (&'static str, &'static str, fn(&Problem) -> usize);
 
 const SIZES: [Size; 8] = [
-    ("n", "images", |p| p.n),
-    ("c", "input channels", |p| p.c),
-    ("h", "input rows", |p| p.h),
-    ("w", "input columns", |p| p.w),
-    ("k", "output channels", |p| p.k),
-    ("r", "filter rows", |p| p.r),
-    ("s", "filter columns", |p| p.s),
-    ("groups", "groups", |p| p.groups),
+    ("n", "images", |p| p.n()),
+    ("c", "input channels", |p| p.c()),
+    ("h", "input rows", |p| p.h()),
+    ("w", "input columns", |p| p.w()),
+    ("k", "output channels", |p| p.k()),
+    ("r", "filter rows", |p| p.r()),
+    ("s", "filter columns", |p| p.s()),
+    ("groups", "groups", |p| p.groups()),
 ];
 
 const SIGNS: [(&str, Sign); 3] = [
@@ -98,7 +99,7 @@ impl Policy {
         let about: Vec<_> = lines().filter_map(|line| line.strip_prefix("# ")).collect();
         let rules = lines()
             .filter(|line| !line.starts_with('#'))
-            .map(rule)
+            .map(str::parse)
             .collect::<Result<_>>()?;
         Ok(Policy {
             name,
@@ -131,45 +132,52 @@ impl Rule {
     }
 }
 
-/// Reads one line.
-fn rule(line: &str) -> Result<Rule> {
-    let error = |why: &str| Error::Parse {
-        text: line.to_owned(),
-        why: format!("{why}; a line of a policy reads `k<=4 direct_naive` or `else fused_shared`"),
-    };
-    let (condition, variant) = line
-        .split_once(char::is_whitespace)
-        .ok_or_else(|| error("it has one word"))?;
-    let condition = match condition {
-        "else" => None,
-        text => {
-            let (sign_text, sign) = SIGNS
-                .into_iter()
-                .find(|(sign, _)| text.contains(sign))
-                .ok_or_else(|| error("its condition has none of <= >= ="))?;
-            let (size, number) = text.split_once(sign_text).unwrap_or((text, ""));
-            let (size, ..) = SIZES
-                .into_iter()
-                .find(|(letter, ..)| *letter == size)
-                .ok_or_else(|| error("its condition names no size"))?;
-            Some(Condition {
-                size,
-                sign,
-                number: number
-                    .parse()
-                    .map_err(|_| error("its condition has no number"))?,
-            })
-        }
-    };
-    let (variant, config) = match variant.trim().split_once(':') {
-        Some((variant, config)) => (variant, Some(config.to_owned())),
-        None => (variant.trim(), None),
-    };
-    Ok(Rule {
-        condition,
-        variant: variant.to_owned(),
-        config,
-    })
+impl FromStr for Rule {
+    type Err = Error;
+
+    /// One line: `k<=4 direct_naive`, `else fused_shared:tile=24`. Whether there is such a variant
+    /// is seen when it is chosen.
+    fn from_str(line: &str) -> Result<Self> {
+        let error = |why: &str| Error::Parse {
+            text: line.to_owned(),
+            why: format!(
+                "{why}; a line of a policy reads `k<=4 direct_naive` or `else fused_shared`"
+            ),
+        };
+        let (condition, variant) = line
+            .split_once(char::is_whitespace)
+            .ok_or_else(|| error("it has one word"))?;
+        let condition = match condition {
+            "else" => None,
+            text => {
+                let (sign_text, sign) = SIGNS
+                    .into_iter()
+                    .find(|(sign, _)| text.contains(sign))
+                    .ok_or_else(|| error("its condition has none of <= >= ="))?;
+                let (size, number) = text.split_once(sign_text).unwrap_or((text, ""));
+                let (size, ..) = SIZES
+                    .into_iter()
+                    .find(|(letter, ..)| *letter == size)
+                    .ok_or_else(|| error("its condition names no size"))?;
+                Some(Condition {
+                    size,
+                    sign,
+                    number: number
+                        .parse()
+                        .map_err(|_| error("its condition has no number"))?,
+                })
+            }
+        };
+        let (variant, config) = match variant.trim().split_once(':') {
+            Some((variant, config)) => (variant, Some(config.to_owned())),
+            None => (variant.trim(), None),
+        };
+        Ok(Rule {
+            condition,
+            variant: variant.to_owned(),
+            config,
+        })
+    }
 }
 
 impl fmt::Display for Rule {
@@ -241,6 +249,7 @@ mod tests {
 
     #[test]
     fn lines_that_say_nothing_are_errors() {
+        let rule = |line: &str| line.parse::<Rule>();
         let configured = rule("c>=64 fused_shared:tile=24").unwrap();
         assert_eq!(configured.variant, "fused_shared");
         assert_eq!(configured.config.as_deref(), Some("tile=24"));

@@ -1,7 +1,12 @@
 //! The problem: shapes, layout, storage, math, alignment and epilogue of one convolution, and the
 //! text that names it everywhere.
+//!
+//! Layouts, storages, maths and activations can be matched to the last one: whoever computes or judges
+//! must know them all, and one more is a new version.
 
 mod text;
+
+use std::hash::{Hash, Hasher};
 
 use crate::{Error, Result};
 
@@ -83,7 +88,9 @@ pub struct Pool {
 
 /// What happens to a sum before it is stored:
 /// `y = pool(activation(scale * sum + bias[k] + residual))`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// Scales are equal whose bits are: 0 and -0 are two.
+#[derive(Clone, Copy, Debug)]
 pub struct Epilogue {
     /// Factor on the sum, 1 by default.
     pub scale: f32,
@@ -114,6 +121,27 @@ impl Epilogue {
     pub fn is_none(&self) -> bool {
         *self == Epilogue::default()
     }
+
+    /// What two equal ones have in common.
+    fn identity(&self) -> impl Eq + Hash {
+        let scale = self.scale.to_bits();
+        let adds = (self.bias, self.residual);
+        (scale, adds, self.activation, self.pool)
+    }
+}
+
+impl PartialEq for Epilogue {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Epilogue {}
+
+impl Hash for Epilogue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
 }
 
 /// Rows and columns of zeros around each image.
@@ -127,7 +155,7 @@ pub struct Padding {
 }
 
 /// The numbers of a problem before they were checked; [`Problem::new`] checks them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Images.
     pub n: usize,
@@ -224,19 +252,56 @@ impl Shape {
 /// | `bias` `residual` | what is added |
 /// | `relu` `relu6` `tanh` `sigmoid` `silu` | activation |
 /// | `pool=2` `pool=3x2s2x1ceil` | maximum over windows, their stride, clipped windows at the edge |
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     shape: Shape,
     conv_out: [usize; 2],
     out: [usize; 2],
 }
 
-impl std::ops::Deref for Problem {
-    type Target = Shape;
+/// Reads of a problem's shape.
+macro_rules! reads {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)+) => {
+        impl Problem {
+            $($(#[$doc])*
+            pub fn $name(&self) -> $type {
+                self.shape.$name
+            })+
+        }
+    };
+}
 
-    fn deref(&self) -> &Shape {
-        &self.shape
-    }
+reads! {
+    /// Images.
+    n: usize,
+    /// Input channels, over all groups.
+    c: usize,
+    /// Input height.
+    h: usize,
+    /// Input width.
+    w: usize,
+    /// Output channels, over all groups.
+    k: usize,
+    /// Filter height.
+    r: usize,
+    /// Filter width.
+    s: usize,
+    /// Steps down and across.
+    stride: [usize; 2],
+    /// Distance between filter taps, 1 for a dense filter.
+    dilation: [usize; 2],
+    /// Zeros around the image, as far as a filter reaches them.
+    pad: Padding,
+    /// Groups; both channel counts are multiples of it.
+    groups: usize,
+    /// Order of the dimensions.
+    layout: Layout,
+    /// Type of the elements.
+    storage: Storage,
+    /// How products are made and summed.
+    math: Math,
+    /// Bytes that every base address is a multiple of.
+    align: usize,
 }
 
 /// Largest value of one dimension: kernels may count a single dimension in 32 bits.
@@ -409,6 +474,16 @@ impl Problem {
         Ok(problem)
     }
 
+    /// What happens to a sum before it is stored.
+    pub fn epilogue(&self) -> &Epilogue {
+        &self.shape.epilogue
+    }
+
+    /// All of the numbers; [`with`](Self::with) changes them.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     /// The same convolution, changed by `edit` and checked again.
     ///
     /// # Errors
@@ -436,28 +511,28 @@ impl Problem {
 
     /// Elements of the input.
     pub fn x_len(&self) -> usize {
-        self.n * self.c * self.h * self.w
+        self.n() * self.c() * self.h() * self.w()
     }
 
     /// Elements of the filter.
     pub fn w_len(&self) -> usize {
-        self.k * (self.c / self.groups) * self.r * self.s
+        self.k() * (self.c() / self.groups()) * self.r() * self.s()
     }
 
     /// Elements of the output.
     pub fn y_len(&self) -> usize {
-        self.n * self.k * self.out[0] * self.out[1]
+        self.n() * self.k() * self.out[0] * self.out[1]
     }
 
     /// Elements of the bias; 0 without one.
     pub fn bias_len(&self) -> usize {
-        if self.epilogue.bias { self.k } else { 0 }
+        if self.epilogue().bias { self.k() } else { 0 }
     }
 
     /// Elements of the residual; 0 without one.
     pub fn residual_len(&self) -> usize {
-        if self.epilogue.residual {
-            self.n * self.k * self.p() * self.q()
+        if self.epilogue().residual {
+            self.n() * self.k() * self.p() * self.q()
         } else {
             0
         }
@@ -465,18 +540,18 @@ impl Problem {
 
     /// Products that make one sum: channels of a group times taps.
     pub fn reduction(&self) -> usize {
-        self.c / self.groups * self.r * self.s
+        self.c() / self.groups() * self.r() * self.s()
     }
 
     /// Floating-point operations of the sums, a product and an addition counted as two.
     pub fn flops(&self) -> f64 {
-        2.0 * (self.n * self.k) as f64 * (self.p() * self.q()) as f64 * self.reduction() as f64
+        2.0 * (self.n() * self.k()) as f64 * (self.p() * self.q()) as f64 * self.reduction() as f64
     }
 
     /// Fewest bytes that must move: each operand read once and the output written once.
     pub fn bytes(&self) -> f64 {
         let elements = self.x_len() + self.w_len() + self.y_len() + self.residual_len();
-        (elements * self.storage.bytes() + self.bias_len() * 4) as f64
+        (elements * self.storage().bytes() + self.bias_len() * 4) as f64
     }
 }
 

@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// How the variant for a problem is found.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Pick {
     /// The least estimated time among all that can do the problem, libraries included where they
     /// can be opened. Where none has an estimate, the first that can, in the order of

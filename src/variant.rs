@@ -14,6 +14,7 @@
 use std::{
     any::{Any, TypeId},
     ffi::{CStr, c_void},
+    fmt,
 };
 
 use crate::{Device, Error, Limits, Problem, Result, Stream};
@@ -337,6 +338,22 @@ pub struct Args<'a> {
     pub handle: Option<&'a mut (dyn Any + Send)>,
     /// Called after each kernel was enqueued, to time it.
     pub stage: Option<&'a mut dyn FnMut(&CStr)>,
+}
+
+impl fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Args")
+            .field("x", &self.x)
+            .field("w", &self.w)
+            .field("packed", &self.packed)
+            .field("y", &self.y)
+            .field("bias", &self.bias)
+            .field("residual", &self.residual)
+            .field("workspace", &self.workspace)
+            .field("workspace_bytes", &self.workspace_bytes)
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Args<'_> {

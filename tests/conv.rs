@@ -55,7 +55,7 @@ const DRAWS: u64 = 20_000;
 /// The problems of a variant that have enough outputs to show something.
 fn problems<'a>(domain: &Domain<'a>) -> impl Iterator<Item = Problem> + use<'a> {
     let drawn = domain.problems(SEED, DRAWS);
-    drawn.filter(|problem| problem.n > 0 && problem.y_len() / problem.n >= 16)
+    drawn.filter(|problem| problem.n() > 0 && problem.y_len() / problem.n() >= 16)
 }
 
 /// The variant on the first of its problems that it can be readied for, or what the trial ends with.
@@ -120,10 +120,10 @@ impl<T: Element> Inputs<T> {
         packed: Option<&'a Packed>,
     ) -> Operands<'a, T> {
         let mut operands = Operands::new(x, &self.w, y);
-        if problem.epilogue.bias {
+        if problem.epilogue().bias {
             operands = operands.bias(&self.bias);
         }
-        if problem.epilogue.residual {
+        if problem.epilogue().residual {
             operands = operands.residual(&self.residual);
         }
         match packed {
@@ -162,14 +162,14 @@ fn recorded(device: &Device, configured: &Configured) -> Answer {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
-    with_element!(conv.problem().storage, replayed(&conv))
+    with_element!(conv.problem().storage(), replayed(&conv))
 }
 
 #[cfg(feature = "cuda")]
 fn replayed<T: Element>(conv: &Conv) -> Answer {
     let (device, problem) = (conv.device(), conv.problem());
     let stream = device.stream()?;
-    let Stream::Gpu(queue) = &stream else {
+    let Some(queue) = stream.as_gpu() else {
         return Ok(Completion::ignored_with("the CPU records nothing"));
     };
     let inputs = Inputs::<T>::new(device, problem)?;
@@ -210,7 +210,7 @@ fn shared(device: &Device, configured: &Configured) -> Answer {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
-    with_element!(conv.problem().storage, by_threads(&conv))
+    with_element!(conv.problem().storage(), by_threads(&conv))
 }
 
 /// Runs that a thread queues before it waits.
@@ -263,7 +263,7 @@ fn by_threads<T: Element>(conv: &Conv) -> Answer {
 
 fn elsewhere(device: &Device, configured: &Configured) -> Answer {
     let other = match device.is_gpu() {
-        true => Ok(Device::Cpu),
+        true => Ok(Device::cpu()),
         false => Device::gpu(0),
     };
     let other = match other {
@@ -274,7 +274,7 @@ fn elsewhere(device: &Device, configured: &Configured) -> Answer {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
-    with_element!(conv.problem().storage, misplaced(&conv, &other))
+    with_element!(conv.problem().storage(), misplaced(&conv, &other))
 }
 
 /// Each thing in turn is on the other device.
@@ -302,12 +302,12 @@ fn misplaced<T: Element>(conv: &Conv, other: &Device) -> Answer {
             &mut *y
         };
         let mut operands = Operands::new(&x[at("input")], &w[at("filter")], y);
-        if problem.epilogue.bias {
+        if problem.epilogue().bias {
             operands = operands.bias(&bias[at("bias")]);
         } else if misplaced == "bias" {
             continue;
         }
-        if problem.epilogue.residual {
+        if problem.epilogue().residual {
             operands = operands.residual(&residual[at("residual")]);
         } else if misplaced == "residual" {
             continue;
@@ -344,7 +344,7 @@ const MOST_CONSTANT: usize = 8 << 10;
 
 /// A problem with other numbers of images, as far as the variant can do them.
 fn batches(domain: &Domain, problem: &Problem) -> Vec<Problem> {
-    let numbers = [1, 3, 100, problem.n, problem.n + 1, 2 * problem.n];
+    let numbers = [1, 3, 100, problem.n(), problem.n() + 1, 2 * problem.n()];
     let batches = numbers.map(|n| problem.with(|shape| shape.n = n).ok());
     let able = batches.into_iter().flatten();
     able.filter(|batch| domain.has(batch)).collect()
@@ -381,9 +381,9 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
     };
     let strange = packing
         .iter()
-        .find(|other| other.storage == problem.storage && other.w_len() != problem.w_len());
+        .find(|other| other.storage() == problem.storage() && other.w_len() != problem.w_len());
     let strange = strange.map(conv).transpose()?;
-    with_element!(problem.storage, every_batch(&convs, strange.as_ref()))
+    with_element!(problem.storage(), every_batch(&convs, strange.as_ref()))
 }
 
 /// What one of them packs serves the others; what `strange` packs serves none.
@@ -406,8 +406,8 @@ fn every_batch<T: Element>(convs: &[Conv], strange: Option<&Conv>) -> Answer {
         stream.synchronize()?;
         let expected = alone(conv, &inputs, &x, own.as_ref())?;
         let same = alone(conv, &inputs, &x, packed.as_ref())? == expected;
-        let images = problem.n;
-        let first = convs[0].problem().n;
+        let images = problem.n();
+        let first = convs[0].problem().n();
         let wrong =
             format!("with a filter packed for {first} images, {images} give another output");
         common::ensure(same, &wrong)?;

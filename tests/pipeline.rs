@@ -80,7 +80,7 @@ fn equal(device: &Device, configured: &Configured) -> Answer {
     // Of 25 images the last chunk has fewer.
     let options = Options {
         streams: 1,
-        chunk: Some(problem.n.div_ceil(4)),
+        chunk: Some(problem.n().div_ceil(4)),
         timeline: false,
     };
     let one = Pipeline::with_variant(device, problem, configured.clone(), &w, &[], &options)?;
@@ -108,7 +108,7 @@ fn pinned(
 ) -> Result<(), Failed> {
     use convforge::gpu::PinnedBuffer;
 
-    let Device::Gpu(gpu) = device else {
+    let Some(gpu) = device.as_gpu() else {
         return Ok(());
     };
     let mut pinned_x = PinnedBuffer::alloc(gpu, x.len())?;
@@ -139,7 +139,7 @@ fn both_copy_engines_are_busy(device: &Device) -> Result<Completion, Failed> {
         pipeline::{Span, Work},
     };
 
-    let Device::Gpu(gpu) = device else {
+    let Some(gpu) = device.as_gpu() else {
         return Err("there is no GPU".into());
     };
     let problem: Problem = "mb2000ic1ih86oc4oh80kh7".parse()?;

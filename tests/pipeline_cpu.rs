@@ -1,8 +1,11 @@
 //! Pipelines on the CPU: how batches are cut, and how runs end.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    error::Error as _,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use convforge::{
@@ -33,7 +36,7 @@ fn values<T: Element>(problem: &Problem, tensor: Tensor) -> Vec<T> {
 
 /// The whole batch at once, without a pipeline.
 fn unpipelined<T: Element>(problem: &Problem, pick: &Pick) -> Vec<T> {
-    let device = Device::Cpu;
+    let device = Device::cpu();
     // A pipeline's buffers are its own, those here are only so much aligned.
     let problem = &problem.with(|shape| shape.align = 16).unwrap();
     let conv = Conv::new(&device, problem, pick).unwrap();
@@ -46,7 +49,7 @@ fn unpipelined<T: Element>(problem: &Problem, pick: &Pick) -> Vec<T> {
     let packed = conv.pack(&w, &stream).unwrap();
     let mut y = device.alloc::<T>(problem.y_len()).unwrap();
     let mut operands = Operands::new(&x, &w, &mut y);
-    if problem.epilogue.bias {
+    if problem.epilogue().bias {
         operands = operands.bias(&bias);
     }
     if let Some(packed) = &packed {
@@ -59,7 +62,7 @@ fn unpipelined<T: Element>(problem: &Problem, pick: &Pick) -> Vec<T> {
 
 fn pipeline<T: Element>(problem: &Problem, pick: &Pick, options: &Options) -> Result<Pipeline<T>> {
     let (w, bias) = (values(problem, Tensor::W), values(problem, Tensor::Bias));
-    Pipeline::new(&Device::Cpu, problem, pick, &w, &bias, options)
+    Pipeline::new(&Device::cpu(), problem, pick, &w, &bias, options)
 }
 
 fn equal<T: Element + PartialEq + std::fmt::Debug>(text: &str) {
@@ -125,7 +128,7 @@ fn what_cannot_be_cut_is_refused() {
     let refused = |text: &str, options: &Options| {
         let filter = [0f32; 9];
         Pipeline::new(
-            &Device::Cpu,
+            &Device::cpu(),
             &problem(text),
             &Pick::Rule,
             &filter,
@@ -154,7 +157,7 @@ fn lengths_that_do_not_fit_are_named() {
     let make = |w: usize, bias: usize| {
         let (w, bias) = (vec![0f32; w], vec![0f32; bias]);
         Pipeline::new(
-            &Device::Cpu,
+            &Device::cpu(),
             &problem,
             &Pick::Rule,
             &w,
@@ -255,7 +258,7 @@ unsafe impl Variant for Counting {
 unsafe impl Prepared for Ready {
     unsafe fn launch(&self, args: Args) -> Result<()> {
         let launch = self.shared.launches.fetch_add(1, Ordering::Relaxed);
-        self.shared.images.lock().unwrap().push(self.problem.n);
+        self.shared.images.lock().unwrap().push(self.problem.n());
         if launch == self.at {
             (self.then)(&self.shared.stop)?;
         }
@@ -279,8 +282,14 @@ fn at(launch: usize, then: fn(&AtomicBool) -> Result<()>) -> (Pipeline<f32>, Arc
     });
     let problem = problem("mb10ic1ih3oc1kh1");
     let options = options(2, Some(3));
-    let pipeline =
-        Pipeline::with_variant(&Device::Cpu, &problem, (variant, 0), &[1.0], &[], &options);
+    let pipeline = Pipeline::with_variant(
+        &Device::cpu(),
+        &problem,
+        (variant, 0),
+        &[1.0],
+        &[],
+        &options,
+    );
     (pipeline.unwrap(), shared)
 }
 
@@ -293,10 +302,9 @@ fn an_error_stops_the_rest_and_has_its_place() {
     let (mut pipeline, shared) = at(2, |_| Err(no_luck()));
     let mut y = vec![-1.0; 90];
     let error = pipeline.run(&[0.0; 90], &mut y).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "chunk 2 of 4 (images 6 to 8): there is no luck"
-    );
+    assert_eq!(error.to_string(), "chunk 2 of 4 (images 6 to 8)");
+    let why = error.source().expect("what failed");
+    assert_eq!(why.to_string(), "there is no luck");
     assert_eq!(*shared.images.lock().unwrap(), [3, 3, 3]);
     assert!(y[54..].iter().all(|y| *y == -1.0));
     // The next run is a run like any other.

@@ -45,8 +45,8 @@ proptest! {
             let text = problem.to_string();
             prop_assert_eq!(&parse(&text), &problem, "{}", text);
             let last = (problem.p() - 1) * stride[0] + (r - 1) * dilation[0] + 1;
-            prop_assert_eq!(problem.pad.bottom, last.saturating_sub(h + top));
-            prop_assert!(problem.pad.bottom <= bottom && problem.pad.right <= right);
+            prop_assert_eq!(problem.pad().bottom, last.saturating_sub(h + top));
+            prop_assert!(problem.pad().bottom <= bottom && problem.pad().right <= right);
         }
     }
 
@@ -91,21 +91,27 @@ fn benchdnn_rules_for_what_is_left_out() {
     // One of two axes gives the other; the batch is 2, groups and strides 1, dilation 0.
     let problem = parse("ic3ih8oc4kh3");
     assert_eq!(
-        (problem.n, problem.h, problem.w, problem.r, problem.s),
+        (
+            problem.n(),
+            problem.h(),
+            problem.w(),
+            problem.r(),
+            problem.s()
+        ),
         (2, 8, 8, 3, 3)
     );
     assert_eq!(
-        (problem.groups, problem.stride, problem.dilation),
+        (problem.groups(), problem.stride(), problem.dilation()),
         (1, [1, 1], [1, 1])
     );
     assert_eq!((problem.p(), problem.q()), (6, 6));
     assert_eq!(parse("ic3iw8oc4kw3"), problem);
     // Dilation is counted from 0.
-    assert_eq!(parse("ic3ih8oc4kh3dh1").dilation, [2, 2]);
+    assert_eq!(parse("ic3ih8oc4kh3dh1").dilation(), [2, 2]);
     assert_eq!(parse("ic3ih8oc4kh3dh1"), parse("ic3ih8oc4oh4kh3dh1ph0"));
     // The output gives the padding, the padding gives the output.
     assert_eq!(parse("ic3ih8oc4oh8kh3"), parse("ic3ih8oc4kh3ph1"));
-    assert_eq!(parse("ic3ih8oc4oh8kh3").pad.bottom, 1);
+    assert_eq!(parse("ic3ih8oc4oh8kh3").pad().bottom, 1);
     // Underscores are for the eye.
     assert_eq!(parse("mb2_ic3ih8_oc4_kh3"), problem);
     // The order does not matter.
@@ -116,7 +122,7 @@ fn benchdnn_rules_for_what_is_left_out() {
 fn padding_below_and_to_the_right_follows() {
     // 7 rows with stride 2 and one row of padding above: the 4th position hangs over by one.
     let problem = parse("mb1ic1ih7oc1oh4kh3sh2ph1");
-    assert_eq!((problem.pad.top, problem.pad.bottom), (1, 1));
+    assert_eq!((problem.pad().top, problem.pad().bottom), (1, 1));
     // What is never read is dropped, so equal convolutions are equal problems.
     let shape = Shape {
         stride: [2, 2],

@@ -3,27 +3,33 @@
 use std::{ffi::c_void, ptr::null};
 
 use super::Packed;
-use crate::{Buffer, Element};
 #[cfg(doc)]
 use crate::{Conv, Workspace};
+use crate::{Element, View, ViewMut};
 
-/// The tensors of one call. Build it with [`Operands::new`] and add what the problem asks for.
+/// The tensors of one call: buffers, or [views](View). Build it with [`Operands::new`] and add what
+/// the problem asks for.
+#[derive(Debug)]
 pub struct Operands<'a, T: Element> {
-    pub(super) x: &'a Buffer<T>,
-    pub(super) w: &'a Buffer<T>,
-    pub(super) y: &'a mut Buffer<T>,
-    pub(super) bias: Option<&'a Buffer<f32>>,
-    pub(super) residual: Option<&'a Buffer<T>>,
+    pub(super) x: View<'a, T>,
+    pub(super) w: View<'a, T>,
+    pub(super) y: ViewMut<'a, T>,
+    pub(super) bias: Option<View<'a, f32>>,
+    pub(super) residual: Option<View<'a, T>>,
     pub(super) packed: Option<&'a Packed>,
 }
 
 impl<'a, T: Element> Operands<'a, T> {
     /// Input, filter and output.
-    pub fn new(x: &'a Buffer<T>, w: &'a Buffer<T>, y: &'a mut Buffer<T>) -> Self {
+    pub fn new(
+        x: impl Into<View<'a, T>>,
+        w: impl Into<View<'a, T>>,
+        y: impl Into<ViewMut<'a, T>>,
+    ) -> Self {
         Operands {
-            x,
-            w,
-            y,
+            x: x.into(),
+            w: w.into(),
+            y: y.into(),
             bias: None,
             residual: None,
             packed: None,
@@ -31,17 +37,17 @@ impl<'a, T: Element> Operands<'a, T> {
     }
 
     /// One f32 per output channel.
-    pub fn bias(self, bias: &'a Buffer<f32>) -> Self {
+    pub fn bias(self, bias: impl Into<View<'a, f32>>) -> Self {
         Operands {
-            bias: Some(bias),
+            bias: Some(bias.into()),
             ..self
         }
     }
 
     /// A tensor of the convolution's output shape, before pooling.
-    pub fn residual(self, residual: &'a Buffer<T>) -> Self {
+    pub fn residual(self, residual: impl Into<View<'a, T>>) -> Self {
         Operands {
-            residual: Some(residual),
+            residual: Some(residual.into()),
             ..self
         }
     }

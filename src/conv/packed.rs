@@ -39,10 +39,10 @@ impl Key {
         Key {
             variant: variant.to_owned(),
             packing,
-            filter: [p.k, p.c / p.groups, p.r, p.s, p.groups],
-            order: p.layout,
-            storage: p.storage,
-            math: p.math,
+            filter: [p.k(), p.c() / p.groups(), p.r(), p.s(), p.groups()],
+            order: p.layout(),
+            storage: p.storage(),
+            math: p.math(),
         }
     }
 }

@@ -9,13 +9,14 @@ use std::{cell::Cell, marker::PhantomData, ops::Range};
 
 use bytemuck::Pod;
 
-use super::{Buffer, Stream};
+use super::{Buffer, Stream, buffer::Memory, stream::Queue};
 use crate::{Error, Result};
 
 /// Queues copies on streams that are waited for.
 ///
 /// `'host` is what host memory is borrowed for. It outlives the call of [`with_host_copies`] and,
 /// being invariant, cannot be taken for something shorter.
+#[derive(Debug)]
 pub struct HostCopies<'streams, 'host> {
     streams: &'streams [Stream],
     host: PhantomData<Cell<&'host ()>>,
@@ -51,17 +52,19 @@ impl<'host> HostCopies<'_, 'host> {
         to: &mut Buffer<T>,
         at: usize,
     ) -> Result<()> {
-        match (&self.streams[stream], to) {
+        match (&self.streams[stream].0, &mut to.0) {
             #[cfg(feature = "cuda")]
             // SAFETY: `from` is borrowed beyond `with_host_copies`, which waits for the stream.
-            (Stream::Gpu(stream), Buffer::Gpu(to)) => unsafe { stream.upload_slice(from, to, at) },
-            (Stream::Cpu(_), Buffer::Cpu(to)) => {
+            (Queue::Gpu(stream), Memory::Gpu(to)) => unsafe { stream.upload_slice(from, to, at) },
+            (Queue::Cpu(_), Memory::Cpu(to)) => {
                 let range = range("upload", at, from.len(), to.as_slice().len())?;
                 to.as_mut_slice()[range].copy_from_slice(from);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
-            (stream, to) => stream.device().expect("the buffer", &to.device()),
+            _ => self.streams[stream]
+                .device()
+                .expect("the buffer", &to.device()),
         }
     }
 
@@ -80,19 +83,21 @@ impl<'host> HostCopies<'_, 'host> {
         at: usize,
         to: &'host mut [T],
     ) -> Result<()> {
-        match (&self.streams[stream], from) {
+        match (&self.streams[stream].0, &from.0) {
             #[cfg(feature = "cuda")]
             // SAFETY: as in `upload`; nobody else can touch what is borrowed mutably.
-            (Stream::Gpu(stream), Buffer::Gpu(from)) => unsafe {
+            (Queue::Gpu(stream), Memory::Gpu(from)) => unsafe {
                 stream.download_slice(from, at, to)
             },
-            (Stream::Cpu(_), Buffer::Cpu(from)) => {
+            (Queue::Cpu(_), Memory::Cpu(from)) => {
                 let range = range("download", at, to.len(), from.as_slice().len())?;
                 to.copy_from_slice(&from.as_slice()[range]);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
-            (stream, from) => stream.device().expect("the buffer", &from.device()),
+            _ => self.streams[stream]
+                .device()
+                .expect("the buffer", &from.device()),
         }
     }
 
@@ -101,10 +106,10 @@ impl<'host> HostCopies<'_, 'host> {
     fn wait(&self) -> Result<()> {
         let mut answer = Ok(());
         for stream in self.streams {
-            let waited = match stream {
-                Stream::Cpu(_) => Ok(()),
+            let waited = match &stream.0 {
+                Queue::Cpu(_) => Ok(()),
                 #[cfg(feature = "cuda")]
-                Stream::Gpu(stream) => stream.finish(),
+                Queue::Gpu(stream) => stream.finish(),
             };
             answer = answer.and(waited);
         }

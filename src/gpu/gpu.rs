@@ -1,8 +1,14 @@
 //! One device and its primary context.
 
-use std::{ffi::c_char, fmt, ptr, sync::Arc};
+use std::{
+    ffi::{c_char, c_void},
+    fmt,
+    hash::{Hash, Hasher},
+    ptr,
+    sync::Arc,
+};
 
-use cuda_sys::{CUcontext, CUdevice, CUdevice_attribute, CUresult, CUstream};
+use cuda_sys::{CUcontext, CUdevice, CUdevice_attribute, CUpointer_attribute, CUresult, CUstream};
 
 use super::call::{self, Entered, Unrecorded};
 use crate::{Error, Limits, Result};
@@ -154,6 +160,38 @@ impl Gpu {
         enqueued
     }
 
+    /// The GPU, by its ordinal, that an address is known as memory of.
+    ///
+    /// # Errors
+    /// The driver does not know the address.
+    pub(crate) fn owner(&self, address: *const c_void) -> Result<usize> {
+        let _current = self.enter()?;
+        let mut ordinal = 0_i32;
+        let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        let (out, address) = (ptr::from_mut(&mut ordinal).cast(), address as u64);
+        // SAFETY: it writes one integer, for any address.
+        unsafe { cu!(cuPointerGetAttribute(out, attribute, address)) }?;
+        Ok(ordinal as usize)
+    }
+
+    /// Refuses a stream of another context, whose addresses mean nothing in this one.
+    pub(super) fn check_context(&self, stream: CUstream) -> Result<()> {
+        let mut context = ptr::null_mut();
+        // SAFETY: the stream is alive; it writes one handle.
+        unsafe { cu!(cuStreamGetCtx(stream, &mut context)) }?;
+        if context == self.0.context {
+            return Ok(());
+        }
+        Err(Error::WrongDevice {
+            what: "the stream",
+            expected: format!(
+                "the primary context of GPU {} ({})",
+                self.0.ordinal, self.0.name
+            ),
+            found: "another context".to_owned(),
+        })
+    }
+
     /// Makes the primary context current on this thread, until the answer is dropped: for calls of
     /// the CUDA runtime, as kernels of other crates make them.
     ///
@@ -174,6 +212,12 @@ impl Drop for Inner {
         }
         // SAFETY: retained in `Gpu::new`; whatever lives in the context holds a clone of the `Gpu`.
         let _ = unsafe { cuda_sys::cuDevicePrimaryCtxRelease(self.device) };
+    }
+}
+
+impl Hash for Gpu {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.ordinal.hash(state);
     }
 }
 

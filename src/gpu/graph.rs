@@ -7,7 +7,8 @@ use cuda_sys::{CUgraph, CUgraphExec};
 use super::{Gpu, Stream};
 use crate::Result;
 
-/// Work that [`Stream::capture`] recorded, with the buffers it uses by their addresses.
+/// Work that [`Stream::capture`] recorded, with the buffers it uses by their addresses. It keeps none of
+/// them alive: [`launch`](Self::launch) says who does.
 #[derive(Debug)]
 pub struct Graph {
     gpu: Gpu,
@@ -44,9 +45,10 @@ impl Graph {
     /// What the driver answers.
     ///
     /// # Safety
-    /// Every buffer that the recorded work uses is still allocated and stays so until the work is
-    /// done (dropping one waits, as always). A graph knows them by address only, and such an
-    /// address may since belong to anything, memory of the host included.
+    /// Everything that the recorded work uses is still there and stays so until the work is done
+    /// (dropping a buffer waits, as always): buffers; of a convolution also itself, its packed
+    /// filter and its workspace, in which nothing larger was reserved since. A graph knows them by
+    /// address only, and such an address may since belong to anything, memory of the host included.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
         let _current = self.gpu.enter()?;
         // SAFETY: graph and stream are alive, no other thread has the graph, and the caller

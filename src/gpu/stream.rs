@@ -54,13 +54,15 @@ impl Stream {
     /// here.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// [`Error::WrongDevice`] for a stream of another context than `gpu`'s primary one, or what the
+    /// driver answers.
     ///
     /// # Safety
-    /// It is a stream of `gpu`'s primary context and lives as long as the answer, its clones, and
+    /// It is a stream, and lives as long as the answer, its clones, and
     /// the workspaces made for it, which hold one.
     pub unsafe fn from_raw(gpu: &Gpu, stream: *mut c_void) -> Result<Self> {
         let _current = gpu.enter()?;
+        gpu.check_context(stream.cast())?;
         Self::with_id(Inner {
             gpu: gpu.clone(),
             stream: stream.cast(),

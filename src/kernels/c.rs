@@ -20,7 +20,7 @@ impl CProblem {
     pub fn new(problem: &Problem) -> Self {
         // Problem keeps every single dimension within an i32.
         let int = |v: usize| v as i32;
-        let e = &problem.epilogue;
+        let e = problem.epilogue();
         let pool = e.pool.as_ref();
         let activation = match e.activation {
             Activation::None => ffi::CF_ACT_NONE,
@@ -30,11 +30,11 @@ impl CProblem {
             Activation::Sigmoid => ffi::CF_ACT_SIGMOID,
             Activation::Silu => ffi::CF_ACT_SILU,
         };
-        let layout = match problem.layout {
+        let layout = match problem.layout() {
             Layout::Nchw => ffi::CF_NCHW,
             Layout::Nhwc => ffi::CF_NHWC,
         };
-        let math = match problem.math {
+        let math = match problem.math() {
             Math::Fp32 => ffi::CF_MATH_FP32,
             Math::Tf32 => ffi::CF_MATH_TF32,
             Math::F16 => ffi::CF_MATH_F16,
@@ -42,28 +42,28 @@ impl CProblem {
             Math::F16Acc => ffi::CF_MATH_F16_ACC,
         };
         CProblem(ffi::cf_problem {
-            n: problem.n as i64,
-            c: int(problem.c),
-            h: int(problem.h),
-            w: int(problem.w),
-            k: int(problem.k),
-            r: int(problem.r),
-            s: int(problem.s),
+            n: problem.n() as i64,
+            c: int(problem.c()),
+            h: int(problem.h()),
+            w: int(problem.w()),
+            k: int(problem.k()),
+            r: int(problem.r()),
+            s: int(problem.s()),
             p: int(problem.p()),
             q: int(problem.q()),
-            stride_h: int(problem.stride[0]),
-            stride_w: int(problem.stride[1]),
-            dilation_h: int(problem.dilation[0]),
-            dilation_w: int(problem.dilation[1]),
-            pad_top: int(problem.pad.top),
-            pad_left: int(problem.pad.left),
-            pad_bottom: int(problem.pad.bottom),
-            pad_right: int(problem.pad.right),
-            groups: int(problem.groups),
+            stride_h: int(problem.stride()[0]),
+            stride_w: int(problem.stride()[1]),
+            dilation_h: int(problem.dilation()[0]),
+            dilation_w: int(problem.dilation()[1]),
+            pad_top: int(problem.pad().top),
+            pad_left: int(problem.pad().left),
+            pad_bottom: int(problem.pad().bottom),
+            pad_right: int(problem.pad().right),
+            groups: int(problem.groups()),
             layout: layout as i32,
-            storage: storage(problem.storage),
+            storage: storage(problem.storage()),
             math: math as i32,
-            align: int(problem.align),
+            align: int(problem.align()),
             epilogue: ffi::cf_epilogue {
                 scale: e.scale,
                 bias: e.bias.into(),

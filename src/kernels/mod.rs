@@ -162,7 +162,7 @@ unsafe impl Variant for Row {
     }
 
     fn prepare(&self, device: &Device, _: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
-        let Device::Gpu(gpu) = device else {
+        let Some(gpu) = device.as_gpu() else {
             return Err(Error::NoGpu(format!("{} is a CUDA kernel", self.info.name)));
         };
         let Ok(mut state) = plan.state.downcast::<State>() else {

@@ -43,7 +43,7 @@ fn first_of(order: Vec<Choice>, lenient: bool) -> Result<Conv> {
         refused: vec!["other needs a GPU".to_owned()],
         lenient,
     };
-    Conv::first_of(&Device::Cpu, &problem(), candidates)
+    Conv::first_of(&Device::cpu(), &problem(), candidates)
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn picks_are_spelled_as_they_are_read() {
     let unknown = Pick::Policy("per-leyer".to_owned());
     for error in [
         unknown.explain().err(),
-        unknown.choose(&Device::Cpu, &problem()).err(),
+        unknown.choose(&Device::cpu(), &problem()).err(),
     ] {
         assert!(matches!(error, Some(Error::UnknownPolicy { .. })));
     }
@@ -83,14 +83,14 @@ fn picks_are_spelled_as_they_are_read() {
 
 #[test]
 fn on_the_cpu_kernels_have_a_reason() {
-    let (rule, _) = Pick::Rule.choose(&Device::Cpu, &problem()).unwrap();
+    let (rule, _) = Pick::Rule.choose(&Device::cpu(), &problem()).unwrap();
     assert_eq!(rule.info().name, "cpu_gemm");
     let (same, _) = Pick::Rule
-        .choose_for(&Device::Cpu.limits(), &problem())
+        .choose_for(&Device::cpu().limits(), &problem())
         .unwrap();
     assert_eq!(same.info().name, "cpu_gemm");
     for pick in Pick::automatic().into_iter().skip(1) {
-        let error = pick.choose(&Device::Cpu, &problem()).err().unwrap();
+        let error = pick.choose(&Device::cpu(), &problem()).err().unwrap();
         assert!(matches!(error, Error::NoVariant { .. }), "{error}");
     }
 }
@@ -132,7 +132,7 @@ fn the_best_of_all_configurations_counts() {
             ..missing().info().clone()
         };
         let variant: Arc<dyn Variant> = Arc::new(Estimates(info, estimates));
-        best_config(&variant, &Device::Cpu.limits(), &problem())
+        best_config(&variant, &Device::cpu().limits(), &problem())
             .map(|(us, candidate)| (us, candidate.config))
     };
     assert_eq!(best(&[Some(5.0), Some(3.0), Some(4.0)]), Ok((3.0, 1)));

@@ -64,6 +64,7 @@ const SPEC: convforge_bind::Spec<'static> = convforge_bind::Spec {
         "cuStreamQuery",
         "cuStreamWaitEvent",
         "cuStreamGetId",
+        "cuStreamGetCtx",
         "cuStreamBeginCapture",
         "cuStreamEndCapture",
         "cuStreamIsCapturing",

@@ -27,14 +27,14 @@ fn packer(problem: &str) -> Result<Conv> {
 
 fn named_packer(name: &str, problem: &str) -> Result<Conv> {
     let variant = Arc::new(Packer::new(name));
-    Conv::with_variant(&Device::Cpu, &parse(problem), variant, 0)
+    Conv::with_variant(&Device::cpu(), &parse(problem), variant, 0)
 }
 
 /// What the check says of it.
 fn checked(problem: &str) -> Outcome {
     let variant: Arc<dyn Variant> = Arc::new(Packer::new("packer"));
     let options = Options::default();
-    case(&Device::Cpu, &variant, 0, &parse(problem), 1, &options)
+    case(&Device::cpu(), &variant, 0, &parse(problem), 1, &options)
 }
 
 /// A name and a test.
@@ -104,11 +104,11 @@ const CONTRACT: &[Test] = &[
     }),
     ("contract: the packed filter", || {
         let conv = packer(SMALL)?;
-        let stream = Device::Cpu.stream()?;
+        let stream = Device::cpu().stream()?;
         let mut workspace = conv.workspace(&stream)?;
-        let x = Device::Cpu.upload(&[1f32; 18])?;
-        let w = Device::Cpu.upload(&[3f32])?;
-        let mut y = Device::Cpu.upload(&[0f32; 18])?;
+        let x = Device::cpu().upload(&[1f32; 18])?;
+        let w = Device::cpu().upload(&[3f32])?;
+        let mut y = Device::cpu().upload(&[0f32; 18])?;
         let run = conv.run(&x, &w, &mut y, &mut workspace, &stream);
         refuses!(
             run,
@@ -117,7 +117,7 @@ const CONTRACT: &[Test] = &[
             "Conv::pack"
         );
         // Of another variant, and of more filters.
-        let two = Device::Cpu.upload(&[3f32; 2])?;
+        let two = Device::cpu().upload(&[3f32; 2])?;
         for (packed, word) in [
             (
                 named_packer("stranger", SMALL)?.pack(&w, &stream)?,
@@ -135,7 +135,7 @@ const CONTRACT: &[Test] = &[
         for problem in [SMALL, "mb5ic1ih3oc1kh1", "mb2ic1ih7oc1kh1"] {
             let packed = packer(problem)?.pack(&w, &stream)?;
             let packed = packed.expect("a packed filter");
-            let mut y = Device::Cpu.upload(&[0f32; 18])?;
+            let mut y = Device::cpu().upload(&[0f32; 18])?;
             let operands = Operands::new(&x, &w, &mut y).packed(&packed);
             conv.run_with(operands, &mut workspace, &stream)?;
             if y.to_vec(&stream)? != [3f32; 18] {
@@ -153,10 +153,10 @@ const CONTRACT: &[Test] = &[
     }),
     ("contract: the workspace", || {
         let conv = packer(SMALL)?;
-        let (stream, other) = (Device::Cpu.stream()?, Device::Cpu.stream()?);
-        let x = Device::Cpu.upload(&[1f32; 18])?;
-        let w = Device::Cpu.upload(&[3f32])?;
-        let mut y = Device::Cpu.upload(&[0f32; 18])?;
+        let (stream, other) = (Device::cpu().stream()?, Device::cpu().stream()?);
+        let x = Device::cpu().upload(&[1f32; 18])?;
+        let w = Device::cpu().upload(&[3f32])?;
+        let mut y = Device::cpu().upload(&[0f32; 18])?;
         let packed = conv.pack(&w, &stream)?.expect("a packed filter");
         let mut run = |workspace: &mut Workspace| {
             let operands = Operands::new(&x, &w, &mut y).packed(&packed);
@@ -192,7 +192,7 @@ const CONTRACT: &[Test] = &[
             return Err(Problems(format!("{} bytes", limited.bytes())));
         }
 
-        let mut memory = Device::Cpu.alloc::<u8>(256)?;
+        let mut memory = Device::cpu().alloc::<u8>(256)?;
         let address = memory.as_mut_ptr();
         // SAFETY: 64 bytes of a buffer that outlives the workspace; the same below.
         let mut small = unsafe { Workspace::from_raw(&stream, address, 64)? };
@@ -223,10 +223,10 @@ const CONTRACT: &[Test] = &[
     }),
     ("contract: lengths and types", || {
         let problem = parse("mb2ic3ih5oc4kh3+bias+residual");
-        let conv = Conv::new(&Device::Cpu, &problem, &Pick::Rule)?;
-        let stream = Device::Cpu.stream()?;
+        let conv = Conv::new(&Device::cpu(), &problem, &Pick::Rule)?;
+        let stream = Device::cpu().stream()?;
         let mut workspace = conv.workspace(&stream)?;
-        let zeros = |len: usize| Device::Cpu.upload(&vec![0f32; len]);
+        let zeros = |len: usize| Device::cpu().upload(&vec![0f32; len]);
         let (x, w, bias, residual) = (zeros(150)?, zeros(108)?, zeros(4)?, zeros(72)?);
         let (short, mut y, mut short_y) = (zeros(3)?, zeros(72)?, zeros(71)?);
         let name = "mb2ic3ih5oc4oh3kh3";
@@ -274,7 +274,7 @@ const CONTRACT: &[Test] = &[
         let operands = Operands::new(&x, &w, &mut y).residual(&residual);
         let run = conv.run_with(operands, &mut workspace, &stream);
         refuses!(run, Error::Operand { .. }, name, "needs a bias");
-        let halves = |len: usize| Device::Cpu.upload(&vec![f16::ZERO; len]);
+        let halves = |len: usize| Device::cpu().upload(&vec![f16::ZERO; len]);
         let (x16, w16, mut y16, residual16) =
             (halves(150)?, halves(108)?, halves(72)?, halves(72)?);
         let operands = Operands::new(&x16, &w16, &mut y16)
@@ -283,7 +283,7 @@ const CONTRACT: &[Test] = &[
         let run = conv.run_with(operands, &mut workspace, &stream);
         refuses!(run, Error::Storage { .. }, name, "f16", "f32");
 
-        let plain = Conv::new(&Device::Cpu, &parse("mb2ic3ih5oc4kh3"), &Pick::Rule)?;
+        let plain = Conv::new(&Device::cpu(), &parse("mb2ic3ih5oc4kh3"), &Pick::Rule)?;
         workspace.reserve(&plain, &stream)?;
         let operands = Operands::new(&x, &w, &mut y).residual(&residual);
         let run = plain.run_with(operands, &mut workspace, &stream);
@@ -295,12 +295,12 @@ const CONTRACT: &[Test] = &[
     }),
     ("contract: alignment of plain addresses", || {
         let problem = parse("mb2ic3ih5oc4kh3");
-        let conv = Conv::new(&Device::Cpu, &problem, &Pick::Rule)?;
-        let stream = Device::Cpu.stream()?;
+        let conv = Conv::new(&Device::cpu(), &problem, &Pick::Rule)?;
+        let stream = Device::cpu().stream()?;
         let mut workspace = conv.workspace(&stream)?;
-        let x = Device::Cpu.alloc::<f32>(150 + 4)?;
-        let w = Device::Cpu.alloc::<f32>(108)?;
-        let mut y = Device::Cpu.alloc::<f32>(72)?;
+        let x = Device::cpu().alloc::<f32>(150 + 4)?;
+        let w = Device::cpu().alloc::<f32>(108)?;
+        let mut y = Device::cpu().alloc::<f32>(72)?;
         let odd = x.as_ptr().wrapping_byte_add(4);
         let operands = RawOperands::new(odd, w.as_ptr(), y.as_mut_ptr());
         // SAFETY: the buffers are large enough and outlive the run; the same below.
@@ -312,7 +312,7 @@ const CONTRACT: &[Test] = &[
             "16 bytes",
             "align=4"
         );
-        let fewer = Conv::new(&Device::Cpu, &problem.with(|s| s.align = 4)?, &Pick::Rule)?;
+        let fewer = Conv::new(&Device::cpu(), &problem.with(|s| s.align = 4)?, &Pick::Rule)?;
         workspace.reserve(&fewer, &stream)?;
         // SAFETY: as above.
         unsafe { fewer.run_raw(&operands, &mut workspace, &stream)? };
@@ -321,7 +321,7 @@ const CONTRACT: &[Test] = &[
     ("contract: names", || {
         let choose = |text: &str| {
             Conv::new(
-                &Device::Cpu,
+                &Device::cpu(),
                 &parse(SMALL),
                 &text.parse::<Pick>().expect("a pick"),
             )

@@ -165,7 +165,7 @@ fn ensure(holds: bool, otherwise: impl Into<String>) -> Result<(), Failed> {
 pub fn outcome(fault: Fault, problem: &Problem, info: &Info) -> Outcome {
     let info = info.clone();
     let variant: Arc<dyn Variant> = Arc::new(Loops { info, fault });
-    case(&Device::Cpu, &variant, 0, problem, 1, &Options::default())
+    case(&Device::cpu(), &variant, 0, problem, 1, &Options::default())
 }
 
 /// The loops pass unbroken, and not with this fault.
@@ -242,7 +242,7 @@ unsafe impl Prepared for Ready {
     }
 
     unsafe fn launch(&self, args: Args) -> Result<()> {
-        let (problem, storage) = (&self.problem, self.problem.storage);
+        let (problem, storage) = (&self.problem, self.problem.storage());
         let operand = |address: *const c_void, len: usize, storage: Storage| {
             if len == 0 {
                 return Vec::new();
@@ -322,7 +322,7 @@ impl Ready {
     fn output(&self, tensors: &Tensors, index: usize) -> f32 {
         let problem = &self.problem;
         let [n, k, row, column] = position(problem, index);
-        let Some(pool) = problem.epilogue.pool else {
+        let Some(pool) = problem.epilogue().pool else {
             return match self.fault {
                 // The pixels of one tile come out moved by one.
                 Fault::OneWrongTile if n == 0 && k == 1 && row < 16 && column < 16 => {
@@ -347,16 +347,16 @@ impl Ready {
 
     fn pixel(&self, tensors: &Tensors, n: usize, k: usize, p: usize, q: usize) -> f32 {
         let problem = &self.problem;
-        let channels = problem.c / problem.groups;
-        let mut group = k / (problem.k / problem.groups);
+        let channels = problem.c() / problem.groups();
+        let mut group = k / (problem.k() / problem.groups());
         if self.fault == Fault::WrongGroup {
-            group = (group + 1) % problem.groups;
+            group = (group + 1) % problem.groups();
         }
         let math = match self.fault {
             Fault::Tf32OperandsUnderFp32 => Math::Tf32,
             Fault::Bf16OperandsUnderF16 => Math::Bf16,
             Fault::F16AccumulationUnderF16 => Math::F16Acc,
-            _ => problem.math,
+            _ => problem.math(),
         };
         let round = |v: f32| match (self.fault, math) {
             (Fault::FractionsCutOff, _) => v.trunc(),
@@ -368,13 +368,13 @@ impl Ready {
         };
         let mut sum = 0.0;
         for c in 0..channels {
-            for r in 0..problem.r {
-                for s in 0..problem.s {
-                    let h = (p * problem.stride[0] + r * problem.dilation[0])
-                        .wrapping_sub(problem.pad.top);
-                    let w = (q * problem.stride[1] + s * problem.dilation[1])
-                        .wrapping_sub(problem.pad.left);
-                    if h >= problem.h || w >= problem.w {
+            for r in 0..problem.r() {
+                for s in 0..problem.s() {
+                    let h = (p * problem.stride()[0] + r * problem.dilation()[0])
+                        .wrapping_sub(problem.pad().top);
+                    let w = (q * problem.stride()[1] + s * problem.dilation()[1])
+                        .wrapping_sub(problem.pad().left);
+                    if h >= problem.h() || w >= problem.w() {
                         continue;
                     }
                     let (tap_r, tap_s) = match self.fault {
@@ -382,10 +382,10 @@ impl Ready {
                         _ => (r, s),
                     };
                     let x = self.at(
-                        [problem.c, problem.h, problem.w],
+                        [problem.c(), problem.h(), problem.w()],
                         [n, group * channels + c, h, w],
                     );
-                    let f = self.at([channels, problem.r, problem.s], [k, c, tap_r, tap_s]);
+                    let f = self.at([channels, problem.r(), problem.s()], [k, c, tap_r, tap_s]);
                     let mut value = round(tensors.x[x]);
                     if self.fault == Fault::SumOfThirds {
                         value /= 3.0;
@@ -404,13 +404,13 @@ impl Ready {
         if self.fault == Fault::SumOfThirds {
             sum *= 3.0;
         }
-        let epilogue = &problem.epilogue;
+        let epilogue = problem.epilogue();
         let mut v = epilogue.scale * sum;
         if epilogue.bias && self.fault != Fault::BiasForgotten {
             v += tensors.bias[k];
         }
         if epilogue.residual {
-            v += tensors.residual[self.at([problem.k, problem.p(), problem.q()], [n, k, p, q])];
+            v += tensors.residual[self.at([problem.k(), problem.p(), problem.q()], [n, k, p, q])];
         }
         use convforge::Activation::*;
         match epilogue.activation {
@@ -424,7 +424,7 @@ impl Ready {
     }
 
     fn at(&self, [c, h, w]: [usize; 3], at: [usize; 4]) -> usize {
-        match self.problem.layout {
+        match self.problem.layout() {
             Layout::Nchw => ((at[0] * c + at[1]) * h + at[2]) * w + at[3],
             Layout::Nhwc => ((at[0] * h + at[2]) * w + at[3]) * c + at[1],
         }

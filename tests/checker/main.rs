@@ -60,7 +60,7 @@ fn oracle_trials() -> Vec<Trial> {
         ..Profile::default()
     };
     let random = (0..60).map(move |index| profile.problem(11, index));
-    let problems = random.filter(|p| p.n > 0).chain([
+    let problems = random.filter(|p| p.n() > 0).chain([
         parse("mb2ic5ih19iw23oc7kh3ph1"),
         parse("mb1ic7200ih1oc40kh1"),
     ]);

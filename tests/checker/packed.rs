@@ -52,7 +52,14 @@ fn outcome(fault: Fault, space: Space, parts: usize) -> Outcome {
     };
     let variant: Arc<dyn Variant> = Arc::new(packer);
     let problem = parse(PROBLEM);
-    case(&Device::Cpu, &variant, 0, &problem, 1, &Options::default())
+    case(
+        &Device::cpu(),
+        &variant,
+        0,
+        &problem,
+        1,
+        &Options::default(),
+    )
 }
 
 fn caught(fault: Fault, space: Space, parts: usize) -> Result<(), Failed> {
@@ -131,19 +138,21 @@ unsafe impl Variant for Packer {
 
     fn plan(&self, query: &Query) -> Result<Plan, String> {
         let problem = query.problem;
-        if !problem.epilogue.is_none() {
+        if !problem.epilogue().is_none() {
             return Err("it fuses no epilogue".to_owned());
         }
-        if problem.reduction() != 1 || problem.groups > 1 || problem.storage != Storage::F32 {
+        if problem.reduction() != 1 || problem.groups() > 1 || problem.storage() != Storage::F32 {
             return Err("it does one product per output".to_owned());
         }
-        if problem.layout != Layout::Nchw || [problem.p(), problem.q()] != [problem.h, problem.w] {
+        if problem.layout() != Layout::Nchw
+            || [problem.p(), problem.q()] != [problem.h(), problem.w()]
+        {
             return Err("its output is as large as its input".to_owned());
         }
         Ok(Plan {
             workspace: WORKSPACE,
             packing: Some(Packing {
-                bytes: 4 * problem.k,
+                bytes: 4 * problem.k(),
                 layout: 0,
                 space: self.space,
             }),
@@ -189,14 +198,14 @@ unsafe impl Prepared for Ready {
     }
 
     fn constant_part(&self) -> Result<Box<dyn ConstantPart>> {
-        let bytes = 4 * self.problem.k;
+        let bytes = 4 * self.problem.k();
         let index = self.memory.take(bytes)?;
         let memory = self.memory.clone();
         Ok(Box::new(Part { memory, index }))
     }
 
     unsafe fn pack(&self, w: *const c_void, packed: *mut c_void, _: *mut c_void) -> Result<()> {
-        let last = self.problem.k - 1;
+        let last = self.problem.k() - 1;
         let (w, packed) = (w.cast::<f32>(), packed.cast::<f32>());
         for i in 0..=last {
             // SAFETY: a filter of so many f32, and as many bytes for it.
@@ -214,7 +223,7 @@ unsafe impl Prepared for Ready {
         if !args.handle.is_some_and(|handle| handle.is::<Handle>()) {
             return Err(Error::Unavailable("handle of this variant's".to_owned()));
         }
-        let (k, pixels) = (self.problem.k, self.problem.h * self.problem.w);
+        let (k, pixels) = (self.problem.k(), self.problem.h() * self.problem.w());
         let packed = args.packed.cast::<f32>().cast_mut();
         // SAFETY: the sizes are those asked for above. What lies around the packed filter is the
         // checker's, or another part of the same memory.

@@ -41,7 +41,7 @@ pub fn configured() -> impl Iterator<Item = Configured> {
 /// The device of a variant's kind, or why there is none.
 pub fn device_of(variant: &dyn Variant, gpu: &Result<Device, String>) -> Result<Device, String> {
     match variant.info().kind {
-        Kind::Cpu => Ok(Device::Cpu),
+        Kind::Cpu => Ok(Device::cpu()),
         _ => gpu.clone(),
     }
 }

@@ -1,6 +1,7 @@
 /* A CUDA driver with two GPUs of 1 GiB that live in host memory: enough of one to see, on a machine
  * without a GPU, what the library does with two devices, with memory that runs out and with copies
  * that fail. It launches nothing, and does everything at once. */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@ static const size_t memory = (size_t)1 << 30;
 static _Atomic size_t used[2];
 static __thread int stack[16], depth;
 static _Atomic uint64_t streams;
+static int stream_contexts[1 << 16];
 
 /* What the calling thread has done, and which of its calls are to fail: the copy that brings the count
  * to this number; every wait. */
@@ -66,23 +68,49 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     return *free_bytes = memory - *current(), *total = memory, OK;
 }
 
+/* What is allocated, the last one first. */
+struct block { size_t bytes; int device; struct block *next; };
+static struct block *blocks;
+static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
+
 int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
     if (bytes > memory - *current())
         return OUT_OF_MEMORY;
-    size_t *block = aligned_alloc(256, (bytes + 511) / 256 * 256 + 256);
+    struct block *block = aligned_alloc(256, (bytes + 511) / 256 * 256 + 256);
     if (!block)
         return OUT_OF_MEMORY;
-    block[0] = bytes;
     *current() += bytes;
+    pthread_mutex_lock(&blocks_lock);
+    *block = (struct block){bytes, stack[depth - 1] - 1, blocks};
+    blocks = block;
+    pthread_mutex_unlock(&blocks_lock);
     thread.allocations++;
     return *address = (uint64_t)(uintptr_t)block + 256, OK;
 }
 
 int cuMemFree_v2(uint64_t address) {
-    size_t *block = (size_t *)(uintptr_t)(address - 256);
-    *current() -= block[0];
+    struct block *block = (struct block *)(uintptr_t)(address - 256), **at;
+    *current() -= block->bytes;
+    pthread_mutex_lock(&blocks_lock);
+    for (at = &blocks; *at != block; at = &(*at)->next) {}
+    *at = block->next;
+    pthread_mutex_unlock(&blocks_lock);
     free(block);
     return OK;
+}
+
+/* Knows one attribute, the ordinal of the device. */
+int cuPointerGetAttribute(void *data, int attribute, uint64_t address) {
+    int found = INVALID_VALUE;
+    (void)attribute;
+    pthread_mutex_lock(&blocks_lock);
+    for (struct block *block = blocks; block; block = block->next) {
+        uint64_t start = (uint64_t)(uintptr_t)block + 256;
+        if (start <= address && address < start + block->bytes)
+            found = OK, *(int *)data = block->device;
+    }
+    pthread_mutex_unlock(&blocks_lock);
+    return found;
 }
 
 int cuMemHostAlloc(void **address, size_t bytes, unsigned flags) {
@@ -102,7 +130,11 @@ int cuEventElapsedTime_v2(float *milliseconds, uintptr_t from, uintptr_t to) {
 }
 
 int cuStreamCreate(uintptr_t *stream, unsigned flags) {
-    return (void)flags, thread.allocations++, *stream = ++streams, OK;
+    (void)flags, thread.allocations++, *stream = ++streams;
+    return stream_contexts[*stream % (1 << 16)] = stack[depth - 1], OK;
+}
+int cuStreamGetCtx(uintptr_t stream, uintptr_t *context) {
+    return *context = (uintptr_t)stream_contexts[stream % (1 << 16)], OK;
 }
 int cuStreamDestroy_v2(uintptr_t stream) { return (void)stream, OK; }
 int cuStreamGetId(uintptr_t stream, uint64_t *id) { return *id = stream, OK; }

@@ -2,6 +2,7 @@
 //! driver made of a page of C (`driver.c`), which launches nothing. Everything here ends before a
 //! launch, or has a variant of its own that launches nothing.
 
+mod foreign;
 mod pipeline;
 mod scale;
 
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
         case("an_ordinal_too_many", an_ordinal_too_many),
         case("memory_runs_out", memory_runs_out),
         case("data_comes_back", data_comes_back),
+        case("foreign_memory", foreign::memory_is_checked_and_serves),
+        case("foreign_streams", foreign::streams_of_another_context),
+        case("null_operands", foreign::operands_that_are_null),
         case(
             "nothing_is_allocated_per_chunk",
             pipeline::nothing_is_allocated_per_chunk,
@@ -69,7 +73,7 @@ fn devices() -> [Device; 3] {
     [
         Device::gpu(0).unwrap(),
         Device::gpu(1).unwrap(),
-        Device::Cpu,
+        Device::cpu(),
     ]
 }
 

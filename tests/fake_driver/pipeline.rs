@@ -3,6 +3,7 @@
 
 use std::{
     env,
+    error::Error as _,
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -85,12 +86,14 @@ pub fn a_failing_copy_stops_the_rest() {
             "a copy was begun after that"
         );
         let images = if chunk == 3 { "image" } else { "images" };
-        let place = format!("chunk {chunk} of 4 ({images} {}): cuMemcpy", places[chunk]);
-        assert!(error.to_string().starts_with(&place), "{error}");
-        let Error::Chunk { error, .. } = error else {
+        let place = format!("chunk {chunk} of 4 ({images} {})", places[chunk]);
+        assert_eq!(error.to_string(), place);
+        let why = error.source().expect("what failed").to_string();
+        assert!(why.starts_with("cuMemcpy"), "{why}");
+        let Error::Chunk { source, .. } = error else {
             panic!("{error}")
         };
-        assert!(matches!(*error, Error::Gpu { code: 700, .. }), "{error}");
+        assert!(matches!(*source, Error::Gpu { code: 700, .. }), "{source}");
         // A later run is as good as any.
         pipeline.run(&input(), &mut y).unwrap();
         assert_eq!(y[LEN - 1], 2.0 * (LEN - 1) as f32);
@@ -104,10 +107,9 @@ pub fn a_failure_while_waiting_names_all_chunks() {
     let error = pipeline.run(&input(), &mut [0.0; LEN]).unwrap_err();
     *driver("fake_failing_waits") = 0;
     let text = error.to_string();
-    assert!(
-        text.starts_with("chunks 0 to 3 of 4 (images 0 to 9): cuStreamSynchronize"),
-        "{text}"
-    );
+    assert_eq!(text, "chunks 0 to 3 of 4 (images 0 to 9)");
+    let why = error.source().expect("what failed").to_string();
+    assert!(why.starts_with("cuStreamSynchronize"), "{why}");
 }
 
 /// What unwinds past a run may free the memory that its copies use.

@@ -66,8 +66,8 @@ pub struct Bounds {
 impl Bounds {
     /// For a variant of this arithmetic that did `problem` with data of this kind.
     pub fn new(problem: &Problem, data: Data, arithmetic: Arithmetic) -> Self {
-        let (storage, math) = (problem.storage, problem.math);
-        let activation = problem.epilogue.activation;
+        let (storage, math) = (problem.storage(), problem.math());
+        let activation = problem.epilogue().activation;
         let k = problem.reduction() as f64;
         let exponential = activation.is_exponential();
         // SiLU is steepest near 2.4.
@@ -97,7 +97,7 @@ impl Bounds {
         };
         let floor = match math {
             Math::F16Acc => {
-                let scale = f64::from(problem.epilogue.scale.abs());
+                let scale = f64::from(problem.epilogue().scale.abs());
                 floor.max((k + 2.0) * scale.max(1.0) * 2f64.powi(-25))
             }
             _ => floor,

@@ -46,12 +46,12 @@ impl Data {
     /// Whether a problem is fed with it: subnormal operands only where operands are f16, sums are
     /// f32, and what follows keeps them exact.
     pub fn fits(self, problem: &Problem) -> bool {
-        let f16 = problem.storage == Storage::F16 || problem.math == Math::F16;
+        let f16 = problem.storage() == Storage::F16 || problem.math() == Math::F16;
         self != Data::Subnormal
             || f16
-                && problem.math != Math::F16Acc
+                && problem.math() != Math::F16Acc
                 && self.sums_are_exact(problem)
-                && !problem.epilogue.activation.is_exponential()
+                && !problem.epilogue().activation.is_exponential()
     }
 
     /// Whole numbers, or a power of two times whole numbers.
@@ -62,7 +62,7 @@ impl Data {
     /// Whether no order of additions rounds a sum, and the epilogue's factor shifts it without
     /// rounding, by so little that it stays exact.
     pub(crate) fn sums_are_exact(self, problem: &Problem) -> bool {
-        let scale = problem.epilogue.scale;
+        let scale = problem.epilogue().scale;
         let bits_of_mantissa = scale.to_bits() & 0x7f_ffff;
         let shifts = bits_of_mantissa == 0 && (1.0 / 64.0..=64.0).contains(&scale.abs());
         self.is_whole() && shifts
@@ -125,12 +125,12 @@ impl Recipe {
     /// Settles the ranges.
     pub fn new(problem: &Problem, data: Data, seed: u64) -> Self {
         let k = problem.reduction() as u64;
-        let scale = f64::from(problem.epilogue.scale.abs());
-        let narrow = problem.storage == Storage::F16 || problem.math == Math::F16Acc;
+        let scale = f64::from(problem.epilogue().scale.abs());
+        let narrow = problem.storage() == Storage::F16 || problem.math() == Math::F16Acc;
 
         // The most that sum |x w| may be. Half of what the accumulator counts exactly is left to
         // the epilogue, and outputs stay under the 65504 of an f16.
-        let exact: f64 = if problem.math == Math::F16Acc {
+        let exact: f64 = if problem.math() == Math::F16Acc {
             2048.0
         } else {
             16_777_216.0
@@ -152,7 +152,7 @@ impl Recipe {
         // Operands that are f16 stay normal, whatever is divided off below: tensor cores seem to
         // align a product by its operands' exponents, and the bounds do not count the bits that a
         // subnormal one would lose (docs/checking.md).
-        let f16 = narrow || problem.math == Math::F16;
+        let f16 = narrow || problem.math() == Math::F16;
         let widest = if f16 { 5 } else { 10 };
         let exponents = (1..=widest)
             .rev()
@@ -169,7 +169,7 @@ impl Recipe {
             Data::Wide => 0.3 * 4f64.powi(exponents) * (k as f64).sqrt(),
         };
         let saturates = matches!(
-            problem.epilogue.activation,
+            problem.epilogue().activation,
             Activation::Relu6 | Activation::Tanh | Activation::Sigmoid
         );
         let down = if saturates {
@@ -182,7 +182,7 @@ impl Recipe {
         } else {
             12
         });
-        let [x_factor, w_factor] = match (data, problem.storage) {
+        let [x_factor, w_factor] = match (data, problem.storage()) {
             (Data::Subnormal, Storage::F32) => [F16_UNIT, F16_UNIT],
             // An f16 output cannot hold the square: input or filter, as seed and filter have it.
             (Data::Subnormal, _) if mix(seed ^ mix(problem.w_len() as u64)) & 1 == 0 => {
@@ -198,12 +198,12 @@ impl Recipe {
             _ => 1.0,
         };
         // A ReLU leaves what would be positive.
-        let sign = problem.epilogue.scale.signum();
+        let sign = problem.epilogue().scale.signum();
 
         Recipe {
             data,
             seed,
-            storage: problem.storage,
+            storage: problem.storage(),
             lens: [
                 problem.x_len(),
                 problem.w_len(),
@@ -366,8 +366,8 @@ mod tests {
             let recipe = Recipe::new(&problem, Data::Integer, 3);
             let tensors = recipe.tensors();
             let down = recipe.factors[Tensor::W as usize].abs();
-            let unit = f64::from(down) * f64::from(problem.epilogue.scale.abs());
-            let limit = if problem.math == Math::F16Acc {
+            let unit = f64::from(down) * f64::from(problem.epilogue().scale.abs());
+            let limit = if problem.math() == Math::F16Acc {
                 2048.0
             } else {
                 16_777_216.0
@@ -380,7 +380,7 @@ mod tests {
                     expected.mag / unit.min(1.0) <= limit,
                     "{problem}: {expected:?} in {unit}"
                 );
-                if problem.storage == Storage::F16 {
+                if problem.storage() == Storage::F16 {
                     assert!(expected.mag < 65504.0, "{problem}: {expected:?}");
                 }
             }
@@ -409,7 +409,7 @@ mod tests {
         };
         let (mut inputs, mut filters) = (0, 0);
         for problem in (0..1000).map(|i| small.problem(7, i)) {
-            if !Data::Subnormal.fits(&problem) || problem.n == 0 {
+            if !Data::Subnormal.fits(&problem) || problem.n() == 0 {
                 continue;
             }
             let recipe = Recipe::new(&problem, Data::Subnormal, 3);
@@ -421,12 +421,12 @@ mod tests {
             };
             let [x, w] = [subnormal(&tensors.x), subnormal(&tensors.w)];
             assert!(x || w, "{problem}");
-            assert!(x && w || problem.storage == Storage::F16, "{problem}");
+            assert!(x && w || problem.storage() == Storage::F16, "{problem}");
             inputs += usize::from(x);
             filters += usize::from(w);
             let [of_x, of_w, of_sums, _] = recipe.factors.map(|f| f64::from(f.abs()));
             assert_eq!(of_x * of_w, of_sums);
-            let scale = f64::from(problem.epilogue.scale.abs());
+            let scale = f64::from(problem.epilogue().scale.abs());
             let unit = of_sums * scale.min(1.0);
             for expected in Reference::new(&problem, &tensors)
                 .unwrap()
@@ -470,7 +470,10 @@ mod tests {
             let problem: Problem = problem.parse().unwrap();
             let recipe = Recipe::new(&problem, Data::Normal, 9);
             let tensors = recipe.tensors();
-            assert_eq!(widen(problem.storage, &recipe.bytes(Tensor::X)), tensors.x);
+            assert_eq!(
+                widen(problem.storage(), &recipe.bytes(Tensor::X)),
+                tensors.x
+            );
             assert_eq!(
                 widen(Storage::F32, &recipe.bytes(Tensor::Bias)),
                 tensors.bias

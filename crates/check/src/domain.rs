@@ -192,14 +192,14 @@ fn at_the_limit(problem: Problem, rng: &mut Rng, fits: impl Fn(&Problem) -> bool
     // Without an image there is nothing to see.
     let with = |value: usize| {
         let changed = problem.with(|shape| set(shape, value)).ok();
-        changed.filter(|problem| problem.n > 0 && fits(problem))
+        changed.filter(|problem| problem.n() > 0 && fits(problem))
     };
     let next = |value: usize| match grows {
         true => value.saturating_mul(2).max(1),
         false => value / 2,
     };
     // The last value that fits, and the first one that does not.
-    let mut inside = (size(&problem), problem.clone());
+    let mut inside = (size(problem.shape()), problem.clone());
     let mut outside = next(inside.0);
     while let Some(further) = with(outside) {
         inside = (outside, further);
@@ -234,7 +234,7 @@ mod tests {
         }
 
         fn plan(&self, query: &Query) -> Result<Plan, String> {
-            let c = query.problem.c;
+            let c = query.problem.c();
             match c.is_multiple_of(2) && (6..=50).contains(&c) {
                 true => Ok(Plan::default()),
                 false => Err("takes other channels".to_owned()),
@@ -257,7 +257,7 @@ mod tests {
         let problems: Vec<Problem> = domain.problems(1, 3000).collect();
         assert!(problems.len() > 500, "{}", problems.len());
         assert!(problems.iter().all(|problem| domain.has(problem)));
-        let at = |c: usize| problems.iter().filter(|p| p.c == c).count();
+        let at = |c: usize| problems.iter().filter(|p| p.c() == c).count();
         // Nothing is drawn as often as what lies at the limit.
         for c in [6, 50] {
             assert!(at(c) > 2 * at(26), "{c}: {}, 26: {}", at(c), at(26));
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_size_ends_where_the_next_one_is_refused() {
-        let fits = |problem: &Problem| problem.w <= 77;
+        let fits = |problem: &Problem| problem.w() <= 77;
         let start: Problem = "mb1ic3ih9oc4kh3".parse().unwrap();
         let mut widest = 0;
         for seed in 0..100 {
@@ -276,7 +276,7 @@ mod tests {
                 fits(p) && p.flops() < 1e6
             });
             assert!(fits(&problem));
-            widest = widest.max(problem.w);
+            widest = widest.max(problem.w());
         }
         assert_eq!(widest, 77);
     }

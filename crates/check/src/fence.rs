@@ -122,7 +122,7 @@ impl Fenced {
     /// In how many 4-byte words two tensors of one length differ.
     pub(crate) fn differences(&self, other: &Fenced, stream: &Stream) -> Result<u64> {
         #[cfg(feature = "cuda")]
-        if let Device::Gpu(_) = self.memory.device() {
+        if self.memory.device().is_gpu() {
             let (a, b) = (self.as_ptr(), other.as_ptr());
             // SAFETY: both tensors lie on this device and are as long.
             return unsafe { oracle::differences(a, b, self.len, stream) };
@@ -133,41 +133,33 @@ impl Fenced {
 }
 
 fn fill(memory: &mut Buffer<u8>, byte: u8, stream: &Stream) -> Result<()> {
-    match (memory, stream) {
-        #[cfg(feature = "cuda")]
-        (Buffer::Gpu(buffer), Stream::Gpu(stream)) => stream.memset(buffer, byte),
-        (Buffer::Cpu(buffer), _) => {
-            buffer.as_mut_slice().fill(byte);
-            Ok(())
-        }
-        #[allow(unreachable_patterns)]
-        _ => Err(elsewhere()),
+    #[cfg(feature = "cuda")]
+    if let (Some(buffer), Some(stream)) = (memory.as_gpu_mut(), stream.as_gpu()) {
+        return stream.memset(buffer, byte);
     }
+    let _ = stream;
+    memory.as_mut_slice().ok_or_else(elsewhere)?.fill(byte);
+    Ok(())
 }
 
 fn write(memory: &mut Buffer<u8>, at: usize, bytes: &[u8], stream: &Stream) -> Result<()> {
     stream.synchronize()?;
-    match memory {
-        #[cfg(feature = "cuda")]
-        Buffer::Gpu(buffer) => buffer.upload_at(at, bytes),
-        Buffer::Cpu(buffer) => {
-            buffer.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
-            Ok(())
-        }
-        #[allow(unreachable_patterns)]
-        _ => Err(elsewhere()),
+    #[cfg(feature = "cuda")]
+    if let Some(buffer) = memory.as_gpu_mut() {
+        return buffer.upload_at(at, bytes);
     }
+    let all = memory.as_mut_slice().ok_or_else(elsewhere)?;
+    all[at..at + bytes.len()].copy_from_slice(bytes);
+    Ok(())
 }
 
 fn read(memory: &Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<Vec<u8>> {
     stream.synchronize()?;
-    match memory {
-        #[cfg(feature = "cuda")]
-        Buffer::Gpu(buffer) => buffer.download_range(range),
-        Buffer::Cpu(buffer) => Ok(buffer.as_slice()[range].to_vec()),
-        #[allow(unreachable_patterns)]
-        _ => Err(elsewhere()),
+    #[cfg(feature = "cuda")]
+    if let Some(buffer) = memory.as_gpu() {
+        return buffer.download_range(range);
     }
+    Ok(memory.as_slice().ok_or_else(elsewhere)?[range].to_vec())
 }
 
 /// A GPU that the library knows of and this build of the judge does not.

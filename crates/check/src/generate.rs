@@ -288,35 +288,35 @@ mod tests {
             let count = problems.iter().filter(|p| is(p)).count();
             assert!(count >= least, "{what}: {count} of 2000");
         };
-        share("empty", 30, &|p| p.n == 0);
-        share("one pixel", 20, &|p| p.h == 1 && p.w == 1);
-        share("1x1 filter", 100, &|p| p.r == 1 && p.s == 1);
+        share("empty", 30, &|p| p.n() == 0);
+        share("one pixel", 20, &|p| p.h() == 1 && p.w() == 1);
+        share("1x1 filter", 100, &|p| p.r() == 1 && p.s() == 1);
         share("filter as large as the image", 50, &|p| {
-            p.p() == 1 && p.q() == 1 && p.r > 1
+            p.p() == 1 && p.q() == 1 && p.r() > 1
         });
-        share("h and w differ", 1000, &|p| p.h != p.w);
-        share("r and s differ", 1000, &|p| p.r != p.s);
-        share("stride", 300, &|p| p.stride != [1, 1]);
-        share("dilation", 150, &|p| p.dilation != [1, 1]);
+        share("h and w differ", 1000, &|p| p.h() != p.w());
+        share("r and s differ", 1000, &|p| p.r() != p.s());
+        share("stride", 300, &|p| p.stride() != [1, 1]);
+        share("dilation", 150, &|p| p.dilation() != [1, 1]);
         share("four paddings", 100, &|p| {
-            p.pad.top != p.pad.bottom && p.pad.left != p.pad.right
+            p.pad().top != p.pad().bottom && p.pad().left != p.pad().right
         });
-        share("depthwise", 80, &|p| p.groups > 1 && p.c == p.groups);
+        share("depthwise", 80, &|p| p.groups() > 1 && p.c() == p.groups());
         share("multiplier", 40, &|p| {
-            p.groups > 1 && p.c == p.groups && p.k > p.c
+            p.groups() > 1 && p.c() == p.groups() && p.k() > p.c()
         });
-        share("grouped", 80, &|p| p.groups > 1 && p.c > p.groups);
-        share("deep", 100, &|p| p.c > 200);
+        share("grouped", 80, &|p| p.groups() > 1 && p.c() > p.groups());
+        share("deep", 100, &|p| p.c() > 200);
         share("K over 1000", 60, &|p| p.reduction() > 1000);
-        share("7x7 and larger", 100, &|p| p.r > 6 && p.s > 6);
-        share("epilogue", 800, &|p| !p.epilogue.is_none());
-        share("pooling", 200, &|p| p.epilogue.pool.is_some());
+        share("7x7 and larger", 100, &|p| p.r() > 6 && p.s() > 6);
+        share("epilogue", 800, &|p| !p.epilogue().is_none());
+        share("pooling", 200, &|p| p.epilogue().pool.is_some());
         share("one element aligned", 200, &|p| {
-            p.align == p.storage.bytes()
+            p.align() == p.storage().bytes()
         });
         for storage in Storage::ALL {
             for math in storage.maths() {
-                share("math", 60, &|p| p.storage == storage && p.math == *math);
+                share("math", 60, &|p| p.storage() == storage && p.math() == *math);
             }
         }
         let different: HashSet<String> = problems.iter().map(Problem::to_string).collect();

@@ -107,7 +107,7 @@ impl Verdict {
 /// [`Error::Length`](crate::Error::Length) where `y` is not as long as the reference's problem says.
 pub fn judge(reference: &Reference, y: &[u8], bounds: &Bounds) -> Result<Verdict> {
     let problem = reference.problem();
-    let storage = problem.storage;
+    let storage = problem.storage();
     let len = problem.y_len();
     same_length(
         problem,

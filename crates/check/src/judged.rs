@@ -124,9 +124,9 @@ impl Judged<'_> {
         first: usize,
     ) -> Result<String, Trouble> {
         let problem = self.problem;
-        let bytes = problem.storage.bytes();
+        let bytes = problem.storage().bytes();
         let y = self.y.read_part(first * bytes, bytes, self.stream)?;
-        let y = widen(problem.storage, &y);
+        let y = widen(problem.storage(), &y);
         let right = match self.expected(first)? {
             Some(Expected { value, .. }) if bounds.exact => format!("exactly {value:e}"),
             Some(Expected { value, mag, .. }) => {

@@ -7,7 +7,7 @@
 //!
 //! let problem: Problem = "mb2ic3ih8oc4kh3+bias+relu".parse()?;
 //! let plain = variants::find("cpu_direct")?;
-//! let outcome = case(&Device::Cpu, &plain, 0, &problem, 1, &Options::default());
+//! let outcome = case(&Device::cpu(), &plain, 0, &problem, 1, &Options::default());
 //! assert!(matches!(outcome, Outcome::Passed(_)));
 //! # Ok::<(), convforge::Error>(())
 //! ```

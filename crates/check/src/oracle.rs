@@ -16,15 +16,12 @@ pub(crate) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> b
 
 /// Runs `enqueue` with `stream`'s context current, and checks its answer.
 fn on(stream: &Stream, call: &'static str, enqueue: impl FnOnce() -> i32) -> Result<()> {
-    match stream {
-        Stream::Gpu(gpu) => {
-            let _current = gpu.gpu().enter()?;
-            checked(call, enqueue())
-        }
-        Stream::Cpu(_) => Err(Error::NoGpu(
-            "the oracle of csrc was asked on the CPU".to_owned(),
-        )),
-    }
+    let Some(stream) = stream.as_gpu() else {
+        let why = "the oracle of csrc was asked on the CPU";
+        return Err(Error::NoGpu(why.to_owned()));
+    };
+    let _current = stream.gpu().enter()?;
+    checked(call, enqueue())
 }
 
 /// Judges `operands.y`.

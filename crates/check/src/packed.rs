@@ -7,7 +7,7 @@ use convforge::gpu::DeviceBuffer;
 use convforge::{Conv, Error, Packed, Result, Stream, Workspace, variant::Space};
 
 use crate::{
-    fence::{Fence, Fenced, elsewhere},
+    fence::{Fence, Fenced},
     run::{Trouble, wrong},
     trial::whole,
 };
@@ -81,7 +81,7 @@ pub(crate) struct Constant {
 
 impl Constant {
     fn new(conv: &Conv, w: &Fenced, stream: &Stream) -> Result<Self> {
-        let (device, align) = (conv.device(), conv.problem().align);
+        let (device, align) = (conv.device(), conv.problem().align());
         let poison = Fenced::new(device, w.len(), align, Fence::Poison, stream)?;
         let pack = |filter: &Fenced| {
             // SAFETY: both filters have the size that the problem says.
@@ -122,22 +122,15 @@ impl Constant {
 /// The bytes of a packed filter.
 fn content(packed: &Packed, stream: &Stream) -> Result<Vec<u8>> {
     stream.synchronize()?;
-    match stream {
-        #[cfg(feature = "cuda")]
-        Stream::Gpu(stream) => {
-            let copy = DeviceBuffer::<u8>::alloc(stream.gpu(), packed.bytes())?;
-            // SAFETY: both have so many bytes.
-            unsafe { stream.copy_raw(copy.address(), packed.as_ptr() as u64, packed.bytes())? };
-            stream.synchronize()?;
-            copy.download()
-        }
-        Stream::Cpu(_) => {
-            // SAFETY: it has so many bytes of host memory, which the packing wrote.
-            let bytes =
-                unsafe { std::slice::from_raw_parts(packed.as_ptr().cast(), packed.bytes()) };
-            Ok(bytes.to_vec())
-        }
-        #[allow(unreachable_patterns)]
-        _ => Err(elsewhere()),
+    #[cfg(feature = "cuda")]
+    if let Some(stream) = stream.as_gpu() {
+        let copy = DeviceBuffer::<u8>::alloc(stream.gpu(), packed.bytes())?;
+        // SAFETY: both have so many bytes.
+        unsafe { stream.copy_raw(copy.address(), packed.as_ptr() as u64, packed.bytes())? };
+        stream.synchronize()?;
+        return copy.download();
     }
+    // SAFETY: it has so many bytes of host memory, which the packing wrote.
+    let bytes = unsafe { std::slice::from_raw_parts(packed.as_ptr().cast(), packed.bytes()) };
+    Ok(bytes.to_vec())
 }

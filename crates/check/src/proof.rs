@@ -41,7 +41,7 @@ fn difference(device: &Device, problem: &Problem, data: Data, seed: u64) -> Resu
     let (x, w) = (upload(Tensor::X)?, upload(Tensor::W)?);
     let (bias, residual) = (upload(Tensor::Bias)?, upload(Tensor::Residual)?);
     let rounded: Vec<f32> = ours.iter().map(|e| e.value as f32).collect();
-    let right = narrow(problem.storage, &rounded);
+    let right = narrow(problem.storage(), &rounded);
     let bounds = Bounds::new(problem, data, Arithmetic::Exact);
 
     for (output, is_right) in [(&right, true), (&broken(problem, &right), false)] {
@@ -71,7 +71,7 @@ fn difference(device: &Device, problem: &Problem, data: Data, seed: u64) -> Resu
 /// An output with NaN in the first element, nothing in one, and every 7th a little off.
 fn broken(problem: &Problem, right: &[u8]) -> Vec<u8> {
     let mut output = right.to_vec();
-    let elements = output.chunks_exact_mut(problem.storage.bytes());
+    let elements = output.chunks_exact_mut(problem.storage().bytes());
     for (i, element) in elements.enumerate() {
         match i {
             0 => element.fill(0xff),
@@ -86,7 +86,7 @@ fn broken(problem: &Problem, right: &[u8]) -> Vec<u8> {
 /// The first output of which the oracles expect two different things.
 fn values(problem: &Problem, data: Data, ours: &[Expected], theirs: &[Expected]) -> Option<String> {
     // An f64 exponential may differ in the last place, and so may what is rounded from it.
-    let fuzzy = problem.epilogue.activation.is_exponential();
+    let fuzzy = problem.epilogue().activation.is_exponential();
     let slack = match data.is_whole() && !fuzzy {
         true => 0.0,
         false => 1e-12,

@@ -71,7 +71,11 @@ impl<'a> Reference<'a> {
         ] {
             same_length(problem, what, values.len(), expected)?;
         }
-        let rounded = |v: &Vec<f32>| v.iter().map(|v| round_operand(problem.math, *v)).collect();
+        let rounded = |v: &Vec<f32>| {
+            v.iter()
+                .map(|v| round_operand(problem.math(), *v))
+                .collect()
+        };
         Ok(Reference {
             problem,
             tensors,
@@ -103,7 +107,7 @@ impl<'a> Reference<'a> {
     pub(crate) fn expected(&self, index: usize) -> Expected {
         let problem = self.problem;
         let [n, k, row, column] = position(problem, index);
-        let Some(pool) = &problem.epilogue.pool else {
+        let Some(pool) = &problem.epilogue().pool else {
             return self.pixel(n, k, row, column);
         };
         let first = [row * pool.stride[0], column * pool.stride[1]];
@@ -125,20 +129,26 @@ impl<'a> Reference<'a> {
     /// One pixel of the convolution's output, before pooling.
     fn pixel(&self, n: usize, k: usize, p: usize, q: usize) -> Expected {
         let problem = self.problem;
-        let channels = problem.c / problem.groups;
-        let first_channel = k / (problem.k / problem.groups) * channels;
-        let x_at = Strides::new(problem.layout, [problem.c, problem.h, problem.w]);
-        let w_at = Strides::new(problem.layout, [channels, problem.r, problem.s]);
+        let channels = problem.c() / problem.groups();
+        let first_channel = k / (problem.k() / problem.groups()) * channels;
+        let x_at = Strides::new(problem.layout(), [problem.c(), problem.h(), problem.w()]);
+        let w_at = Strides::new(problem.layout(), [channels, problem.r(), problem.s()]);
         let (mut sum, mut mag, mut sequential) = (0.0f64, 0.0f64, 0.0f32);
         for c in 0..channels {
-            for r in 0..problem.r {
-                let h = p * problem.stride[0] + r * problem.dilation[0];
-                let Some(h) = h.checked_sub(problem.pad.top).filter(|h| *h < problem.h) else {
+            for r in 0..problem.r() {
+                let h = p * problem.stride()[0] + r * problem.dilation()[0];
+                let Some(h) = h
+                    .checked_sub(problem.pad().top)
+                    .filter(|h| *h < problem.h())
+                else {
                     continue;
                 };
-                for s in 0..problem.s {
-                    let w = q * problem.stride[1] + s * problem.dilation[1];
-                    let Some(w) = w.checked_sub(problem.pad.left).filter(|w| *w < problem.w) else {
+                for s in 0..problem.s() {
+                    let w = q * problem.stride()[1] + s * problem.dilation()[1];
+                    let Some(w) = w
+                        .checked_sub(problem.pad().left)
+                        .filter(|w| *w < problem.w())
+                    else {
                         continue;
                     };
                     let a = self.x[x_at.index([n, first_channel + c, h, w])];
@@ -151,14 +161,14 @@ impl<'a> Reference<'a> {
             }
         }
 
-        let epilogue = &problem.epilogue;
+        let epilogue = problem.epilogue();
         let bias = if epilogue.bias {
             self.tensors.bias[k]
         } else {
             0.0
         };
         let residual = if epilogue.residual {
-            let at = Strides::new(problem.layout, [problem.k, problem.p(), problem.q()]);
+            let at = Strides::new(problem.layout(), [problem.k(), problem.p(), problem.q()]);
             self.tensors.residual[at.index([n, k, p, q])]
         } else {
             0.0
@@ -173,7 +183,7 @@ impl<'a> Reference<'a> {
             value,
             // Only the sigmoid makes something out of nothing.
             mag: mag.max(value.abs()),
-            sequential: round_stored(problem.storage, sequential),
+            sequential: round_stored(problem.storage(), sequential),
         }
     }
 }
@@ -181,19 +191,19 @@ impl<'a> Reference<'a> {
 /// Image, channel, row and column of an output, from its index in y's own order.
 pub fn position(problem: &Problem, index: usize) -> [usize; 4] {
     let [rows, columns] = problem.out();
-    match problem.layout {
+    match problem.layout() {
         Layout::Nchw => {
             let plane = rows * columns;
             let (nk, pixel) = (index / plane, index % plane);
             [
-                nk / problem.k,
-                nk % problem.k,
+                nk / problem.k(),
+                nk % problem.k(),
                 pixel / columns,
                 pixel % columns,
             ]
         }
         Layout::Nhwc => {
-            let (pixel, k) = (index / problem.k, index % problem.k);
+            let (pixel, k) = (index / problem.k(), index % problem.k());
             let (n, pixel) = (pixel / (rows * columns), pixel % (rows * columns));
             [n, k, pixel / columns, pixel % columns]
         }

@@ -44,8 +44,8 @@ pub(crate) fn as_stored(problem: &Problem) -> Result<Problem> {
 /// Whether the math rounds the operands before it multiplies. Operands of 16 bits need no rounding, and
 /// in tf32 a variant may cut, round or leave them as they are.
 pub fn rounds(problem: &Problem) -> bool {
-    let to_16_bits = matches!(problem.math, Math::F16 | Math::Bf16 | Math::F16Acc);
-    problem.storage == Storage::F32 && to_16_bits
+    let to_16_bits = matches!(problem.math(), Math::F16 | Math::Bf16 | Math::F16Acc);
+    problem.storage() == Storage::F32 && to_16_bits
 }
 
 /// Outputs that are looked at together.
@@ -130,7 +130,7 @@ mod tests {
             data: vec![data],
             ..options()
         };
-        match case(&Device::Cpu, &plain, 0, problem, 3, &options) {
+        match case(&Device::cpu(), &plain, 0, problem, 3, &options) {
             Outcome::Passed(measured) => measured[0],
             outcome => panic!("{problem}: {outcome:?}"),
         }
@@ -168,9 +168,9 @@ mod tests {
         for text in ["mb2ic5ih9oc4kh3", "mb2ic5ih9oc4kh3+math=f16"] {
             let problem = problem(text);
             for data in [Data::Normal, Data::Positive, Data::Wide] {
-                let found = sequential(&Device::Cpu, &problem, data, 3, &options()).unwrap();
+                let found = sequential(&Device::cpu(), &problem, data, 3, &options()).unwrap();
                 assert!(found.largest > found.rms && found.rms > 0.0);
-                if problem.math == Math::Fp32 {
+                if problem.math() == Math::Fp32 {
                     let rms = measured(&problem, data).verdict.rms_sequential();
                     assert!((found.rms / rms - 1.0).abs() < 1e-12, "{found:?}, {rms}");
                 }

@@ -25,7 +25,7 @@ pub(crate) struct Trial<'a> {
 impl<'a> Trial<'a> {
     pub(crate) fn new(conv: &'a Conv, recipe: &Recipe, stream: &'a Stream) -> Result<Self> {
         let device = conv.device();
-        let align = conv.problem().align;
+        let align = conv.problem().align();
         let input = |tensor, align| Input::new(device, recipe, tensor, align, stream);
         let w = input(Tensor::W, align)?;
         Ok(Trial {
@@ -41,7 +41,7 @@ impl<'a> Trial<'a> {
 
     /// What a run is given, but for the output.
     pub(crate) fn operands(&self) -> RawOperands {
-        let epilogue = &self.conv.problem().epilogue;
+        let epilogue = self.conv.problem().epilogue();
         let mut operands =
             RawOperands::new(self.x.tensor.as_ptr(), self.w.tensor.as_ptr(), null_mut());
         if epilogue.bias {
@@ -59,7 +59,7 @@ impl<'a> Trial<'a> {
         let (conv, stream) = (self.conv, self.stream);
         let (device, problem) = (conv.device(), conv.problem());
         let fenced = |bytes, align| Fenced::new(device, bytes, align, Fence::Pattern, stream);
-        let mut y = fenced(problem.y_len() * problem.storage.bytes(), problem.align)?;
+        let mut y = fenced(problem.y_len() * problem.storage().bytes(), problem.align())?;
         let mut memory = fenced(workspace_bytes, Workspace::ALIGN)?;
         let operands = RawOperands {
             y: y.address(),

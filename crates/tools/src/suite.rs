@@ -175,19 +175,19 @@ pub fn cut_for_cpu(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
         let batches = (0..9).flat_map(|e| [1, 2, 5].map(|m| m * 10usize.pow(e)));
         let smaller = || {
             batches
-                .take_while(|n| *n < layer.problem.n)
+                .take_while(|n| *n < layer.problem.n())
                 .filter_map(fits)
                 .last()
         };
-        let problem = fits(layer.problem.n)
+        let problem = fits(layer.problem.n())
             .or_else(smaller)
             .unwrap_or(layer.problem.clone());
         if problem != layer.problem {
             notes.push(format!(
                 "{}: batch {} reduced to {} on the CPU",
                 layer.title(),
-                layer.problem.n,
-                problem.n
+                layer.problem.n(),
+                problem.n()
             ));
         }
         let layer = Layer {
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn the_cpu_gets_smaller_batches() {
         let (layers, notes) = cut_for_cpu(&Suite::find("report-86").unwrap().layers);
-        let batches: Vec<usize> = layers.iter().map(|l| l.problem.n).collect();
+        let batches: Vec<usize> = layers.iter().map(|l| l.problem.n()).collect();
         assert_eq!(batches, [20, 10]);
         assert_eq!(notes.len(), 6);
     }

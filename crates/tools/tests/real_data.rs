@@ -174,7 +174,7 @@ fn shipped_weights() -> Result<Completion, Failed> {
     let weights = Weights::read(weights)?;
     let images = resize(&Images::read(images)?, SIDE)?;
     let rule = Contender::Pick(Pick::Rule);
-    let mut network = Network::new(&Device::Cpu, &weights, &rule, Math::Fp32)?;
+    let mut network = Network::new(&Device::cpu(), &weights, &rule, Math::Fp32)?;
     let classes = network.classify(&images, 500, &mut |_| true)?.classes();
     let labels = Labels::read(labels)?.values;
     let pairs = classes.iter().zip(&labels);

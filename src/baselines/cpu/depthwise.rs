@@ -11,16 +11,16 @@ use crate::{Layout, Problem};
 
 /// Whether this is such a problem.
 pub(super) fn is_depthwise(p: &Problem) -> bool {
-    match p.layout {
-        Layout::Nchw => p.groups == p.k,
-        Layout::Nhwc => p.groups == p.k && p.groups == p.c,
+    match p.layout() {
+        Layout::Nchw => p.groups() == p.k(),
+        Layout::Nhwc => p.groups() == p.k() && p.groups() == p.c(),
     }
 }
 
 /// Elements of scratch for one line of the input.
 pub(super) fn scratch(p: &Problem, channels: usize) -> usize {
-    match p.layout {
-        Layout::Nchw => p.w + p.pad.left + p.pad.right,
+    match p.layout() {
+        Layout::Nchw => p.w() + p.pad().left + p.pad().right,
         Layout::Nhwc => channels,
     }
 }
@@ -36,37 +36,37 @@ pub(super) fn sums<T: Stored>(
     scratch: &mut [f32],
     sums: &mut [f32],
 ) {
-    let strides = Strides::of(p.layout, [p.c, p.h, p.w]);
-    let channels = p.c / p.groups;
-    for line in tile.lines(p.layout) {
+    let strides = Strides::of(p.layout(), [p.c(), p.h(), p.w()]);
+    let channels = p.c() / p.groups();
+    for line in tile.lines(p.layout()) {
         let [k, i, j] = line.at;
         let sums = &mut sums[line.start..][..line.len];
         sums.fill(0.0);
-        let top = i * p.stride[0];
-        let left = j * p.stride[1];
-        for r in inside(p.r, p.dilation[0], top, p.pad.top, p.h) {
-            let h = top + r * p.dilation[0] - p.pad.top;
-            match p.layout {
+        let top = i * p.stride()[0];
+        let left = j * p.stride()[1];
+        for r in inside(p.r(), p.dilation()[0], top, p.pad().top, p.h()) {
+            let h = top + r * p.dilation()[0] - p.pad().top;
+            match p.layout() {
                 Layout::Nchw => {
                     // All that the row's taps read, zeros around it included.
-                    let span = (line.len - 1) * p.stride[1] + (p.s - 1) * p.dilation[1] + 1;
+                    let span = (line.len - 1) * p.stride()[1] + (p.s() - 1) * p.dilation()[1] + 1;
                     let row = &mut scratch[..span];
-                    let overlap = Overlap::new(span, 1, left, p.pad.left, p.w);
+                    let overlap = Overlap::new(span, 1, left, p.pad().left, p.w());
                     for c in 0..channels {
-                        let from = &x[strides.at(tile.n, k * channels + c, h, 0)..][..p.w];
+                        let from = &x[strides.at(tile.n, k * channels + c, h, 0)..][..p.w()];
                         overlap.copy(from, rounding, row);
-                        for s in 0..p.s {
-                            let w = w[((k * channels + c) * p.r + r) * p.s + s];
-                            let row = &row[s * p.dilation[1]..];
-                            add_row(sums, row, p.stride[1], w);
+                        for s in 0..p.s() {
+                            let w = w[((k * channels + c) * p.r() + r) * p.s() + s];
+                            let row = &row[s * p.dilation()[1]..];
+                            add_row(sums, row, p.stride()[1], w);
                         }
                     }
                 }
                 Layout::Nhwc => {
-                    for s in inside(p.s, p.dilation[1], left, p.pad.left, p.w) {
-                        let column = left + s * p.dilation[1] - p.pad.left;
+                    for s in inside(p.s(), p.dilation()[1], left, p.pad().left, p.w()) {
+                        let column = left + s * p.dilation()[1] - p.pad().left;
                         let from = &x[strides.at(tile.n, k, h, column)..][..line.len];
-                        let w = &w[(r * p.s + s) * p.k + k..];
+                        let w = &w[(r * p.s() + s) * p.k() + k..];
                         add_channels(sums, from, w, rounding, scratch);
                     }
                 }

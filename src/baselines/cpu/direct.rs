@@ -67,7 +67,7 @@ unsafe impl Prepared for Loops {
 
 /// The loops with the math's step: what a product adds to a sum.
 fn run<T: Stored>(p: &Problem, tensors: Tensors<T>) {
-    match (Rounding::of(p), p.math) {
+    match (Rounding::of(p), p.math()) {
         (Rounding::None, Math::F16Acc) => outputs(p, tensors, f16_fma),
         (_, Math::F16Acc) => {
             outputs(p, tensors, |sum, x, w| {
@@ -94,15 +94,15 @@ fn outputs<T: Stored>(
     step: impl Fn(f32, f32, f32) -> f32 + Sync,
 ) {
     let [rows, columns] = p.out();
-    let sums = Strides::of(p.layout, [p.k, p.p(), p.q()]);
+    let sums = Strides::of(p.layout(), [p.k(), p.p(), p.q()]);
     let value = |n: usize, k: usize, [i, j]: [usize; 2]| {
         let sum = sum(p, x, w, n, k, [i, j], &step);
         let bias = bias.map_or(0.0, |b| b[k]);
         let residual = residual.map_or(0.0, |r| r[sums.at(n, k, i, j)].widen());
-        epilogue::value(&p.epilogue, sum, bias, residual)
+        epilogue::value(p.epilogue(), sum, bias, residual)
     };
     let output = |n: usize, k: usize, at: [usize; 2]| {
-        let Some(pool) = &p.epilogue.pool else {
+        let Some(pool) = &p.epilogue().pool else {
             return value(n, k, at);
         };
         let mut max = f32::NEG_INFINITY;
@@ -114,14 +114,14 @@ fn outputs<T: Stored>(
         max
     };
     // A row is what lies contiguous in y: pixels in NCHW, channels in NHWC.
-    match p.layout {
+    match p.layout() {
         Layout::Nchw => for_rows(y, columns, |index, row| {
             let (plane, i) = (index / rows, index % rows);
             for (j, y) in row.iter_mut().enumerate() {
-                *y = T::narrow(output(plane / p.k, plane % p.k, [i, j]));
+                *y = T::narrow(output(plane / p.k(), plane % p.k(), [i, j]));
             }
         }),
-        Layout::Nhwc => for_rows(y, p.k, |index, row| {
+        Layout::Nhwc => for_rows(y, p.k(), |index, row| {
             let (n, i, j) = (
                 index / columns / rows,
                 index / columns % rows,
@@ -153,19 +153,19 @@ fn sum<T: Stored>(
     [i, j]: [usize; 2],
     step: impl Fn(f32, f32, f32) -> f32,
 ) -> f32 {
-    let channels = p.c / p.groups;
-    let first = k / (p.k / p.groups) * channels;
-    let inputs = Strides::of(p.layout, [p.c, p.h, p.w]);
-    let weights = Strides::of(p.layout, [channels, p.r, p.s]);
-    let (top, left) = (i * p.stride[0], j * p.stride[1]);
-    let taps_down = inside(p.r, p.dilation[0], top, p.pad.top, p.h);
-    let taps_across = inside(p.s, p.dilation[1], left, p.pad.left, p.w);
+    let channels = p.c() / p.groups();
+    let first = k / (p.k() / p.groups()) * channels;
+    let inputs = Strides::of(p.layout(), [p.c(), p.h(), p.w()]);
+    let weights = Strides::of(p.layout(), [channels, p.r(), p.s()]);
+    let (top, left) = (i * p.stride()[0], j * p.stride()[1]);
+    let taps_down = inside(p.r(), p.dilation()[0], top, p.pad().top, p.h());
+    let taps_across = inside(p.s(), p.dilation()[1], left, p.pad().left, p.w());
     let mut sum = 0.0;
     for c in 0..channels {
         for r in taps_down.clone() {
-            let h = top + r * p.dilation[0] - p.pad.top;
+            let h = top + r * p.dilation()[0] - p.pad().top;
             for s in taps_across.clone() {
-                let column = left + s * p.dilation[1] - p.pad.left;
+                let column = left + s * p.dilation()[1] - p.pad().left;
                 let x = x[inputs.at(n, first + c, h, column)].widen();
                 let w = w[weights.at(k, c, r, s)].widen();
                 sum = step(sum, x, w);

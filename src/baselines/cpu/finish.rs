@@ -18,20 +18,20 @@ pub(super) fn epilogue<T: Stored>(
     bias: Option<&[f32]>,
     residual: Option<&[T]>,
 ) {
-    let e = &p.epilogue;
+    let e = p.epilogue();
     if (Epilogue { pool: None, ..*e }).is_none() {
         return;
     }
-    let strides = Strides::of(p.layout, [p.k, p.p(), p.q()]);
+    let strides = Strides::of(p.layout(), [p.k(), p.p(), p.q()]);
     for Line {
         start,
         len,
         at: [k, i, j],
-    } in tile.lines(p.layout)
+    } in tile.lines(p.layout())
     {
         let line = &mut sums[start..][..len];
         line.iter_mut().for_each(|v| *v *= e.scale);
-        match (bias, p.layout) {
+        match (bias, p.layout()) {
             (None, _) => {}
             (Some(bias), Layout::Nchw) => line.iter_mut().for_each(|v| *v += bias[k]),
             (Some(bias), Layout::Nhwc) => {
@@ -65,14 +65,14 @@ pub(super) fn store<T: Stored>(
     y: &Shared<T>,
 ) {
     let [rows, columns] = p.out();
-    let strides = Strides::of(p.layout, [p.k, rows, columns]);
+    let strides = Strides::of(p.layout(), [p.k(), rows, columns]);
     let put = |[k, i, j]: [usize; 3], values: &[f32]| {
         // SAFETY: no output belongs to two tiles.
         let y = unsafe { y.slice(strides.at(tile.n, k, i, j), values.len()) };
         T::narrow_all(values, y);
     };
-    let Some(pool) = &p.epilogue.pool else {
-        for Line { start, len, at } in tile.lines(p.layout) {
+    let Some(pool) = &p.epilogue().pool else {
+        for Line { start, len, at } in tile.lines(p.layout()) {
             put(at, &sums[start..][..len]);
         }
         return;
@@ -89,7 +89,7 @@ pub(super) fn store<T: Stored>(
             let columns = window(pool, 1, j, tile.q.end);
             columns.start - tile.q.start..columns.end - tile.q.start
         };
-        match p.layout {
+        match p.layout() {
             // First down, for all columns at once; then across, where a result may take the place
             // of what only earlier windows read.
             Layout::Nchw => {

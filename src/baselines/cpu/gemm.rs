@@ -51,11 +51,11 @@ unsafe impl Variant for Gemm {
     /// Measured rates of one thread, and what a launch costs.
     fn plan(&self, query: &Query) -> Result<Plan, String> {
         let p = query.problem;
-        if p.math == Math::F16Acc {
+        if p.math() == Math::F16Acc {
             return Err("accumulates in f32 only".to_owned());
         }
         let threads = f64::from(query.limits.sm_count.max(1));
-        let narrow = Method::of(p) == Method::Depthwise || p.k / p.groups < 8;
+        let narrow = Method::of(p) == Method::Depthwise || p.k() / p.groups() < 8;
         let flops_per_us = if narrow { 5e3 } else { 40e3 };
         Ok(Plan {
             us: Some(2.0 + (p.flops() / flops_per_us + p.bytes() / 4e3) / threads),
@@ -83,10 +83,10 @@ enum Method {
 
 impl Method {
     fn of(p: &Problem) -> Self {
-        let pointwise = [p.r, p.s] == [1; 2]
-            && p.stride == [1; 2]
-            && [p.p(), p.q()] == [p.h, p.w]
-            && p.storage == Storage::F32
+        let pointwise = [p.r(), p.s()] == [1; 2]
+            && p.stride() == [1; 2]
+            && [p.p(), p.q()] == [p.h(), p.w()]
+            && p.storage() == Storage::F32
             && Rounding::of(p) == Rounding::None;
         match () {
             () if depthwise::is_depthwise(p) => Method::Depthwise,
@@ -132,15 +132,15 @@ impl Blocked {
         let sets = if method == Method::Depthwise {
             1
         } else {
-            p.groups
+            p.groups()
         };
         let tiling = Tiling::new(p, sets, CHANNELS);
         let (pixels, channels) = (tiling.pixels(), tiling.channels());
         // As deep as a piece allows, in steps of nearly the same depth.
         let deepest = (PIECE / pixels).max(1);
         let depth = p.reduction().div_ceil(p.reduction().div_ceil(deepest));
-        let as_it_lies = p.storage == Storage::F32 && rounding == Rounding::None;
-        let reordered = method == Method::Depthwise && p.layout == Layout::Nhwc;
+        let as_it_lies = p.storage() == Storage::F32 && rounding == Rounding::None;
+        let reordered = method == Method::Depthwise && p.layout() == Layout::Nhwc;
         let filter = if as_it_lies && !reordered {
             0
         } else {
@@ -213,10 +213,10 @@ impl Blocked {
     fn prepare<T: Stored>(&self, w: &[T], filter: &mut [f32]) {
         let p = &self.problem;
         let filter = &mut filter[..w.len()];
-        if self.method == Method::Depthwise && p.layout == Layout::Nhwc {
-            let taps = p.r * p.s;
+        if self.method == Method::Depthwise && p.layout() == Layout::Nhwc {
+            let taps = p.r() * p.s();
             for (i, to) in filter.iter_mut().enumerate() {
-                *to = w[i % p.k * taps + i / p.k].widen();
+                *to = w[i % p.k() * taps + i / p.k()].widen();
             }
             self.rounding.apply_all(filter);
         } else {
@@ -246,9 +246,9 @@ impl Blocked {
             }
             (Method::InPlace, Some(x)) => {
                 let channel = unroll::first_channel(p, tile);
-                let strides = Strides::of(p.layout, [p.c, p.h, p.w]);
+                let strides = Strides::of(p.layout(), [p.c(), p.h(), p.w()]);
                 // A tile of part of the columns is multiplied row by row.
-                let whole = tile.q.len() == p.w;
+                let whole = tile.q.len() == p.w();
                 let (runs, run) = if whole {
                     (1, tile.pixels())
                 } else {
@@ -269,7 +269,7 @@ impl Blocked {
                 for start in (0..p.reduction()).step_by(self.depth) {
                     let depth = start..(start + self.depth).min(p.reduction());
                     unroll::unroll(p, x, tile, depth.clone(), self.rounding, panel);
-                    let (a, pixels) = match p.layout {
+                    let (a, pixels) = match p.layout() {
                         // The pixels that fill up the pitch are multiplied too, and never read.
                         Layout::Nchw => (
                             Matrix {
@@ -306,7 +306,7 @@ impl Blocked {
         sums: &mut [f32],
     ) {
         let reduction = self.problem.reduction();
-        let (row, column) = match self.problem.layout {
+        let (row, column) = match self.problem.layout() {
             Layout::Nchw => (1, tile.pitch),
             Layout::Nhwc => (tile.pitch, 1),
         };

@@ -127,7 +127,7 @@ fn inside(count: usize, step: usize, base: usize, pad: usize, size: usize) -> Ra
 /// Runs an expression with `T` standing for the type that the problem stores.
 macro_rules! with_storage {
     ($problem:expr, $T:ident => $body:expr) => {
-        match $problem.storage {
+        match $problem.storage() {
             crate::Storage::F32 => {
                 type $T = f32;
                 $body

@@ -80,7 +80,7 @@ pub(super) enum Rounding {
 impl Rounding {
     /// What the problem's math asks for; nothing where the storage has no more bits than that.
     pub(super) fn of(problem: &Problem) -> Self {
-        match (problem.math, problem.storage) {
+        match (problem.math(), problem.storage()) {
             (Math::Fp32, _)
             | (Math::F16 | Math::F16Acc, Storage::F16)
             | (Math::Bf16, Storage::Bf16) => Rounding::None,

@@ -88,7 +88,7 @@ impl Data {
                     ((state >> 33) as f64 / (1u64 << 30) as f64 - 1.0) as f32 * most as f32
                 }
             };
-            let stored = |v: f32| match p.storage {
+            let stored = |v: f32| match p.storage() {
                 Storage::F32 => v,
                 Storage::F16 => f16::from_f32(v).to_f32(),
                 Storage::Bf16 => bf16::from_f32(v).to_f32(),
@@ -110,7 +110,7 @@ fn run(p: &Problem, variant: &Arc<dyn Variant>, data: &Data, limit: usize) -> Re
         data: &Data,
         limit: usize,
     ) -> Result<Vec<f32>> {
-        let device = Device::Cpu;
+        let device = Device::cpu();
         let stream = device.stream()?;
         let upload = |values: &[f32]| -> Result<Buffer<T>> {
             device.upload(&values.iter().map(|v| T::narrow(*v)).collect::<Vec<T>>())
@@ -130,47 +130,47 @@ fn run(p: &Problem, variant: &Arc<dyn Variant>, data: &Data, limit: usize) -> Re
         conv.run_with(operands, &mut workspace, &stream)?;
         Ok(y.to_vec(&stream)?.into_iter().map(T::widen).collect())
     }
-    let conv = Conv::with_variant(&Device::Cpu, p, variant.clone(), 0)?;
+    let conv = Conv::with_variant(&Device::cpu(), p, variant.clone(), 0)?;
     super::with_storage!(p, T => typed::<T>(&conv, data, limit))
 }
 
 /// The sums and their magnitudes in f64, then everything else, straight from the definition.
 fn expected(p: &Problem, data: &Data) -> Vec<(f64, f64)> {
     let operand = |v: f32| -> f64 {
-        f64::from(match p.math {
+        f64::from(match p.math() {
             Math::Fp32 => v,
             Math::Tf32 => number::tf32(v),
             Math::F16 | Math::F16Acc => f16::from_f32(v).to_f32(),
             Math::Bf16 => bf16::from_f32(v).to_f32(),
         })
     };
-    let at = |dims: [usize; 3], n: usize, c: usize, h: usize, w: usize| match p.layout {
+    let at = |dims: [usize; 3], n: usize, c: usize, h: usize, w: usize| match p.layout() {
         Layout::Nchw => ((n * dims[0] + c) * dims[1] + h) * dims[2] + w,
         Layout::Nhwc => ((n * dims[1] + h) * dims[2] + w) * dims[0] + c,
     };
-    let cg = p.c / p.groups;
+    let cg = p.c() / p.groups();
     let before_pooling = |n: usize, k: usize, i: usize, j: usize| {
         let (mut sum, mut mag) = (0.0, 0.0);
         for c in 0..cg {
-            for r in 0..p.r {
-                for s in 0..p.s {
-                    let h = (i * p.stride[0] + r * p.dilation[0]) as i64 - p.pad.top as i64;
-                    let w = (j * p.stride[1] + s * p.dilation[1]) as i64 - p.pad.left as i64;
-                    if h < 0 || w < 0 || h >= p.h as i64 || w >= p.w as i64 {
+            for r in 0..p.r() {
+                for s in 0..p.s() {
+                    let h = (i * p.stride()[0] + r * p.dilation()[0]) as i64 - p.pad().top as i64;
+                    let w = (j * p.stride()[1] + s * p.dilation()[1]) as i64 - p.pad().left as i64;
+                    if h < 0 || w < 0 || h >= p.h() as i64 || w >= p.w() as i64 {
                         continue;
                     }
-                    let channel = k / (p.k / p.groups) * cg + c;
-                    let x = data.x[at([p.c, p.h, p.w], n, channel, h as usize, w as usize)];
-                    let w = data.w[at([cg, p.r, p.s], k, c, r, s)];
+                    let channel = k / (p.k() / p.groups()) * cg + c;
+                    let x = data.x[at([p.c(), p.h(), p.w()], n, channel, h as usize, w as usize)];
+                    let w = data.w[at([cg, p.r(), p.s()], k, c, r, s)];
                     sum += operand(x) * operand(w);
                     mag += (operand(x) * operand(w)).abs();
                 }
             }
         }
-        let e = &p.epilogue;
+        let e = p.epilogue();
         let bias = if e.bias { f64::from(data.bias[k]) } else { 0.0 };
         let residual = if e.residual {
-            f64::from(data.residual[at([p.k, p.p(), p.q()], n, k, i, j)])
+            f64::from(data.residual[at([p.k(), p.p(), p.q()], n, k, i, j)])
         } else {
             0.0
         };
@@ -187,13 +187,13 @@ fn expected(p: &Problem, data: &Data) -> Vec<(f64, f64)> {
     };
     let [rows, columns] = p.out();
     let mut y = vec![(0.0, 0.0); p.y_len()];
-    let Pool { window, stride, .. } = p.epilogue.pool.unwrap_or(Pool {
+    let Pool { window, stride, .. } = p.epilogue().pool.unwrap_or(Pool {
         window: [1; 2],
         stride: [1; 2],
         ceil: false,
     });
-    for n in 0..p.n {
-        for k in 0..p.k {
+    for n in 0..p.n() {
+        for k in 0..p.k() {
             for i in 0..rows {
                 for j in 0..columns {
                     let (mut max, mut mag) = (f64::NEG_INFINITY, 0f64);
@@ -203,7 +203,7 @@ fn expected(p: &Problem, data: &Data) -> Vec<(f64, f64)> {
                             (max, mag) = (max.max(v), mag.max(m));
                         }
                     }
-                    y[at([p.k, rows, columns], n, k, i, j)] = (max, mag);
+                    y[at([p.k(), rows, columns], n, k, i, j)] = (max, mag);
                 }
             }
         }
@@ -220,7 +220,7 @@ fn rounded(storage: Storage, v: f64) -> f32 {
 }
 
 fn supported(variant: &Arc<dyn Variant>, p: &Problem) -> bool {
-    let limits = Device::Cpu.limits();
+    let limits = Device::cpu().limits();
     variant
         .plan(&Query {
             problem: p,
@@ -238,7 +238,7 @@ fn integers_are_exact() {
         for variant in variants().iter().filter(|v| supported(v, &p)) {
             let y = run(&p, variant, &data, usize::MAX).unwrap();
             for (i, (y, (e, _))) in y.iter().zip(&expected).enumerate() {
-                let e = rounded(p.storage, *e);
+                let e = rounded(p.storage(), *e);
                 assert!(
                     *y == e,
                     "{} of {p} at {i}: {y}, not {e}",
@@ -254,8 +254,8 @@ fn fractions_are_near() {
     for p in GEOMETRIES[1..9].iter().flat_map(|text| all(text, &SMOOTH)) {
         let data = Data::new(&p, false);
         let expected = expected(&p, &data);
-        let of_sum = if p.math == Math::F16Acc { 2e-3 } else { 1e-6 };
-        let of_storage = [0.0, 5e-4, 4e-3][p.storage as usize];
+        let of_sum = if p.math() == Math::F16Acc { 2e-3 } else { 1e-6 };
+        let of_storage = [0.0, 5e-4, 4e-3][p.storage() as usize];
         for variant in variants().iter().filter(|v| supported(v, &p)) {
             let y = run(&p, variant, &data, usize::MAX).unwrap();
             for (i, (y, (e, mag))) in y.iter().zip(&expected).enumerate() {
@@ -279,7 +279,7 @@ fn bits_depend_on_neither_threads_nor_workspace() {
     {
         let data = Data::new(&p, false);
         for variant in variants().iter().filter(|v| supported(v, &p)) {
-            let conv = Conv::with_variant(&Device::Cpu, &p, variant.clone(), 0).unwrap();
+            let conv = Conv::with_variant(&Device::cpu(), &p, variant.clone(), 0).unwrap();
             let bytes = conv.workspace_bytes();
             let on = |threads: usize, limit: usize| -> Vec<u32> {
                 let pool = rayon::ThreadPoolBuilder::new()
@@ -310,7 +310,7 @@ fn bits_depend_on_neither_threads_nor_workspace() {
 fn the_rule_takes_the_matrix_where_it_can() {
     let pick = |text: &str| {
         let p: Problem = text.parse().unwrap();
-        Conv::new(&Device::Cpu, &p, &Pick::Rule).unwrap().name()
+        Conv::new(&Device::cpu(), &p, &Pick::Rule).unwrap().name()
     };
     assert_eq!(pick("mb1ic64ih56oc64oh56kh3ph1"), "cpu_gemm");
     assert_eq!(pick("g32mb1ic32ih112oc32oh112kh3ph1"), "cpu_gemm");

@@ -95,7 +95,7 @@ impl Tiling {
     }
 
     fn of(p: &Problem, sets: usize, most: usize, pixels: usize) -> Self {
-        let pool = p.epilogue.pool.unwrap_or(Pool {
+        let pool = p.epilogue().pool.unwrap_or(Pool {
             window: [1; 2],
             stride: [1; 2],
             ceil: false,
@@ -110,11 +110,11 @@ impl Tiling {
         let across = span(&pool, 1, &columns.part(0), size[1]).len();
         let rows = cut(0, pixels / across.min(pixels));
         let down = span(&pool, 0, &rows.part(0), size[0]).len();
-        let channels = Cut::new(p.k / sets, most.min(PIECE / (down * across).min(PIECE)));
+        let channels = Cut::new(p.k() / sets, most.min(PIECE / (down * across).min(PIECE)));
         let sets = Cut::new(sets, 1);
-        let count = p.n * rows.parts() * columns.parts() * sets.parts() * channels.parts();
+        let count = p.n() * rows.parts() * columns.parts() * sets.parts() * channels.parts();
         Tiling {
-            layout: p.layout,
+            layout: p.layout(),
             pool,
             size,
             sets,

@@ -23,7 +23,7 @@ pub(super) fn unroll<T: Stored>(
     rounding: Rounding,
     panel: &mut [f32],
 ) {
-    match p.layout {
+    match p.layout() {
         Layout::Nchw => products(p, x, tile, depth, rounding, panel),
         Layout::Nhwc => pixels(p, x, tile, depth, rounding, panel),
     }
@@ -31,7 +31,7 @@ pub(super) fn unroll<T: Stored>(
 
 /// First input channel that the tile reads.
 pub(super) fn first_channel(p: &Problem, tile: &Tile) -> usize {
-    tile.k.start / (p.k / p.groups) * (p.c / p.groups)
+    tile.k.start / (p.k() / p.groups()) * (p.c() / p.groups())
 }
 
 /// A line of the matrix as it lies over a padded line of the input: where it reads elements, and
@@ -89,20 +89,24 @@ fn products<T: Stored>(
     rounding: Rounding,
     panel: &mut [f32],
 ) {
-    let strides = Strides::of(p.layout, [p.c, p.h, p.w]);
+    let strides = Strides::of(p.layout(), [p.c(), p.h(), p.w()]);
     let first = first_channel(p, tile);
     let [rows, columns] = [tile.p.len(), tile.q.len()];
     for (product, line) in depth.zip(panel.chunks_exact_mut(tile.pitch)) {
-        let (c, r, s) = (product / p.s / p.r, product / p.s % p.r, product % p.s);
-        let top = tile.p.start * p.stride[0] + r * p.dilation[0];
-        let left = tile.q.start * p.stride[1] + s * p.dilation[1];
-        let down = inside(rows, p.stride[0], top, p.pad.top, p.h);
-        let across = Overlap::new(columns, p.stride[1], left, p.pad.left, p.w);
-        let plane = &x[strides.at(tile.n, first + c, 0, 0)..][..p.h * p.w];
+        let (c, r, s) = (
+            product / p.s() / p.r(),
+            product / p.s() % p.r(),
+            product % p.s(),
+        );
+        let top = tile.p.start * p.stride()[0] + r * p.dilation()[0];
+        let left = tile.q.start * p.stride()[1] + s * p.dilation()[1];
+        let down = inside(rows, p.stride()[0], top, p.pad().top, p.h());
+        let across = Overlap::new(columns, p.stride()[1], left, p.pad().left, p.w());
+        let plane = &x[strides.at(tile.n, first + c, 0, 0)..][..p.h() * p.w()];
         for (row, to) in line.chunks_exact_mut(columns).take(rows).enumerate() {
             if down.contains(&row) {
-                let h = top + row * p.stride[0] - p.pad.top;
-                across.copy(&plane[h * p.w..][..p.w], rounding, to);
+                let h = top + row * p.stride()[0] - p.pad().top;
+                across.copy(&plane[h * p.w()..][..p.w()], rounding, to);
             } else {
                 to.fill(0.0);
             }
@@ -119,19 +123,19 @@ fn pixels<T: Stored>(
     rounding: Rounding,
     panel: &mut [f32],
 ) {
-    let channels = p.c / p.groups;
+    let channels = p.c() / p.groups();
     let first = first_channel(p, tile);
     // Taps that lie side by side in the input as they do in the filter are copied together.
-    let together = if p.dilation[1] == 1 && p.groups == 1 {
-        p.s
+    let together = if p.dilation()[1] == 1 && p.groups() == 1 {
+        p.s()
     } else {
         1
     };
     let run = together * channels;
     let runs = depth.start / run..depth.end.div_ceil(run);
-    let first_tap = (runs.start * together / p.s, runs.start * together % p.s);
-    let row_len = p.w * p.c;
-    let image = &x[tile.n * p.h * row_len..][..p.h * row_len];
+    let first_tap = (runs.start * together / p.s(), runs.start * together % p.s());
+    let row_len = p.w() * p.c();
+    let image = &x[tile.n * p.h() * row_len..][..p.h() * row_len];
     let pixels = tile
         .p
         .clone()
@@ -139,26 +143,26 @@ fn pixels<T: Stored>(
     for ([i, j], line) in pixels.zip(panel.chunks_exact_mut(depth.len())) {
         let (mut r, mut s) = first_tap;
         for index in runs.clone() {
-            let (down, across) = (r * p.dilation[0], s * p.dilation[1]);
+            let (down, across) = (r * p.dilation()[0], s * p.dilation()[1]);
             s += together;
-            if s == p.s {
+            if s == p.s() {
                 (r, s) = (r + 1, 0);
             }
             // The part of this run that the depth asks for.
             let wanted = (index * run).max(depth.start)..((index + 1) * run).min(depth.end);
             let to = &mut line[wanted.start - depth.start..wanted.end - depth.start];
-            let row = i * p.stride[0] + down;
-            if row < p.pad.top || row >= p.pad.top + p.h {
+            let row = i * p.stride()[0] + down;
+            if row < p.pad().top || row >= p.pad().top + p.h() {
                 to.fill(0.0);
                 continue;
             }
             // A row is one line of elements, its padding too. A run of one tap lies inside or
             // outside as a whole.
-            let column = j * p.stride[1] + across;
-            let start = column * p.c + first + (wanted.start - index * run);
-            let overlap = Overlap::new(to.len(), 1, start, p.pad.left * p.c, row_len);
+            let column = j * p.stride()[1] + across;
+            let start = column * p.c() + first + (wanted.start - index * run);
+            let overlap = Overlap::new(to.len(), 1, start, p.pad().left * p.c(), row_len);
             overlap.copy(
-                &image[(row - p.pad.top) * row_len..][..row_len],
+                &image[(row - p.pad().top) * row_len..][..row_len],
                 rounding,
                 to,
             );

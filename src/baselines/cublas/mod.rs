@@ -93,7 +93,7 @@ fn settle(query: &Query) -> Result<(Product, usize), String> {
             "writes {image} bytes per image; half of the L2 cache is {half}"
         ));
     }
-    if image.saturating_mul(query.problem.n) <= half {
+    if image.saturating_mul(query.problem.n()) <= half {
         return Err("has nothing to cut: all images fit half of the L2 cache".to_owned());
     }
     Ok((product, half))
@@ -127,7 +127,7 @@ unsafe impl Variant for CublasGemm {
             product,
             chunk_bytes,
         };
-        let bytes = settled.product.packed_bytes(query.problem.storage);
+        let bytes = settled.product.packed_bytes(query.problem.storage());
         Ok(Plan {
             workspace: settled.workspace(),
             packing: (bytes > 0).then_some(Packing {
@@ -150,7 +150,7 @@ unsafe impl Variant for CublasGemm {
     }
 
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
-        let Device::Gpu(gpu) = device else {
+        let Some(gpu) = device.as_gpu() else {
             return Err(Error::NoGpu("cuBLAS runs on GPUs only".to_owned()));
         };
         handle::open()?;
@@ -192,7 +192,7 @@ unsafe impl Prepared for GemmPlan {
     }
 
     fn handle(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
-        let Stream::Gpu(stream) = stream else {
+        let Some(stream) = stream.as_gpu() else {
             return Err(Error::NoGpu("cuBLAS needs a stream of a GPU".to_owned()));
         };
         // SAFETY: the workspace that keeps the handle serves this stream alone.
@@ -213,7 +213,7 @@ unsafe impl Prepared for GemmPlan {
         let chunk = product.chunk(self.settled.chunk_bytes);
         Some(format!(
             "{source}{form}, {chunk} of {} images at a time",
-            self.problem.n
+            self.problem.n()
         ))
     }
 
@@ -227,7 +227,7 @@ unsafe impl Prepared for GemmPlan {
         let (p, product) = (&self.problem, &self.settled.product);
         let [rows, length, pitch] =
             [product.filters(), product.reduction, product.depth].map(|size| size as i64);
-        let (from, to) = (code(p.storage), code(product.operand));
+        let (from, to) = (code(p.storage()), code(product.operand));
         // SAFETY: the caller vouches for the addresses.
         checked("pack", unsafe {
             ffi::cf_convert_rows(w, from, packed, to, rows, length, pitch, stream)
@@ -255,8 +255,8 @@ unsafe impl Prepared for GemmPlan {
         } = &self.settled;
         let spare = args.workspace_bytes.saturating_sub(FIXED_BYTES);
         let chunk = product.chunk(spare.min(*chunk_bytes));
-        for first in (0..self.problem.n).step_by(chunk) {
-            let count = chunk.min(self.problem.n - first);
+        for first in (0..self.problem.n()).step_by(chunk) {
+            let count = chunk.min(self.problem.n() - first);
             let scratch = base.wrapping_byte_add(CUBLAS_BYTES);
             // SAFETY: the caller vouches for the addresses, and `count` images fit the scratch.
             unsafe { self.images(&blas, [first, count], scratch, &mut args) }?;
@@ -283,8 +283,10 @@ impl GemmPlan {
         let sums = columns.wrapping_byte_add(count * product.columns_bytes);
         let widened = sums.wrapping_byte_add(count * product.product_bytes);
 
-        let image = p.c * p.h * p.w;
-        let mut unrolled = args.x.wrapping_byte_add(first * image * p.storage.bytes());
+        let image = p.c() * p.h() * p.w();
+        let mut unrolled = args
+            .x
+            .wrapping_byte_add(first * image * p.storage().bytes());
         if !product.direct {
             let [first, images, depth, pixels] =
                 [first, count, product.depth, count * p.p() * p.q()].map(|size| size as i64);
@@ -302,17 +304,19 @@ impl GemmPlan {
             })?;
             args.stage(c"unroll");
             unrolled = columns;
-        } else if product.operand != p.storage {
-            let (from, to) = ((unrolled, p.storage), (columns, product.operand));
+        } else if product.operand != p.storage() {
+            let (from, to) = ((unrolled, p.storage()), (columns, product.operand));
             // SAFETY: as above, with `count` images.
             unsafe { convert(from, to, count * image, args.stream) }?;
             args.stage(c"convert");
             unrolled = columns;
         }
 
-        let output = p.k * p.p() * p.q();
+        let output = p.k() * p.p() * p.q();
         let c = match product.in_place {
-            true => args.y.wrapping_byte_add(first * output * p.storage.bytes()),
+            true => args
+                .y
+                .wrapping_byte_add(first * output * p.storage().bytes()),
             false => sums,
         };
         let filter = if self.packing.is_some() {
@@ -327,7 +331,7 @@ impl GemmPlan {
             [unrolled, filter]
         };
         // SAFETY: as above; the matrices are the filter, the unrolled images and their sums.
-        unsafe { blas.multiply(product, p.math, &gemm, ab, c) }?;
+        unsafe { blas.multiply(product, p.math(), &gemm, ab, c) }?;
         args.stage(c"gemm");
         if product.in_place {
             return Ok(());

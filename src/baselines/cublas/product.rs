@@ -120,31 +120,31 @@ fn operand(math: Math) -> Storage {
 impl Product {
     /// The form that was asked for, or the one that should be fastest; or why there is none.
     pub fn new(problem: &Problem, wanted: Option<Form>) -> Result<Self, String> {
-        let (pixels, groups) = (problem.p() * problem.q(), problem.groups);
-        let (channels, reduction) = (problem.k / groups, problem.reduction());
+        let (pixels, groups) = (problem.p() * problem.q(), problem.groups());
+        let (channels, reduction) = (problem.k() / groups, problem.reduction());
         // A problem of no images bounds no tensor, so each of them is looked at here.
         let elements = |sizes: [usize; 3]| {
             let product = sizes.iter().try_fold(1usize, |a, b| a.checked_mul(*b));
             let fits = product.filter(|elements| *elements <= MAX_ELEMENTS);
             fits.ok_or_else(|| "has an unrolled image of more than 2^46 elements".to_owned())
         };
-        let input = elements([problem.c, problem.h, problem.w])?;
-        let output = elements([problem.k, pixels, 1])?;
+        let input = elements([problem.c(), problem.h(), problem.w()])?;
+        let output = elements([problem.k(), pixels, 1])?;
         elements([groups, reduction, pixels])?;
-        let operand = operand(problem.math);
+        let operand = operand(problem.math());
         // Sums that nothing is done to can be stored by the product, in the types cuBLAS has.
-        let storable = problem.epilogue.is_none()
-            && match problem.math {
-                Math::F16Acc => problem.storage == Storage::F16,
-                _ => problem.storage == Storage::F32 || problem.storage == operand,
+        let storable = problem.epilogue().is_none()
+            && match problem.math() {
+                Math::F16Acc => problem.storage() == Storage::F16,
+                _ => problem.storage() == Storage::F32 || problem.storage() == operand,
             };
-        let unpadded = problem.pad == Padding::default();
-        let one_tap = unpadded && [problem.r, problem.s] == [1, 1];
-        let point = one_tap && [problem.p(), problem.q()] == [problem.h, problem.w];
+        let unpadded = problem.pad() == Padding::default();
+        let one_tap = unpadded && [problem.r(), problem.s()] == [1, 1];
+        let point = one_tap && [problem.p(), problem.q()] == [problem.h(), problem.w()];
         // The only pixel reads the whole image: a fully connected layer.
-        let whole = unpadded && [problem.r, problem.s] == [problem.h, problem.w];
+        let whole = unpadded && [problem.r(), problem.s()] == [problem.h(), problem.w()];
 
-        let nhwc = problem.layout == Layout::Nhwc;
+        let nhwc = problem.layout() == Layout::Nhwc;
         // For many images. One filter serves every number of them, so its rows are filled up as for
         // many.
         let many = match wanted {
@@ -154,10 +154,10 @@ impl Product {
             None => {
                 // Tensor cores want columns that start on 16 bytes, and make do with 8.
                 let aligned = |bytes| {
-                    problem.math == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
+                    problem.math() == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
                 };
                 // Where a pass follows anyway, permuting is free; groups would multiply the calls.
-                let narrow = problem.math == Math::Fp32 && NARROW.contains(&channels);
+                let narrow = problem.math() == Math::Fp32 && NARROW.contains(&channels);
                 let fills = pixels >= TILE && groups == 1 && storable && !narrow;
                 if (point && aligned(8)) || (fills && aligned(16)) {
                     Form::Batched
@@ -168,7 +168,7 @@ impl Product {
         };
         // With one image, wide and batched are the same, and batched needs no permuting.
         let form = match many {
-            Form::Wide if problem.n <= 1 && !nhwc => Form::Batched,
+            Form::Wide if problem.n() <= 1 && !nhwc => Form::Batched,
             many => many,
         };
         if wanted.is_some_and(|wanted| wanted != form) {
@@ -186,7 +186,7 @@ impl Product {
         // As measured: zeros that TF32 multiplies for few output channels gain nothing, and for one
         // channel cuBLAS does not take tensor cores.
         let fill = !direct
-            && match problem.math {
+            && match problem.math() {
                 Math::Fp32 => false,
                 Math::Tf32 => channels >= 64,
                 Math::F16 | Math::Bf16 | Math::F16Acc => channels > 1,
@@ -194,8 +194,8 @@ impl Product {
         let word = if fill { 16 / operand.bytes() } else { 1 };
         let depth = reduction.next_multiple_of(word);
         let in_place = storable && form != Form::Wide;
-        let sum = match problem.math {
-            _ if in_place => problem.storage,
+        let sum = match problem.math() {
+            _ if in_place => problem.storage(),
             Math::F16Acc => Storage::F16,
             _ => Storage::F32,
         };
@@ -218,10 +218,10 @@ impl Product {
             operand,
             sum,
             in_place,
-            columns_bytes: region(!direct || operand != problem.storage, columns, operand),
+            columns_bytes: region(!direct || operand != problem.storage(), columns, operand),
             product_bytes: region(!in_place, output, sum),
             sums_bytes: region(!in_place && sum != Storage::F32, output, Storage::F32),
-            images: problem.n,
+            images: problem.n(),
             pixels,
             width: problem.q(),
             groups,

@@ -16,12 +16,12 @@ const TILE: usize = 32;
 
 /// The unrolling, the product, and the pass that finishes it.
 pub(super) fn microseconds(problem: &Problem, product: &Product, limits: &Limits) -> f64 {
-    let images = problem.n as f64;
+    let images = problem.n() as f64;
     let pixels = images * (problem.p() * problem.q()) as f64;
-    let channels = (problem.k / problem.groups).next_multiple_of(TILE) * problem.groups;
+    let channels = (problem.k() / problem.groups()).next_multiple_of(TILE) * problem.groups();
     let reduction = problem.reduction() as f64;
 
-    let elements = pixels * reduction * problem.groups as f64;
+    let elements = pixels * reduction * problem.groups() as f64;
     let pass = |bytes: f64| memory_us(limits, bytes, PASS);
     let unroll = match product.operand.bytes() {
         _ if product.direct => LAUNCH_US.0,
@@ -31,13 +31,13 @@ pub(super) fn microseconds(problem: &Problem, product: &Product, limits: &Limits
     let read = elements * product.operand.bytes() as f64 + (problem.w_len() * 4) as f64;
     // Of a multiprocessor in a clock: what products of an unrolled convolution reach, far under the
     // chip's peak.
-    let flops_per_clock = match problem.math {
+    let flops_per_clock = match problem.math() {
         Math::Fp32 => 119.0,
         Math::Tf32 => 574.0,
         Math::F16 | Math::Bf16 | Math::F16Acc => 1148.0,
     };
     let flops = 2.0 * pixels * channels as f64 * reduction;
-    let written = images * (problem.k * problem.p() * problem.q() * 4) as f64;
+    let written = images * (problem.k() * problem.p() * problem.q() * 4) as f64;
     let gemm = busy_us(limits, flops, flops_per_clock).max(pass(read + written));
     // Sums are written, read again, and written as y.
     let finish = images * (2 * product.product_bytes + 2 * product.sums_bytes) as f64;

@@ -43,12 +43,12 @@ fn multiply(gemm: &Gemm, a: &[f32], b: &[f32], c: &mut [f32]) {
 
 /// csrc/unroll.cu.
 fn unroll(p: &Problem, product: &Product, x: &[f32], first: usize, count: usize) -> Vec<f32> {
-    let (channels, depth) = (p.c / p.groups, product.depth);
+    let (channels, depth) = (p.c() / p.groups(), product.depth);
     let pixels = count * p.p() * p.q();
-    let nchw = p.layout == Layout::Nchw;
+    let nchw = p.layout() == Layout::Nchw;
     let element = |e: usize| {
         let (row, column) = match product.form {
-            Form::Rows => (e % (depth * p.groups), e / (depth * p.groups)),
+            Form::Rows => (e % (depth * p.groups()), e / (depth * p.groups())),
             Form::Wide | Form::Batched => (e / pixels, e % pixels),
         };
         let (group, i) = (row / depth, row % depth);
@@ -56,26 +56,26 @@ fn unroll(p: &Problem, product: &Product, x: &[f32], first: usize, count: usize)
             return 0.0;
         }
         let (c, r, s) = match nchw {
-            true => (i / p.s / p.r, i / p.s % p.r, i % p.s),
-            false => (i % channels, i / channels / p.s, i / channels % p.s),
+            true => (i / p.s() / p.r(), i / p.s() % p.r(), i % p.s()),
+            false => (i % channels, i / channels / p.s(), i / channels % p.s()),
         };
         let n = first + column / p.q() / p.p();
         let (row, column) = (column / p.q() % p.p(), column % p.q());
-        let h = (row * p.stride[0] + r * p.dilation[0]).checked_sub(p.pad.top);
-        let w = (column * p.stride[1] + s * p.dilation[1]).checked_sub(p.pad.left);
+        let h = (row * p.stride()[0] + r * p.dilation()[0]).checked_sub(p.pad().top);
+        let w = (column * p.stride()[1] + s * p.dilation()[1]).checked_sub(p.pad().left);
         match (h, w) {
-            (Some(h), Some(w)) if h < p.h && w < p.w => {
+            (Some(h), Some(w)) if h < p.h() && w < p.w() => {
                 let c = group * channels + c;
                 x[if nchw {
-                    ((n * p.c + c) * p.h + h) * p.w + w
+                    ((n * p.c() + c) * p.h() + h) * p.w() + w
                 } else {
-                    ((n * p.h + h) * p.w + w) * p.c + c
+                    ((n * p.h() + h) * p.w() + w) * p.c() + c
                 }]
             }
             _ => 0.0,
         }
     };
-    (0..pixels * p.groups * depth).map(element).collect()
+    (0..pixels * p.groups() * depth).map(element).collect()
 }
 
 /// The filter with its rows filled up.
@@ -93,10 +93,10 @@ fn finish(p: &Problem, product: &Product, sums: &[f32], count: usize) -> Vec<f32
     let strides = product.strides(count);
     let [image, channel, row, column] =
         [strides.image, strides.channel, strides.row, strides.column].map(|s| s as usize);
-    let (rows, columns, k) = (p.p(), p.q(), p.k);
+    let (rows, columns, k) = (p.p(), p.q(), p.k());
     (0..count * rows * columns * k)
         .map(|o| {
-            let [n, k, i, j] = match p.layout {
+            let [n, k, i, j] = match p.layout() {
                 Layout::Nchw => [
                     o / columns / rows / k,
                     o / columns / rows % k,
@@ -119,13 +119,13 @@ fn finish(p: &Problem, product: &Product, sums: &[f32], count: usize) -> Vec<f32
 fn convolve(p: &Problem, product: &Product, x: &[f32], w: &[f32], chunk: usize) -> Vec<f32> {
     let mut y = Vec::new();
     let w = &pack(product, w);
-    for first in (0..p.n).step_by(chunk) {
-        let count = chunk.min(p.n - first);
+    for first in (0..p.n()).step_by(chunk) {
+        let count = chunk.min(p.n() - first);
         let unrolled = match product.direct {
-            true => x[first * p.c * p.h * p.w..][..count * p.c * p.h * p.w].to_vec(),
+            true => x[first * p.c() * p.h() * p.w()..][..count * p.c() * p.h() * p.w()].to_vec(),
             false => unroll(p, product, x, first, count),
         };
-        let mut sums = vec![f32::NAN; count * p.k * p.p() * p.q()];
+        let mut sums = vec![f32::NAN; count * p.k() * p.p() * p.q()];
         let gemm = product.gemm(count);
         match gemm.filter_first {
             true => multiply(&gemm, w, &unrolled, &mut sums),
@@ -144,7 +144,7 @@ fn convolve(p: &Problem, product: &Product, x: &[f32], w: &[f32], chunk: usize) 
 
 /// The convolution by the CPU's loops: the numbers are whole, so every sum is exact.
 fn by_loops(p: &Problem, x: &[f32], w: &[f32]) -> Vec<f32> {
-    let device = Device::Cpu;
+    let device = Device::cpu();
     let loops = variants::find("cpu_direct").unwrap();
     let conv = Conv::with_variant(&device, p, loops, 0).unwrap();
     let stream = device.stream().unwrap();
@@ -206,7 +206,7 @@ fn every_form_is_the_convolution() {
                     continue;
                 };
                 seen.push((product.form, product.direct));
-                for chunk in [1, 2, p.n] {
+                for chunk in [1, 2, p.n()] {
                     let found = convolve(&p, &product, &x, &w, chunk);
                     assert!(found == expected, "{p} as {wanted:?}, {chunk} at a time");
                 }

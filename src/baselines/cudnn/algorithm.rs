@@ -91,11 +91,16 @@ fn tensor(layout: Layout, dims: [usize; 4], data: cudnnDataType_t) -> Result<Ten
 
 fn filter(problem: &Problem, data: cudnnDataType_t) -> Result<Filter> {
     let made = Filter::new()?;
-    let format = match problem.layout {
+    let format = match problem.layout() {
         Layout::Nchw => cudnnTensorFormat_t::CUDNN_TENSOR_NCHW,
         Layout::Nhwc => cudnnTensorFormat_t::CUDNN_TENSOR_NHWC,
     };
-    let dims = [problem.k, problem.c / problem.groups, problem.r, problem.s];
+    let dims = [
+        problem.k(),
+        problem.c() / problem.groups(),
+        problem.r(),
+        problem.s(),
+    ];
     let [k, c, r, s] = dims.map(int);
     // SAFETY: the descriptor is alive; the rest are numbers.
     unsafe { cudnn!(cudnnSetFilter4dDescriptor(made.0, data, format, k, c, r, s)) }?;
@@ -105,13 +110,13 @@ fn filter(problem: &Problem, data: cudnnDataType_t) -> Result<Filter> {
 fn shape(problem: &Problem, choice: Choice) -> Result<Shape> {
     let made = Shape::new()?;
     let [[top, left], _] = padding(problem).map(|side| side.map(int));
-    let ([u, v], [dh, dw]) = (problem.stride.map(int), problem.dilation.map(int));
+    let ([u, v], [dh, dw]) = (problem.stride().map(int), problem.dilation().map(int));
     let mode = cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
     let compute = match choice.form {
         Form::Half => cudnnDataType_t::CUDNN_DATA_HALF,
         Form::Plain | Form::Fused | Form::Sums => cudnnDataType_t::CUDNN_DATA_FLOAT,
     };
-    let (groups, math) = (int(problem.groups), cudnnMathType_t(choice.math));
+    let (groups, math) = (int(problem.groups()), cudnnMathType_t(choice.math));
     // SAFETY: the descriptor is alive; the rest are numbers.
     unsafe {
         cudnn!(cudnnSetConvolution2dDescriptor(
@@ -133,9 +138,9 @@ struct Fusion {
 impl Fusion {
     fn new(problem: &Problem) -> Result<Self> {
         let float = cudnnDataType_t::CUDNN_DATA_FLOAT;
-        let bias = tensor(problem.layout, [1, problem.k, 1, 1], float)?;
+        let bias = tensor(problem.layout(), [1, problem.k(), 1, 1], float)?;
         let curve = Curve::new()?;
-        let mode = match problem.epilogue.activation {
+        let mode = match problem.epilogue().activation {
             Activation::Relu => cudnnActivationMode_t::CUDNN_ACTIVATION_RELU,
             _ => cudnnActivationMode_t::CUDNN_ACTIVATION_IDENTITY,
         };
@@ -145,7 +150,7 @@ impl Fusion {
         Ok(Fusion {
             bias,
             curve,
-            residual: problem.epilogue.residual,
+            residual: problem.epilogue().residual,
         })
     }
 }
@@ -166,13 +171,13 @@ impl Algorithm {
     /// # Errors
     /// What cuDNN refuses.
     pub(super) fn build(handle: &Handle, problem: &Problem, choice: Choice) -> Result<Self> {
-        let (p, data) = (problem, data_type(problem.storage));
+        let (p, data) = (problem, data_type(problem.storage()));
         let mut made = Algorithm {
             algorithm: cudnnConvolutionFwdAlgo_t(choice.algorithm),
-            x: tensor(p.layout, [p.n, p.c, p.h, p.w], data)?,
+            x: tensor(p.layout(), [p.n(), p.c(), p.h(), p.w()], data)?,
             w: filter(p, data)?,
             shape: shape(p, choice)?,
-            y: tensor(p.layout, [p.n, p.k, p.p(), p.q()], data)?,
+            y: tensor(p.layout(), [p.n(), p.k(), p.p(), p.q()], data)?,
             fusion: (choice.form == Form::Fused)
                 .then(|| Fusion::new(p))
                 .transpose()?,
@@ -180,7 +185,7 @@ impl Algorithm {
             alpha: if choice.form.finishes() {
                 1.0
             } else {
-                p.epilogue.scale
+                p.epilogue().scale
             },
             workspace: 0,
         };

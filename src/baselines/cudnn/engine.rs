@@ -29,6 +29,8 @@ const MOST_SETTINGS: usize = 64;
 /// An engine with its knobs set.
 pub(super) struct Config {
     descriptor: Descriptor,
+    /// What the descriptor was made of stays as long as it does: the settings of knobs, the engine.
+    _parts: Vec<Arc<Descriptor>>,
     /// The engine's number, and the types and values of its knobs.
     pub(super) engine: i64,
     pub(super) knobs: Vec<(u32, i64)>,
@@ -60,11 +62,15 @@ impl Config {
                 mode.0,
             )?
             .finalize()?;
+        let heuristics = Arc::new(heuristics);
         let count = heuristics.count(results)?;
         let found =
             heuristics.children(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count)?;
         Ok((
-            found.into_iter().map(Config::read).collect::<Result<_>>()?,
+            found
+                .into_iter()
+                .map(|found| Config::read(found, vec![heuristics.clone()]))
+                .collect::<Result<_>>()?,
             count,
         ))
     }
@@ -81,7 +87,7 @@ impl Config {
             .integer(Name::CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT)?;
         let mut found = Vec::new();
         for number in 0..count {
-            let Ok(engine) = engine(graph, number) else {
+            let Ok(engine) = engine(graph, number).map(Arc::new) else {
                 continue;
             };
             let knobs = if all { knobs(&engine)? } else { Vec::new() };
@@ -97,10 +103,10 @@ impl Config {
     /// # Errors
     /// What cuDNN answers: another version may not have it.
     pub(super) fn named(graph: &Graph, number: i64, knobs: &[(u32, i64)]) -> Result<Config> {
-        Config::with(graph, &engine(graph, number)?, knobs)
+        Config::with(graph, &Arc::new(engine(graph, number)?), knobs)
     }
 
-    fn with(graph: &Graph, engine: &Descriptor, knobs: &[(u32, i64)]) -> Result<Config> {
+    fn with(graph: &Graph, engine: &Arc<Descriptor>, knobs: &[(u32, i64)]) -> Result<Config> {
         let choice = |(kind, value): &(u32, i64)| {
             let (name, of) = (
                 Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
@@ -110,17 +116,20 @@ impl Config {
                 .set_enum(name, of, *kind)?
                 .set(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, &[*value])?
                 .finalize()
+                .map(Arc::new)
         };
-        let choices = knobs.iter().map(choice).collect::<Result<Vec<_>>>()?;
+        let mut parts = knobs.iter().map(choice).collect::<Result<Vec<_>>>()?;
         let mut config = Descriptor::new(graph.gpu(), Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)?
-            .link(Name::CUDNN_ATTR_ENGINECFG_ENGINE, [engine])?;
-        if !choices.is_empty() {
-            config = config.link(Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, &choices)?;
+            .link(Name::CUDNN_ATTR_ENGINECFG_ENGINE, [&**engine])?;
+        if !parts.is_empty() {
+            let choices = parts.iter().map(|choice| &**choice);
+            config = config.link(Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choices)?;
         }
-        Config::read(config.finalize()?)
+        parts.push(engine.clone());
+        Config::read(config.finalize()?, parts)
     }
 
-    fn read(descriptor: Descriptor) -> Result<Config> {
+    fn read(descriptor: Descriptor, parts: Vec<Arc<Descriptor>>) -> Result<Config> {
         let kind = Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR;
         let engines = descriptor.children(Name::CUDNN_ATTR_ENGINECFG_ENGINE, kind, 1)?;
         let (mut number, mut notes, mut behaviors) = (-1, Vec::new(), Vec::new());
@@ -151,6 +160,7 @@ impl Config {
         let compiles = behaviors.contains(&Behavior::CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION.0);
         Ok(Config {
             descriptor,
+            _parts: parts,
             engine: number,
             knobs,
             notes,
@@ -205,7 +215,8 @@ fn knobs(engine: &Descriptor) -> Result<Vec<Knob>> {
 
 /// Every combination of the knobs' values, or `None` where they are many.
 fn settings(knobs: &[Knob]) -> Option<Vec<Vec<(u32, i64)>>> {
-    let counts = knobs.iter().map(|knob| knob.values().count());
+    // Counted without going through them: a knob may have as many as there are numbers.
+    let counts = knobs.iter().map(|knob| knob.values().size_hint().0);
     let count = counts.fold(1_usize, usize::saturating_mul);
     if count > MOST_SETTINGS {
         return None;
@@ -324,12 +335,14 @@ mod tests {
         assert_eq!(all[0], [(2, 0), (18, 0)]);
         assert_eq!(all[5], [(2, 4), (18, 1)]);
         assert_eq!(settings(&[]).unwrap(), [Vec::new()]);
-        let split = Knob {
-            kind: 17,
-            least: 1,
-            most: 2048,
-            stride: 1,
-        };
-        assert!(settings(&[split]).is_none());
+        for most in [2048, i64::MAX] {
+            let split = Knob {
+                kind: 17,
+                least: 1,
+                most,
+                stride: 1,
+            };
+            assert!(settings(&[split]).is_none());
+        }
     }
 }

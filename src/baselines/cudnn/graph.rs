@@ -38,7 +38,7 @@ pub(super) struct Graph {
     form: Form,
     /// The epilogue's factor, which a launch passes by its address.
     scale: f32,
-    // What the descriptors were made of stays as long as they do.
+    // What the descriptors were made of stays as long as they do: operations, then their tensors.
     _parts: Vec<Descriptor>,
     _handle: Arc<Handle>,
 }
@@ -77,13 +77,13 @@ impl Graph {
                 .link(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operations)?
                 .handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle)?
                 .finalize()?;
-        parts.extend(operations);
+        operations.extend(parts);
         Ok(Graph {
             descriptor,
             operands: draft.operands,
             form,
-            scale: problem.epilogue.scale,
-            _parts: parts,
+            scale: problem.epilogue().scale,
+            _parts: operations,
             _handle: handle.clone(),
         })
     }
@@ -143,21 +143,21 @@ struct Draft<'a> {
 impl Draft<'_> {
     fn x(&mut self) -> Result<Descriptor> {
         let p = self.problem;
-        let dims = [p.n, p.c, p.h, p.w];
-        self.packed(Place::Address(Operand::X), dims, data_type(p.storage))
+        let dims = [p.n(), p.c(), p.h(), p.w()];
+        self.packed(Place::Address(Operand::X), dims, data_type(p.storage()))
     }
 
     /// The channels of one group: how many groups there are, cuDNN sees by comparing with x.
     fn w(&mut self) -> Result<Descriptor> {
         let p = self.problem;
-        let dims = [p.k, p.c / p.groups, p.r, p.s];
-        self.packed(Place::Address(Operand::W), dims, data_type(p.storage))
+        let dims = [p.k(), p.c() / p.groups(), p.r(), p.s()];
+        self.packed(Place::Address(Operand::W), dims, data_type(p.storage()))
     }
 
     /// What operation `index` gives: the last one stores it.
     fn result(&mut self, form: Form, index: usize, last: usize) -> Result<Descriptor> {
         let p = self.problem;
-        let dims = [p.n, p.k, p.p(), p.q()];
+        let dims = [p.n(), p.k(), p.p(), p.q()];
         if index < last {
             // Nothing is rounded before the end.
             let place = Place::Virtual(FIRST_VIRTUAL + index as i64);
@@ -166,7 +166,11 @@ impl Draft<'_> {
         if form.finishes() {
             return self.packed(Place::Workspace, dims, cudnnDataType_t::CUDNN_DATA_FLOAT);
         }
-        self.packed(Place::Address(Operand::Result), dims, data_type(p.storage))
+        self.packed(
+            Place::Address(Operand::Result),
+            dims,
+            data_type(p.storage()),
+        )
     }
 
     /// The second operand of a step.
@@ -175,14 +179,14 @@ impl Draft<'_> {
         let float = cudnnDataType_t::CUDNN_DATA_FLOAT;
         match step {
             Step::Residual => {
-                let dims = [p.n, p.k, p.p(), p.q()];
+                let dims = [p.n(), p.k(), p.p(), p.q()];
                 self.packed(
                     Place::Address(Operand::Residual),
                     dims,
-                    data_type(p.storage),
+                    data_type(p.storage()),
                 )
             }
-            Step::Bias => self.packed(Place::Address(Operand::Bias), [1, p.k, 1, 1], float),
+            Step::Bias => self.packed(Place::Address(Operand::Bias), [1, p.k(), 1, 1], float),
             Step::Scale => self.packed(Place::Value(Operand::Scale), [1; 4], float),
             Step::Activate(_) => return Ok(None),
         }
@@ -204,8 +208,8 @@ impl Draft<'_> {
         self.operands.extend(operand);
         // No engine asks for more than 16 bytes. A bias is aligned to its own 4 bytes at least.
         let align = match place {
-            Place::Address(Operand::Bias) => self.problem.align.clamp(4, 16),
-            Place::Address(_) => self.problem.align.min(16),
+            Place::Address(Operand::Bias) => self.problem.align().clamp(4, 16),
+            Place::Address(_) => self.problem.align().min(16),
             Place::Workspace | Place::Virtual(_) | Place::Value(_) => 16,
         };
         let int = |values: [usize; 4]| values.map(|value| value as i64);
@@ -218,7 +222,7 @@ impl Draft<'_> {
             .set(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &int(dims))?
             .set(
                 Name::CUDNN_ATTR_TENSOR_STRIDES,
-                &int(strides(self.problem.layout, dims)),
+                &int(strides(self.problem.layout(), dims)),
             )?
             .set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[id])?
             .set(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[align as i64])?;
@@ -254,8 +258,11 @@ impl Draft<'_> {
             .set(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2_i64])?
             .set(Name::CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &int(before))?
             .set(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &int(after))?
-            .set(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &int(p.dilation))?
-            .set(Name::CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &int(p.stride))?
+            .set(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &int(p.dilation()))?
+            .set(
+                Name::CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
+                &int(p.stride()),
+            )?
             .finalize()?;
         let [x, w, y] = xwy;
         let kind = Kind::CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
@@ -304,7 +311,7 @@ impl Draft<'_> {
                 Type::CUDNN_TYPE_DATA_TYPE,
                 float.0,
             )?;
-        let clipped = self.problem.epilogue.activation == Activation::Relu6;
+        let clipped = self.problem.epilogue().activation == Activation::Relu6;
         if clipped && matches!(step, Step::Activate(_)) {
             what = what.set(Name::CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, &[6_f64])?;
         }

@@ -45,7 +45,7 @@ impl Choice {
         let forms = Form::of(problem).iter().filter(|form| can(problem, **form));
         let mut all = Vec::new();
         for &form in forms {
-            for math in math_types(problem.math) {
+            for math in math_types(problem.math()) {
                 let choice = |algorithm| Choice {
                     algorithm,
                     math: math.0,
@@ -73,22 +73,22 @@ fn speaks_of(problem: &Problem) -> bool {
     let [before, after] = padding(problem);
     let sizes = [
         problem.x_len(),
-        problem.n * problem.k * problem.p() * problem.q(),
+        problem.n() * problem.k() * problem.p() * problem.q(),
     ];
-    before == after && problem.align >= 16 && sizes.iter().all(|len| *len <= i32::MAX as usize)
+    before == after && problem.align() >= 16 && sizes.iter().all(|len| *len <= i32::MAX as usize)
 }
 
 /// Whether the older API can give this form.
 fn can(problem: &Problem, form: Form) -> bool {
-    let epilogue = &problem.epilogue;
+    let epilogue = problem.epilogue();
     match form {
         Form::Plain | Form::Half => true,
         // It stores what it reads, so sums are f32 for f32 alone.
-        Form::Sums => problem.storage == Storage::F32,
+        Form::Sums => problem.storage() == Storage::F32,
         // Its bias has the type of y.
         Form::Fused => {
             let known = matches!(epilogue.activation, Activation::None | Activation::Relu);
-            problem.storage == Storage::F32 && epilogue.bias && known
+            problem.storage() == Storage::F32 && epilogue.bias && known
         }
     }
 }

@@ -81,7 +81,7 @@ pub fn prepare(device: &Device, problem: &Problem, choice: &Choice) -> Result<Bo
 
 /// The device's GPU, and a handle that descriptors are made with.
 fn open(device: &Device) -> Result<(&Gpu, Arc<Handle>)> {
-    let Device::Gpu(gpu) = device else {
+    let Some(gpu) = device.as_gpu() else {
         return Err(Error::NoGpu("cuDNN computes on GPUs".to_owned()));
     };
     Version::found()?;
@@ -147,7 +147,7 @@ unsafe impl Variant for Cudnn {
     fn prepare(&self, device: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         let problem = query.problem;
         let (gpu, handle) = open(device)?;
-        if problem.n == 0 {
+        if problem.n() == 0 {
             return Ok(settled(gpu, problem, None, None));
         }
         let _current = gpu.enter()?;
@@ -201,7 +201,7 @@ mod tests {
             config: 0,
             limits: &limits,
         };
-        let prepared = Cudnn::new().prepare(&Device::Cpu, &query, Plan::default());
+        let prepared = Cudnn::new().prepare(&Device::cpu(), &query, Plan::default());
         assert!(matches!(prepared, Err(Error::NoGpu(_))));
     }
 }

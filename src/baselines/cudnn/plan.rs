@@ -166,7 +166,7 @@ impl Candidate {
 const ALIGN: usize = 256;
 
 fn sums_bytes(problem: &Problem) -> usize {
-    problem.n * problem.k * problem.p() * problem.q() * size_of::<f32>()
+    problem.n() * problem.k() * problem.p() * problem.q() * size_of::<f32>()
 }
 
 /// A candidate settled on its problem; none where there are no images.
@@ -262,7 +262,7 @@ unsafe impl Prepared for Settled {
         args.stage(c"cudnn");
         if finishes {
             let p = &self.problem;
-            let at = strides(p.layout, [p.n, p.k, p.p(), p.q()]).map(|stride| stride as i64);
+            let at = strides(p.layout(), [p.n(), p.k(), p.p(), p.q()]).map(|stride| stride as i64);
             let [image, channel, row, column] = at;
             let at = ffi::cf_strides {
                 image,
@@ -276,7 +276,7 @@ unsafe impl Prepared for Settled {
                     &self.c_problem.0,
                     &addresses(&args),
                     0,
-                    p.n as i64,
+                    p.n() as i64,
                     sums.cast(),
                     at,
                 )

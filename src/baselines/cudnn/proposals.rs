@@ -26,7 +26,8 @@ use crate::{Error, Math, Problem, Result, gpu::Gpu, variant::Arithmetic};
 
 /// What is yet to be built.
 pub(super) enum Proposal {
-    Graph(Arc<Graph>, Config),
+    // Dropped in this order.
+    Graph(Config, Arc<Graph>),
     Legacy(legacy::Choice),
 }
 
@@ -93,7 +94,7 @@ impl Proposals<'_> {
                         tally.exclude("transforms");
                         continue;
                     }
-                    let proposal = Proposal::Graph(graph.clone(), config);
+                    let proposal = Proposal::Graph(config, graph.clone());
                     match self.build_one(proposal, &Mutex::new(self.handle)) {
                         Ok(candidate) if candidate.workspace(self.problem) <= room => {
                             return Ok(Some(candidate));
@@ -118,7 +119,7 @@ impl Proposals<'_> {
         for source in [Source::A, Source::B, Source::Fallback, Source::Engines] {
             for graph in &graphs {
                 for config in self.ask(source, graph, &mut seen, tally) {
-                    proposals.push(Proposal::Graph(graph.clone(), config));
+                    proposals.push(Proposal::Graph(config, graph.clone()));
                 }
             }
             // After what the heuristics think best.
@@ -148,7 +149,7 @@ impl Proposals<'_> {
         seen: &mut Seen,
         tally: &mut Tally,
     ) -> Vec<Config> {
-        let (mut configs, announced) = match source.ask(graph, self.problem.math) {
+        let (mut configs, announced) = match source.ask(graph, self.problem.math()) {
             Ok(answer) => answer,
             Err(error) => {
                 tally.fail(source.name(), &error);
@@ -162,7 +163,7 @@ impl Proposals<'_> {
             }
             tally.found += 1;
             tally.compile += usize::from(config.compiles);
-            let why = excluded(self.problem.math, &config.notes);
+            let why = excluded(self.problem.math(), &config.notes);
             why.into_iter().for_each(|why| tally.exclude(why));
             why.is_none()
         });
@@ -170,14 +171,14 @@ impl Proposals<'_> {
     }
 
     /// Builds them on all cores, since engines that compile their kernel take a second each: those
-    /// that have room for their workspace, up to `cap` bytes.
+    /// that have room for their workspace, up to `cap` bytes, until `deadline` if there is one.
     ///
     /// # Errors
     /// What the device answers when it is asked for free memory.
     pub(super) fn build(
         &self,
         proposals: Vec<Proposal>,
-        deadline: Instant,
+        deadline: Option<Instant>,
         cap: usize,
         tally: &mut Tally,
     ) -> Result<Vec<Candidate>> {
@@ -193,7 +194,7 @@ impl Proposals<'_> {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(slot) = slots.get(index) else { break };
-                if Instant::now() > deadline {
+                if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                     continue;
                 }
                 if let Some(proposal) = lock(slot).take() {
@@ -237,7 +238,7 @@ impl Proposals<'_> {
             .enter()
             .map_err(|error| ("entering the context", error))?;
         match proposal {
-            Proposal::Graph(graph, config) => {
+            Proposal::Graph(config, graph) => {
                 let when = ["building", "compiling"][usize::from(config.compiles)];
                 Candidate::graph(&graph, config).map_err(|error| (when, error))
             }

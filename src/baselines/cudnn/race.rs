@@ -71,9 +71,9 @@ impl Race<'_> {
         tally: &mut Tally,
     ) -> Result<Vec<Runner>> {
         // A budget of its own: however long building took, plans are timed.
-        let deadline = Instant::now() + self.budget;
+        let deadline = Instant::now().checked_add(self.budget);
         let stream = self.device.stream()?;
-        let Stream::Gpu(queue) = &stream else {
+        let Some(queue) = stream.as_gpu() else {
             return Ok(Vec::new());
         };
         let query = Query {
@@ -123,7 +123,7 @@ impl Race<'_> {
             marks[1].elapsed_us(&marks[0])
         };
         for runner in &mut runners {
-            if Instant::now() > deadline {
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 tally.exclude("no time left to run them");
                 continue;
             }
@@ -231,8 +231,8 @@ const BYTE: u8 = 0x3c;
 impl Operands {
     fn new(queue: &gpu::Stream, problem: &Problem) -> Result<Self> {
         // An allocation's start is aligned to less than some problems guarantee.
-        let align = problem.align;
-        let size = problem.storage.bytes();
+        let align = problem.align();
+        let size = problem.storage().bytes();
         let filled = |bytes: usize| {
             let mut memory = DeviceBuffer::alloc(queue.gpu(), bytes + align)?;
             queue.memset(&mut memory, BYTE)?;
@@ -247,7 +247,7 @@ impl Operands {
         ];
         let [x, w, y, bias, residual] = [0, 1, 2, 3, 4]
             .map(|i: usize| (memory[i].address() as usize).next_multiple_of(align) as *mut c_void);
-        let epilogue = &problem.epilogue;
+        let epilogue = problem.epilogue();
         let given = |address: *mut c_void, is: bool| if is { address } else { null_mut() };
         let raw = RawOperands {
             bias: given(bias, epilogue.bias).cast_const().cast(),

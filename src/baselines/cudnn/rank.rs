@@ -19,31 +19,31 @@ const FEW: usize = 16;
 
 /// Bound by memory or by arithmetic, whichever is slower.
 pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
-    if problem.groups == 1 && problem.c < FEW && !is_vectors(problem) {
+    if problem.groups() == 1 && problem.c() < FEW && !is_vectors(problem) {
         return few_channels(problem, limits);
     }
-    if problem.groups > 1 && problem.c == problem.groups {
+    if problem.groups() > 1 && problem.c() == problem.groups() {
         return depthwise(problem, limits);
     }
-    let nhwc = problem.layout == Layout::Nhwc;
+    let nhwc = problem.layout() == Layout::Nhwc;
     // 60 % of the chip's peak; in fp32 its kernels for channels last are slower, as measured.
-    let (flops_per_clock, memory) = match problem.math {
+    let (flops_per_clock, memory) = match problem.math() {
         Math::Fp32 if nhwc => (107.0, 0.152),
         Math::Fp32 => (138.0, MEMORY),
         Math::Tf32 => (918.0, MEMORY),
         Math::F16 | Math::Bf16 | Math::F16Acc => (1837.0, MEMORY),
     };
-    let channels = problem.k / problem.groups;
+    let channels = problem.k() / problem.groups();
     let padded = channels.next_multiple_of(TILE) as f64 / channels as f64;
     let arithmetic = busy_us(limits, problem.flops() * padded, flops_per_clock);
     let pass = memory_us(limits, problem.bytes(), memory);
     // Tensor cores want channels last, so that NCHW is transposed on the way in and out.
-    let transposed = !nhwc && problem.math != Math::Fp32;
+    let transposed = !nhwc && problem.math() != Math::Fp32;
     let transposing = if transposed { 2.0 * pass } else { 0.0 };
     // It has no matrix-vector product in fp32: 4096 x 1024 and 25088 x 4096 take 22 and 5 times a pass.
-    let vectors = is_vectors(problem) && problem.math == Math::Fp32;
+    let vectors = is_vectors(problem) && problem.math() == Math::Fp32;
     let reading = if vectors { 5.0 * pass } else { pass };
-    let least = match problem.math {
+    let least = match problem.math() {
         // Fitted to batch1 in bf16.
         Math::Tf32 | Math::F16 | Math::Bf16 if nhwc => {
             LEAST.0 + 3.6 * problem.reduction() as f64 / limits.clocks_per_us()
@@ -56,20 +56,20 @@ pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
 /// Fitted to the layers of the reports and the first layers of networks, 1 to 10000 images
 /// (benches/results/h200-small-*.json).
 fn few_channels(problem: &Problem, limits: &Limits) -> f64 {
-    let half = matches!(problem.math, Math::F16 | Math::Bf16 | Math::F16Acc);
+    let half = matches!(problem.math(), Math::F16 | Math::Bf16 | Math::F16Acc);
     let single_nhwc =
-        problem.c == 1 && problem.layout == Layout::Nhwc && problem.math != Math::Bf16;
+        problem.c() == 1 && problem.layout() == Layout::Nhwc && problem.math() != Math::Bf16;
     // Operations on channels that fill up its tiles are counted.
-    let (flops_per_clock, inputs, outputs) = match problem.math {
+    let (flops_per_clock, inputs, outputs) = match problem.math() {
         // One channel is no work for tensor cores.
         _ if single_nhwc => (45.9, 1, 1),
-        math if problem.c == 1 || math == Math::Fp32 => (76.5, 1, TILE),
+        math if problem.c() == 1 || math == Math::Fp32 => (76.5, 1, TILE),
         Math::Tf32 => (191.0, 4, TILE),
         _ => (363.0, 8, TILE),
     };
     let padded = |count: usize, tile: usize| count.next_multiple_of(tile) as f64 / count as f64;
-    let flops = problem.flops() * padded(problem.c, inputs) * padded(problem.k, outputs);
-    let memory = match problem.layout {
+    let flops = problem.flops() * padded(problem.c(), inputs) * padded(problem.k(), outputs);
+    let memory = match problem.layout() {
         Layout::Nchw if half => 0.112,
         Layout::Nhwc if half => 0.203,
         _ => 0.264,
@@ -82,8 +82,8 @@ fn few_channels(problem: &Problem, limits: &Limits) -> f64 {
 /// Fitted to depthwise layers (benches/results/h200-suites-*.json): it has kernels for them, without
 /// tensor cores.
 fn depthwise(problem: &Problem, limits: &Limits) -> f64 {
-    let half = problem.storage.bytes() == 2;
-    let flops_per_clock = match problem.layout {
+    let half = problem.storage().bytes() == 2;
+    let flops_per_clock = match problem.layout() {
         Layout::Nhwc if half => 38.3,
         Layout::Nhwc => 23.0,
         Layout::Nchw if half => 21.0,
@@ -97,7 +97,7 @@ fn depthwise(problem: &Problem, limits: &Limits) -> f64 {
 fn least(problem: &Problem, limits: &Limits) -> f64 {
     let (launch, clocks) = LEAST;
     // Tensor cores take many products at once.
-    let products = match problem.math {
+    let products = match problem.math() {
         Math::Fp32 => problem.reduction(),
         _ => problem.reduction().min(300),
     };
@@ -106,13 +106,13 @@ fn least(problem: &Problem, limits: &Limits) -> f64 {
 
 /// Whether it is a product of a matrix and few vectors.
 fn is_vectors(problem: &Problem) -> bool {
-    problem.n * problem.p() * problem.q() < TILE
+    problem.n() * problem.p() * problem.q() < TILE
 }
 
 /// What it cannot fuse: sums are written in f32 and read again.
 fn finishing(problem: &Problem, limits: &Limits) -> f64 {
     if Form::of(problem).iter().all(|form| form.finishes()) {
-        let sums = (problem.n * problem.k * problem.p() * problem.q()) as f64 * 4.0;
+        let sums = (problem.n() * problem.k() * problem.p() * problem.q()) as f64 * 4.0;
         memory_us(limits, 2.0 * sums, MEMORY)
     } else {
         0.0

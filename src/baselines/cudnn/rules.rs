@@ -17,8 +17,8 @@ use crate::{Activation, Layout, Math, Problem, Storage, variant::Arithmetic};
 
 /// Why cuDNN has no words for this problem.
 pub(super) fn refuses(problem: &Problem) -> Option<String> {
-    let math = problem.math;
-    if problem.storage == Storage::F32 && !matches!(math, Math::Fp32 | Math::Tf32) {
+    let math = problem.math();
+    if problem.storage() == Storage::F32 && !matches!(math, Math::Fp32 | Math::Tf32) {
         return Some(format!(
             "cuDNN computes with operands as they are stored: {math} math would need copies of \
              f32 tensors in another type"
@@ -94,9 +94,9 @@ pub(super) enum Form {
 impl Form {
     /// The forms that give the problem's result.
     pub(super) fn of(problem: &Problem) -> &'static [Form] {
-        let mut rest = problem.epilogue;
+        let mut rest = *problem.epilogue();
         rest.scale = 1.0;
-        match (rest.is_none(), problem.math, rest.pool) {
+        match (rest.is_none(), problem.math(), rest.pool) {
             // Summing in f32 is more than was asked for, and may be faster all the same.
             (true, Math::F16Acc, _) => &[Form::Half, Form::Plain],
             (true, ..) => &[Form::Plain],
@@ -114,7 +114,7 @@ impl Form {
     /// The factor that the convolution itself applies.
     pub(super) fn alpha(self, problem: &Problem) -> f32 {
         match self {
-            Form::Plain | Form::Half => problem.epilogue.scale,
+            Form::Plain | Form::Half => problem.epilogue().scale,
             Form::Fused | Form::Sums => 1.0,
         }
     }
@@ -136,7 +136,7 @@ pub(super) enum Step {
 /// The operations of [`Form::Fused`], in the order of the pattern that cuDNN's precompiled fusions
 /// know: residual, bias, activation.
 pub(super) fn steps(problem: &Problem) -> Vec<Step> {
-    let epilogue = &problem.epilogue;
+    let epilogue = problem.epilogue();
     let mode = match epilogue.activation {
         Activation::None => None,
         Activation::Relu | Activation::Relu6 => {
@@ -169,16 +169,16 @@ pub(super) fn strides(layout: Layout, [_, c, h, w]: [usize; 4]) -> [usize; 4] {
 /// same output allows it, it is put back: equal padding on both sides is all that the older API
 /// and many engines know.
 pub(super) fn padding(problem: &Problem) -> [[usize; 2]; 2] {
-    let pad = problem.pad;
+    let pad = problem.pad();
     let before = [pad.top, pad.left];
     let after = [pad.bottom, pad.right];
-    let size = [problem.h, problem.w];
-    let taps = [problem.r, problem.s];
+    let size = [problem.h(), problem.w()];
+    let taps = [problem.r(), problem.s()];
     let out = [problem.p(), problem.q()];
     let even = [0, 1].map(|axis| {
-        let span = (taps[axis] - 1) * problem.dilation[axis] + 1;
+        let span = (taps[axis] - 1) * problem.dilation()[axis] + 1;
         let padded = size[axis] + 2 * before[axis];
-        let same = padded >= span && (padded - span) / problem.stride[axis] + 1 == out[axis];
+        let same = padded >= span && (padded - span) / problem.stride()[axis] + 1 == out[axis];
         if same { before[axis] } else { after[axis] }
     });
     [before, even]
@@ -267,7 +267,7 @@ mod tests {
     fn padding_is_even_where_that_changes_nothing() {
         // ResNet's first layer: the last row of padding below is never read.
         let stem = problem("ic3ih224oc64oh112kh7sh2ph3");
-        assert_eq!((stem.pad.top, stem.pad.bottom), (3, 2));
+        assert_eq!((stem.pad().top, stem.pad().bottom), (3, 2));
         assert_eq!(padding(&stem), [[3, 3], [3, 3]]);
         // TensorFlow's `same` with an even filter: one more below.
         assert_eq!(padding(&problem("ic3ih8oc4oh8kh2ph0")), [[0, 0], [1, 1]]);

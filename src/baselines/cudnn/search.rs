@@ -77,6 +77,7 @@ pub struct Search<'a> {
 
 /// What a search found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Found {
     /// The fastest plan that adds up products, and is right.
     pub exact: Option<Winner>,
@@ -98,6 +99,7 @@ impl Found {
 
 /// A plan that won.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Winner {
     /// Which it is.
     pub choice: Choice,
@@ -128,7 +130,8 @@ impl Search<'_> {
             budget: self.options.budget,
         };
         let mut tally = Tally::default();
-        let deadline = Instant::now() + self.options.budget;
+        // A budget beyond all time is none.
+        let deadline = Instant::now().checked_add(self.options.budget);
         let proposed = proposals.all(&mut tally);
         // Some problems have no plan that compiles; but then NVRTC's absence is not the reason.
         if tally.compile == 0

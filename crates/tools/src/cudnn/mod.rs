@@ -112,7 +112,7 @@ unsafe impl Variant for Searched {
 
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
         let problem = query.problem;
-        if problem.n == 0 || !device.is_gpu() {
+        if problem.n() == 0 || !device.is_gpu() {
             return self.library.prepare(device, query, plan);
         }
         let key = self.key(problem, device)?;
@@ -291,7 +291,7 @@ mod tests {
             limits: &limits,
         };
         for variant in both(&Options::default()) {
-            let prepared = variant.prepare(&Device::Cpu, &query, Plan::default());
+            let prepared = variant.prepare(&Device::cpu(), &query, Plan::default());
             assert!(matches!(prepared, Err(Error::NoGpu(_))));
         }
     }
@@ -321,15 +321,15 @@ mod tests {
         // Without the library there is no version, and nothing to keep.
         let problem: Problem = "ic8ih8oc8kh3".parse().unwrap();
         let usual = of(Arithmetic::Exact);
-        let Ok(key) = usual.key(&problem, &Device::Cpu) else {
+        let Ok(key) = usual.key(&problem, &Device::cpu()) else {
             return;
         };
         assert!(key.starts_with(&problem.to_string()));
         let mut capped = of(Arithmetic::Exact);
         capped.search.workspace_cap = 1 << 20;
-        assert_ne!(key, capped.key(&problem, &Device::Cpu).unwrap());
+        assert_ne!(key, capped.key(&problem, &Device::cpu()).unwrap());
         // One search finds both.
         let transform = of(Arithmetic::Transform);
-        assert_eq!(key, transform.key(&problem, &Device::Cpu).unwrap());
+        assert_eq!(key, transform.key(&problem, &Device::cpu()).unwrap());
     }
 }

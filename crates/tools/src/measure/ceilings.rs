@@ -23,7 +23,7 @@ const SIDE: usize = 8192;
 
 /// All ceilings of a GPU.
 pub(super) fn measure(gpu: &Gpu) -> Result<Ceilings> {
-    let stream = Device::Gpu(gpu.clone()).stream()?;
+    let stream = Device::from(gpu.clone()).stream()?;
     let [read, write, copy] = bandwidths(gpu, &stream)?;
     let fp32 = fma(gpu, &stream)?;
     let matrix = Matrix::new();
@@ -116,7 +116,7 @@ fn bandwidths(gpu: &Gpu, stream: &Stream) -> Result<[f64; 3]> {
     if sum.download()? != [pattern_sum(words, 1)] {
         return Err(wrong("copying"));
     }
-    let Stream::Gpu(queue) = stream else {
+    let Some(queue) = stream.as_gpu() else {
         return Err(wrong("stream"));
     };
     let driver_s = seconds(stream, || queue.copy(&mut to, &from))?;
@@ -196,7 +196,7 @@ impl Matrix {
         (shape.storage, shape.math, shape.align) = (storage, math, 16);
         let problem = Problem::new(shape)?;
         let cublas = variants::find("cublas_gemm")?;
-        let conv = match Conv::with_variant(&Device::Gpu(gpu.clone()), &problem, cublas, 0) {
+        let conv = match Conv::with_variant(&gpu.clone().into(), &problem, cublas, 0) {
             Err(Refused::Library { .. } | Refused::Unsupported { .. }) => return Ok(None),
             other => other?,
         };

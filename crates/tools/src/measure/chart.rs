@@ -136,10 +136,10 @@ mod tests {
             variant: v.clone(),
             config: 0,
         });
-        let mut options = Options::of(&Device::Cpu);
+        let mut options = Options::of(&Device::cpu());
         options.samples = 5;
         compare(
-            &Device::Cpu,
+            &Device::cpu(),
             &Layer::alone("mb1ic2ih6oc3kh3".parse().unwrap()),
             &contenders.collect::<Vec<_>>(),
             &options,
@@ -152,7 +152,7 @@ mod tests {
     fn every_row_is_named_once() {
         let mut rows = rows();
         rows[0].floor_us = Some(0.1);
-        let environment = Environment::of(&Device::Cpu, Vec::new());
+        let environment = Environment::of(&Device::cpu(), Vec::new());
         let svg = chart("a < b", &rows, &environment).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("a &lt; b"));
         for row in &rows {

@@ -110,7 +110,7 @@ impl Row {
             suite: layer.suite.clone(),
             layer: layer.layer.clone(),
             problem: layer.problem.clone(),
-            math: layer.problem.math.to_string(),
+            math: layer.problem.math().to_string(),
             variant: contender.variant(),
             config: contender.config(),
             chose: None,
@@ -367,7 +367,12 @@ mod tests {
             config: 0,
         };
         let layer = Layer::alone("mb1ic3ih8oc4kh3".parse().unwrap());
-        let row = Row::new(&layer, &contender, &Device::Cpu, &Options::of(&Device::Cpu));
+        let row = Row::new(
+            &layer,
+            &contender,
+            &Device::cpu(),
+            &Options::of(&Device::cpu()),
+        );
         let row = Row {
             variant: name.to_owned(),
             plan: Some(format!("plan of {name}")),
@@ -410,7 +415,7 @@ mod tests {
     #[test]
     fn a_transform_is_checked_on_all_data_whatever_the_size() {
         let large: Problem = "mb64ic64ih56oc64kh3ph1".parse().unwrap();
-        let kinds = |arithmetic| thoroughness(&Device::Cpu, &large, arithmetic).data;
+        let kinds = |arithmetic| thoroughness(&Device::cpu(), &large, arithmetic).data;
         assert_eq!(kinds(Arithmetic::Exact), [Data::Integer, Data::Normal]);
         assert_eq!(kinds(Arithmetic::Transform), Data::ALL);
     }

@@ -206,7 +206,7 @@ mod tests {
     use crate::measure::sweep::tests::example;
 
     fn svg(configs: &[(&str, Option<f64>)]) -> String {
-        let environment = Environment::of(&Device::Cpu, Vec::new());
+        let environment = Environment::of(&Device::cpu(), Vec::new());
         curve("a < b", &example(configs), &environment).unwrap()
     }
 

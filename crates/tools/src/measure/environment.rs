@@ -188,14 +188,10 @@ pub struct Clocks {
 impl Clocks {
     /// The clocks now; none on the CPU, or where nvidia-smi does not answer.
     pub fn read(device: &Device) -> Option<Self> {
-        let id: Option<String> = match device {
-            Device::Cpu => None,
-            #[cfg(feature = "cuda")]
-            Device::Gpu(gpu) => Some(gpu.ordinal().to_string()),
-        };
+        let id = device.ordinal()?.to_string();
         let query = "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw";
         let output = Command::new("nvidia-smi")
-            .args([query, "--format=csv,noheader,nounits", "-i", &id?])
+            .args([query, "--format=csv,noheader,nounits", "-i", &id])
             .output()
             .ok()?;
         let text = String::from_utf8(output.stdout).ok()?;

@@ -39,18 +39,21 @@ impl Ceilings {
     /// On the CPU, whose floors nobody asks for; no memory; [`Error::Wrong`](crate::Error::Wrong) where what was measured
     /// left a wrong result.
     pub fn measure(device: &Device) -> Result<Self> {
-        match device {
-            Device::Cpu => Err(NoGpu("ceilings are measured on GPUs only".into()).into()),
-            #[cfg(feature = "cuda")]
-            Device::Gpu(gpu) => super::ceilings::measure(gpu),
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = device.as_gpu() {
+            return super::ceilings::measure(gpu);
         }
+        let why = format!("ceilings are measured on GPUs only, not on {device}");
+        Err(NoGpu(why).into())
     }
 
     /// Microseconds that no variant can beat: each operand read once and the output written once at
     /// the best of the three bandwidths, or all operations at the full rate, whichever is longer.
     pub fn floor_us(&self, problem: &Problem) -> f64 {
         let bandwidth = self.read.max(self.write).max(self.copy);
-        let arithmetic = self.rate(problem.math).map_or(0.0, |r| problem.flops() / r);
+        let arithmetic = self
+            .rate(problem.math())
+            .map_or(0.0, |r| problem.flops() / r);
         (problem.bytes() / bandwidth).max(arithmetic) * 1e6
     }
 
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_cpu_has_none() {
-        let none = Ceilings::measure(&Device::Cpu);
+        let none = Ceilings::measure(&Device::cpu());
         assert!(matches!(none, Err(Error::Convforge(NoGpu(_)))));
     }
 }

@@ -37,7 +37,7 @@ impl Arena {
         sets: usize,
         fill: Option<&dyn Fn(usize) -> Vec<u8>>,
     ) -> Result<Self> {
-        let align = problem.align.max(256);
+        let align = problem.align().max(256);
         let stride = bytes.next_multiple_of(align);
         // The base of an allocation is aligned to less than some problems guarantee.
         let mut memory = device.alloc::<u8>(stride * sets + align)?;
@@ -97,10 +97,17 @@ impl Tensors {
             true => 1,
             false => (twice_l2 / (problem.bytes() as usize).max(1) + 1).min(MOST_SETS),
         };
-        let size = problem.storage.bytes();
+        let first_seed = options.seed;
+        if first_seed.checked_add(sets as u64).is_none() {
+            return Err(Error::Unavailable(format!(
+                "seed for each of {sets} sets of operands from {first_seed} on: they are numbers of \
+                 64 bits"
+            )));
+        }
+        let size = problem.storage().bytes();
         // Random: how much power a GPU draws, and so its clock, depends on the data.
         let arena = |tensor: Tensor, bytes: usize| {
-            let recipe = |set| Recipe::new(problem, Data::Normal, options.seed + set as u64);
+            let recipe = |set| Recipe::new(problem, Data::Normal, first_seed + set as u64);
             Arena::new(
                 device,
                 problem,
@@ -120,7 +127,7 @@ impl Tensors {
     }
 
     pub(super) fn operands(&self, problem: &Problem, set: usize) -> RawOperands {
-        let epilogue = &problem.epilogue;
+        let epilogue = problem.epilogue();
         let mut raw = RawOperands::new(self.x.at(set), self.w.at(set), self.y.at(set));
         if epilogue.bias {
             raw.bias = self.bias.at(set).cast_const().cast();
@@ -180,7 +187,7 @@ pub(super) fn pack(
 /// What one sample runs.
 enum Work {
     #[cfg(feature = "cuda")]
-    Graph(gpu::Graph),
+    Graph(gpu::Graph, gpu::Stream),
     Launches,
 }
 
@@ -241,14 +248,14 @@ impl<'a> Lane<'a> {
     /// Captures the launches. A variant that cannot be captured is timed by plain launches.
     #[cfg(feature = "cuda")]
     fn capture(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
-        let Stream::Gpu(gpu_stream) = stream else {
+        let Some(gpu_stream) = stream.as_gpu() else {
             return Ok(());
         };
         if let Ok(graph) = gpu_stream.capture(|_| self.launch(workspace, stream)) {
             // SAFETY: the tensors, the packed filters and the workspace outlive the lane's rounds.
             unsafe { graph.launch(gpu_stream)? };
             stream.synchronize()?;
-            self.work = Work::Graph(graph);
+            self.work = Work::Graph(graph, gpu_stream.clone());
         }
         Ok(())
     }
@@ -270,7 +277,7 @@ impl<'a> Lane<'a> {
     fn how(&self) -> How {
         match self.work {
             #[cfg(feature = "cuda")]
-            Work::Graph(_) => How::Graph,
+            Work::Graph(..) => How::Graph,
             Work::Launches if self.conv.device().is_gpu() => How::Launches,
             Work::Launches => How::Cpu,
         }
@@ -286,11 +293,11 @@ impl<'a> Lane<'a> {
     pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
         let _range = Range::enter(&self.name);
         let from = stream.mark()?;
-        match (stream, &self.work) {
+        match &self.work {
             #[cfg(feature = "cuda")]
             // SAFETY: as in `capture`.
-            (Stream::Gpu(stream), Work::Graph(graph)) => unsafe { graph.launch(stream)? },
-            _ => self.launch(workspace, stream)?,
+            Work::Graph(graph, queue) => unsafe { graph.launch(queue)? },
+            Work::Launches => self.launch(workspace, stream)?,
         }
         self.pending = Some((from, stream.mark()?));
         Ok(())
@@ -340,6 +347,21 @@ fn launches(each_us: f64, sets: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_seeds_have_no_followers() {
+        let problem: Problem = "mb1ic1ih2oc1kh1".parse().unwrap();
+        let with = |seed| {
+            let options = Options {
+                seed,
+                ..Options::of(&Device::cpu())
+            };
+            Tensors::new(&Device::cpu(), &problem, &options).map(drop)
+        };
+        assert!(with(u64::MAX - 9).is_ok());
+        let error = with(u64::MAX).unwrap_err().to_string();
+        assert!(error.contains("from 18446744073709551615 on"), "{error}");
+    }
 
     #[test]
     fn a_sample_is_filled_and_visits_every_set() {

@@ -44,9 +44,9 @@ pub fn profile(conv: &Conv, runs: usize, seed: u64) -> Result<Vec<Event>> {
     stream.synchronize()?;
 
     #[cfg(feature = "cuda")]
-    let _recording = match &stream {
-        Stream::Gpu(stream) => Some(ProfilerRange::start(stream.gpu())?),
-        Stream::Cpu(_) => None,
+    let _recording = match stream.as_gpu() {
+        Some(stream) => Some(ProfilerRange::start(stream.gpu())?),
+        None => None,
     };
     let _range = Range::enter(&format!("{} {problem}", conv.name()));
     let start = stream.mark()?;

@@ -314,11 +314,11 @@ mod tests {
     fn rows(layer: &Layer, stopped: bool) -> Vec<Row> {
         let options = Options {
             samples: 5,
-            ..Options::of(&Device::Cpu)
+            ..Options::of(&Device::cpu())
         };
         let stop = AtomicBool::new(stopped);
         compare(
-            &Device::Cpu,
+            &Device::cpu(),
             layer,
             &contenders(),
             &options,
@@ -331,7 +331,7 @@ mod tests {
     fn what_is_written_can_be_continued() {
         let problem: Problem = "mb1ic2ih6oc3kh3+bias".parse().unwrap();
         let layer = Layer::alone(problem);
-        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
+        let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
         report.put(&rows(&layer, true));
         assert!(!report.has(&layer, &contenders()));
         report.put(&rows(&layer, false));
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_csv_line_has_as_many_fields_as_the_header() {
         let layer = Layer::alone("mb1ic1ih3oc1kh1".parse().unwrap());
-        let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
+        let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
         report.notes.push("two\nlines".to_owned());
         report.rows = rows(&layer, true);
         report.rows[0].reason = Some("no commas, please".to_owned());

@@ -120,7 +120,12 @@ pub(super) mod tests {
             variant: variants::find("cpu_direct").unwrap(),
             config: 0,
         };
-        let row = Row::new(&layer, &contender, &Device::Cpu, &Options::of(&Device::Cpu));
+        let row = Row::new(
+            &layer,
+            &contender,
+            &Device::cpu(),
+            &Options::of(&Device::cpu()),
+        );
         let outcome = |(config, us): &(&str, Option<f64>)| Row {
             config: Some((*config).to_owned()),
             status: match us {

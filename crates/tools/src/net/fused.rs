@@ -87,8 +87,8 @@ impl FusedNetwork {
     /// [`Error::Input`] for weights that are infinite or no numbers; out of memory.
     pub fn new(device: &Device, weights: &Weights, images: usize) -> Result<Self> {
         let limits = device.limits();
-        let gpu = match device {
-            Device::Gpu(gpu) if limits.arch >= LEAST_ARCH => gpu.clone(),
+        let gpu = match device.as_gpu() {
+            Some(gpu) if limits.arch >= LEAST_ARCH => gpu.clone(),
             _ => {
                 return Err(NoGpu(format!(
                     "the fused network takes one of compute capability 9.0 or newer, and {device} \
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_cpu_is_refused() {
-        let made = FusedNetwork::new(&Device::Cpu, &Weights::synthetic(1), 1);
+        let made = FusedNetwork::new(&Device::cpu(), &Weights::synthetic(1), 1);
         let text = made.err().expect("an error").to_string();
         assert!(
             text.contains("9.0 or newer") && text.contains("the CPU"),

@@ -105,7 +105,7 @@ impl Network {
         let mut outcome = Outcome::default();
         let mut layers: Option<Layers> = None;
         let mut warm = !self.device.is_gpu();
-        let chunk = batch.max(1) * SIDE * SIDE;
+        let chunk = batch.max(1).saturating_mul(SIDE * SIDE);
         for pixels in images.pixels.chunks(chunk) {
             let n = pixels.len() / (SIDE * SIDE);
             // Made anew where the last batch is smaller.

@@ -151,7 +151,7 @@ fn answers(layers: &[&Layer]) -> Markup {
             cells: vec![
                 Cell::text(layer.suite),
                 Cell::text(html! { b { (layer.name) } " " (shape(layer)) }),
-                Cell::number(Some(layer.problem.n as f64), |n| n.to_string()),
+                Cell::number(Some(layer.problem.n() as f64), |n| n.to_string()),
                 best.map_or(Cell::Nothing, |row| Cell::name(&row.name())),
                 Cell::time(best.and_then(|row| row.median_us)),
                 Cell::time(of("cublas")),
@@ -174,5 +174,11 @@ fn answers(layers: &[&Layer]) -> Markup {
 /// `1 → 4, 7×7`.
 fn shape(layer: &Layer) -> String {
     let problem = layer.problem;
-    format!("{} → {}, {}×{}", problem.c, problem.k, problem.r, problem.s)
+    format!(
+        "{} → {}, {}×{}",
+        problem.c(),
+        problem.k(),
+        problem.r(),
+        problem.s()
+    )
 }

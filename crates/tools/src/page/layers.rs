@@ -100,7 +100,7 @@ fn is_first(results: &Results, layer: &Layer) -> bool {
     let drawn = results.layers.iter().filter(|layer| layer.is_drawn());
     // Of equals `max_by_key` takes the last, so the order is turned round.
     let same = drawn.filter(|other| other.suite == results.layers[0].suite);
-    let first = same.rev().max_by_key(|other| other.problem.n);
+    let first = same.rev().max_by_key(|other| other.problem.n());
     first.is_some_and(|first| std::ptr::eq(first, layer))
 }
 
@@ -134,11 +134,11 @@ fn floor(layer: &Layer) -> String {
     let by = match problem.bytes() / memory * 1e6 >= floor {
         true => format!("memory, at {} TB/s", significant(memory / 1e12)),
         false => {
-            let rate = ceilings.rate(problem.math).unwrap_or(f64::NAN) / 1e12;
+            let rate = ceilings.rate(problem.math()).unwrap_or(f64::NAN) / 1e12;
             format!(
                 "arithmetic, at {} TFLOP/s in {}",
                 significant(rate),
-                problem.math
+                problem.math()
             )
         }
     };
@@ -206,7 +206,7 @@ fn drawings(results: &Results, layer: &Layer) -> Result<Markup> {
 }
 
 fn roof(ceilings: &Ceilings, layer: &Layer) -> Roof {
-    let math = layer.problem.math;
+    let math = layer.problem.math();
     let rate = ceilings
         .rate(math)
         .map(|rate| (math.to_string(), rate / 1e12));

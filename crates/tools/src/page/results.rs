@@ -145,14 +145,14 @@ impl<'a> Layer<'a> {
     /// `f32 NCHW`, `f16 NHWC, f16acc math`: how elements are kept and multiplied.
     pub fn kind(&self) -> String {
         let problem = self.problem;
-        let layout = match problem.layout {
+        let layout = match problem.layout() {
             Layout::Nchw => "NCHW",
             Layout::Nhwc => "NHWC",
         };
-        let storage = problem.storage;
+        let storage = problem.storage();
         let mut kind = format!("{storage} {layout}");
-        if problem.math != storage.maths()[0] {
-            kind += &format!(", {} math", problem.math);
+        if problem.math() != storage.maths()[0] {
+            kind += &format!(", {} math", problem.math());
         }
         if self
             .rows
@@ -201,7 +201,7 @@ impl<'a> Layer<'a> {
 
     /// Whether charts are drawn of it.
     pub fn is_drawn(&self) -> bool {
-        REPORTS.contains(&self.suite) && self.problem.math == Math::Fp32 && self.kind() == PLAIN
+        REPORTS.contains(&self.suite) && self.problem.math() == Math::Fp32 && self.kind() == PLAIN
     }
 }
 
@@ -209,10 +209,16 @@ impl<'a> Layer<'a> {
 pub fn words(problem: &Problem) -> String {
     let mut text = format!(
         "{} → {} channels, {}×{} filter, {}×{} image, batch {}",
-        problem.c, problem.k, problem.r, problem.s, problem.h, problem.w, problem.n
+        problem.c(),
+        problem.k(),
+        problem.r(),
+        problem.s(),
+        problem.h(),
+        problem.w(),
+        problem.n()
     );
-    if problem.groups > 1 {
-        text += &format!(", {} groups", problem.groups);
+    if problem.groups() > 1 {
+        text += &format!(", {} groups", problem.groups());
     }
     text
 }

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn files_are_told_apart_by_their_content() {
-        let environment = Environment::of(&Device::Cpu, Vec::new());
+        let environment = Environment::of(&Device::cpu(), Vec::new());
         let report = Report::new(environment.clone(), View::Sweep);
         let study = Study::new(environment);
         let profile = r#"{"device": "d", "driver": "1", "tool": "ncu 1", "csrc": "0", "date": "",

@@ -140,7 +140,7 @@ fn largest<'a, 'b>(results: &'b Results<'a>) -> Vec<&'b Layer<'a>> {
         }
         let key = |layer: &Layer| (layer.suite.to_owned(), layer.name.to_owned(), layer.kind());
         match largest.iter_mut().find(|other| key(other) == key(layer)) {
-            Some(other) if other.problem.n < layer.problem.n => *other = layer,
+            Some(other) if other.problem.n() < layer.problem.n() => *other = layer,
             Some(_) => {}
             None => largest.push(layer),
         }

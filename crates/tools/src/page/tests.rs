@@ -14,7 +14,7 @@ use crate::{
 const L1: &str = "mb1000ic1ih86oc4oh80kh7";
 
 fn environment(date: &str) -> Environment {
-    let mut environment = Environment::of(&Device::Cpu, Vec::new());
+    let mut environment = Environment::of(&Device::cpu(), Vec::new());
     environment.date = date.to_owned();
     environment.gpu = Some(environment.device.clone());
     environment.ceilings = serde_json::from_str(

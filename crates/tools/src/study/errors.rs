@@ -66,7 +66,7 @@ impl ErrorRow {
             suite: layer.suite.clone(),
             layer: layer.layer.clone(),
             problem: layer.problem.clone(),
-            math: layer.problem.math.to_string(),
+            math: layer.problem.math().to_string(),
             variant: contender.variant(),
             config: contender.config(),
             plan: None,
@@ -206,7 +206,7 @@ mod tests {
     fn rows(problem: &str, contenders: &[Contender], stopped: bool) -> Vec<ErrorRow> {
         let layer = Layer::alone(problem.parse().unwrap());
         let stop = AtomicBool::new(stopped);
-        errors(&Device::Cpu, &layer, contenders, 5, &stop, &mut |_| {})
+        errors(&Device::cpu(), &layer, contenders, 5, &stop, &mut |_| {})
     }
 
     /// The CPU's loops, fed with operands rounded to another math: right for that math and wrong by a

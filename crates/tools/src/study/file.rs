@@ -207,7 +207,7 @@ mod tests {
     use crate::study::{DataErrors, HostMemory, Spread};
 
     fn study() -> Study {
-        Study::new(Environment::of(&Device::Cpu, Vec::new()))
+        Study::new(Environment::of(&Device::cpu(), Vec::new()))
     }
 
     fn network(variant: &str, images: usize, reason: Option<String>) -> NetworkRow {

@@ -205,7 +205,7 @@ fn pixels<'a>(data: &NetworkData<'a>, n: usize) -> Result<&'a [u8]> {
 fn check(conv: &Conv, judged: bool, seed: u64) -> Result<(), Ending> {
     let info = conv.variant().info();
     let plans_for_batch = info.kind == Kind::Baseline;
-    if !judged || plans_for_batch || conv.problem().n <= CHECKED_IMAGES {
+    if !judged || plans_for_batch || conv.problem().n() <= CHECKED_IMAGES {
         return checked(conv, info.arithmetic, seed);
     }
     let problem = conv.problem().with(|shape| shape.n = CHECKED_IMAGES)?;
@@ -333,7 +333,7 @@ mod tests {
         };
         let stop = AtomicBool::new(stopped);
         network(
-            &Device::Cpu,
+            &Device::cpu(),
             &data,
             &contender("cpu_gemm"),
             math,
@@ -348,8 +348,13 @@ mod tests {
         let (images, _) = idx::Images::synthetic(IMAGES, 1).unwrap();
         let images = resize(&images, SIDE).unwrap();
         let weights = Weights::synthetic(1);
-        let mut network =
-            Network::new(&Device::Cpu, &weights, &contender("cpu_direct"), Math::Fp32).unwrap();
+        let mut network = Network::new(
+            &Device::cpu(),
+            &weights,
+            &contender("cpu_direct"),
+            Math::Fp32,
+        )
+        .unwrap();
         let outcome = network.classify(&images, IMAGES, &mut |_| true);
         outcome.unwrap().logits
     }
@@ -360,7 +365,7 @@ mod tests {
         assert_eq!((row.status, row.reason), (Status::Passed, None));
         assert_eq!((row.runs, row.layers.len()), (2, 2));
         for layer in &row.layers {
-            assert_eq!((layer.problem.n, &*layer.chose), (2, "cpu_gemm"));
+            assert_eq!((layer.problem.n(), &*layer.chose), (2, "cpu_gemm"));
             assert!(layer.op.median_us > 0.0 && layer.layer.median_us > 0.0);
         }
         let total = row.total.unwrap().median_us;

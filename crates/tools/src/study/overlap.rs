@@ -78,7 +78,7 @@ pub fn overlap(
         options,
         stop,
     };
-    match layer.problem.storage {
+    match layer.problem.storage() {
         Storage::F32 => study.rows::<f32>(progress),
         Storage::F16 => study.rows::<half::f16>(progress),
         Storage::Bf16 => study.rows::<half::bf16>(progress),
@@ -187,7 +187,7 @@ impl Study<'_> {
             checked(conv, arithmetic, self.options.seed)?;
         }
         let whole = Options {
-            chunk: Some(problem.n.max(1)),
+            chunk: Some(problem.n().max(1)),
             timeline: true,
             ..options
         };
@@ -388,7 +388,7 @@ mod tests {
         let layer = Layer::alone(problem.parse().unwrap());
         let stop = AtomicBool::new(stop);
         overlap(
-            &Device::Cpu,
+            &Device::cpu(),
             &layer,
             &Contender::Pick(Pick::Rule),
             options,
@@ -459,11 +459,20 @@ mod tests {
         let pipeline = |factor: f32| {
             let filter: Vec<f32> = elements(&recipe.bytes(Tensor::W));
             let filter: Vec<f32> = filter.iter().map(|w| factor * w).collect();
-            Pipeline::new(&Device::Cpu, &problem, &Pick::Rule, &filter, &[], &options).unwrap()
+            Pipeline::new(
+                &Device::cpu(),
+                &problem,
+                &Pick::Rule,
+                &filter,
+                &[],
+                &options,
+            )
+            .unwrap()
         };
         let (mut expected, go) = (Vec::new(), AtomicBool::new(false));
         let memory = HostMemory::Pageable;
-        let mut batch = Batch::new(&Device::Cpu, memory, &problem, &recipe, &mut expected).unwrap();
+        let mut batch =
+            Batch::new(&Device::cpu(), memory, &problem, &recipe, &mut expected).unwrap();
         batch.run(&mut pipeline(1.0), &go).unwrap();
         batch.run(&mut pipeline(1.0), &go).unwrap();
         let error = batch.run(&mut pipeline(2.0), &go).unwrap_err().to_string();

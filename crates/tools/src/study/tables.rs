@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn study() -> Study {
-        let mut study = Study::new(Environment::of(&Device::Cpu, Vec::new()));
+        let mut study = Study::new(Environment::of(&Device::cpu(), Vec::new()));
         let wrong = Some("a logit is off");
         let mut gemm = row(
             "im2col_gemm_shared:tile=16",

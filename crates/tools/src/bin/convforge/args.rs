@@ -1,6 +1,6 @@
 //! Options that several subcommands share.
 
-use std::{env, str::FromStr, sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
@@ -38,7 +38,7 @@ impl FromStr for DeviceName {
 #[derive(clap::Args)]
 pub struct DeviceArgs {
     /// Where to run: cpu, gpu, or gpu:1 for the second GPU [default: the first GPU; the CPU where
-    /// there is none, unless CONVFORGE_REQUIRE_GPU=1]
+    /// there is none]
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceName>,
 }
@@ -47,11 +47,8 @@ impl DeviceArgs {
     /// The device, and why it is not a GPU where none was found.
     pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
         match self.device {
-            Some(DeviceName::Cpu) => Ok((Device::Cpu, None)),
+            Some(DeviceName::Cpu) => Ok((Device::cpu(), None)),
             Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
-            None if env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|v| !v.is_empty() && v != "0") => {
-                Ok((Device::gpu(0)?, None))
-            }
             None => Ok(Device::best()),
         }
     }

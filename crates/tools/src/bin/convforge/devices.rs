@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         out,
         "cpu    {}, {}",
         measure::cpu_name(),
-        Device::Cpu.name()
+        Device::cpu().name()
     )?;
     for (ordinal, gpu) in gpus.iter().enumerate() {
         writeln!(
@@ -104,7 +104,7 @@ fn print_json(args: &Args, gpus: &[Device], no_gpu: Option<String>) -> Result<Ex
     let cpu = json!({
         "device": "cpu",
         "name": measure::cpu_name(),
-        "limits": Device::Cpu.limits(),
+        "limits": Device::cpu().limits(),
     });
     let gpus = gpus.iter().enumerate().map(|(ordinal, gpu)| {
         let device = format!("gpu:{ordinal}");

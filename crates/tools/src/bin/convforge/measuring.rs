@@ -406,7 +406,7 @@ mod tests {
         let layers = ["mb1ic1ih3oc1kh1", "mb2ic1ih3oc1kh1"];
         let layers = layers.map(|text| Layer::alone(text.parse().unwrap()));
         cli.args
-            .measure((Device::Cpu, None), layers.into(), groups, view)
+            .measure((Device::cpu(), None), layers.into(), groups, view)
     }
 
     #[test]

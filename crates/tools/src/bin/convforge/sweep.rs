@@ -93,7 +93,7 @@ fn groups(
 fn to_sweep(all: &Contenders, pick: &Pick) -> Result<Arc<dyn Variant>, Failure> {
     let (name, config) = match pick {
         Pick::Named { variant, config } => (variant, config),
-        Pick::Rule | Pick::Kernels | Pick::Policy(_) => return Err(args::no_variant(pick)),
+        _ => return Err(args::no_variant(pick)),
     };
     let variant = all.find(name)?;
     match config {

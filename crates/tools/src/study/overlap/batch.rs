@@ -23,16 +23,15 @@ enum Host<T: Element> {
 
 impl<T: Element> Host<T> {
     fn new(device: &Device, memory: HostMemory, len: usize) -> Result<Self> {
-        match (memory, device) {
-            (HostMemory::Pageable, _) => Ok(Host::Pageable(vec![T::zeroed(); len])),
-            #[cfg(feature = "cuda")]
-            (HostMemory::Pinned, Device::Gpu(gpu)) => {
-                Ok(Host::Pinned(PinnedBuffer::alloc(gpu, len)?))
-            }
-            (HostMemory::Pinned, Device::Cpu) => {
-                Err(NoGpu("memory is pinned for a GPU's copies".into()).into())
-            }
+        if memory == HostMemory::Pageable {
+            return Ok(Host::Pageable(vec![T::zeroed(); len]));
         }
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = device.as_gpu() {
+            return Ok(Host::Pinned(PinnedBuffer::alloc(gpu, len)?));
+        }
+        let why = format!("memory is pinned for a GPU's copies, not for {device}");
+        Err(NoGpu(why).into())
     }
 }
 
@@ -93,7 +92,7 @@ impl<'a, T: Element> Batch<'a, T> {
         Ok(Batch {
             x,
             y: Host::new(device, memory, problem.y_len())?,
-            image: problem.y_len() / problem.n.max(1),
+            image: problem.y_len() / problem.n().max(1),
             expected,
         })
     }

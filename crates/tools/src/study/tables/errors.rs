@@ -24,7 +24,7 @@ fn table<'a>(rows: &[&'a ErrorRow]) -> Table<'a> {
     // Math by math as they come, the nearest first, and last what has no number.
     let order = |row: &ErrorRow| {
         let nearest = row.data.first().map_or(f64::INFINITY, |e| e.stored.rms);
-        (row.problem.math as usize, nearest)
+        (row.problem.math() as usize, nearest)
     };
     rows.sort_by(|a, b| {
         order(a)

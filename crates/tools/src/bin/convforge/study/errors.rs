@@ -101,7 +101,7 @@ mod tests {
         let mut contenders: Vec<Contender> = names.iter().map(contender).collect();
         contenders.push(Contender::Pick(Pick::Rule));
         let mut notes = Vec::new();
-        let units = units(&Device::Cpu, asked, &contenders, &mut notes).unwrap();
+        let units = units(&Device::cpu(), asked, &contenders, &mut notes).unwrap();
         let titles = units.iter().map(Unit::title).collect();
         (titles, notes.join("\n"))
     }
@@ -111,7 +111,7 @@ mod tests {
         let layers = layers().unwrap();
         let terms: Vec<usize> = layers.iter().map(|l| l.problem.reduction()).collect();
         assert_eq!(terms, [49, 196, 25, 300, 27, 147, 27, 4608]);
-        let images: Vec<usize> = layers.iter().map(|l| l.problem.n).collect();
+        let images: Vec<usize> = layers.iter().map(|l| l.problem.n()).collect();
         assert_eq!(images, [100, 100, 100, 100, 1, 1, 1, 1]);
     }
 

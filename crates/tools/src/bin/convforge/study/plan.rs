@@ -126,7 +126,7 @@ fn cut_batches(batches: &[usize], notes: &mut Vec<String>) -> Result<Vec<usize>>
     let mut cut = Vec::new();
     for batch in batches {
         let (layers, _) = suite::cut_for_cpu(&with_batch(*batch)?);
-        let images = layers.iter().map(|layer| layer.problem.n).min();
+        let images = layers.iter().map(|layer| layer.problem.n()).min();
         let images = images.unwrap_or(*batch);
         if images != *batch {
             notes.push(format!(
@@ -153,7 +153,7 @@ fn layer_units(
     let wanted = wanted.map(|contender| maths_of(device, contender, &problem, asked));
     let wanted: Vec<Vec<Math>> = wanted.collect::<Result<_>>()?;
     let mut units = Vec::new();
-    for math in layer.problem.storage.maths() {
+    for math in layer.problem.storage().maths() {
         if !wanted.iter().any(|maths| maths.contains(math)) {
             continue;
         }
@@ -193,12 +193,12 @@ fn maths_of(
     let Some(first) = problems.first() else {
         return Ok(Vec::new());
     };
-    let known = first.storage.maths();
+    let known = first.storage().maths();
     if !asked.is_empty() {
         let fitting = asked.iter().filter(|math| known.contains(math));
         return Ok(fitting.copied().collect());
     }
-    let maths = [first.math, Math::F16, Math::F16Acc];
+    let maths = [first.math(), Math::F16, Math::F16Acc];
     for math in maths.into_iter().filter(|math| known.contains(math)) {
         let with = problems.iter().map(|p| p.with(|shape| shape.math = math));
         let with = with.collect::<convforge::Result<Vec<Problem>>>()?;
@@ -207,7 +207,7 @@ fn maths_of(
             return Ok(vec![math]);
         }
     }
-    Ok(vec![first.math])
+    Ok(vec![first.math()])
 }
 
 /// The picks that choose by themselves: the rule and, of kernels, the policies. `kernels` is the rule
@@ -217,7 +217,7 @@ pub fn picks(device: &Device) -> impl Iterator<Item = Contender> {
     let wanted = move |pick: &Pick| match pick {
         Pick::Rule => true,
         Pick::Policy(_) => on_gpu,
-        Pick::Kernels | Pick::Named { .. } => false,
+        _ => false,
     };
     let picks = Pick::automatic().into_iter();
     picks.filter(wanted).map(Contender::Pick)
@@ -249,10 +249,10 @@ mod tests {
         let all = Contenders::new();
         let contenders = names.map(|name| all.find(name).unwrap());
         let contenders = contenders.iter().flat_map(|v| Configs::First.of(v));
-        let contenders: Vec<Contender> = contenders.chain(picks(&Device::Cpu)).collect();
-        let overlap = overlap_by_default(&Device::Cpu, &all);
+        let contenders: Vec<Contender> = contenders.chain(picks(&Device::cpu())).collect();
+        let overlap = overlap_by_default(&Device::cpu(), &all);
         Plan::new(
-            &Device::Cpu,
+            &Device::cpu(),
             &Part::DEFAULT,
             &[2, 5, 10000],
             maths,
@@ -293,7 +293,7 @@ mod tests {
         let large = |unit: &Unit| match unit {
             Unit::Layer { layer, .. } => layer.problem.flops() > suite::CPU_FLOPS,
             Unit::Network { images, .. } => *images > 10,
-            Unit::Overlap { layer, .. } => layer.problem.n > 20,
+            Unit::Overlap { layer, .. } => layer.problem.n() > 20,
             Unit::Errors { .. } => true,
         };
         assert!(!plan.units.iter().any(large));
@@ -305,14 +305,14 @@ mod tests {
         let of = |name: &str, asked: &[Math]| {
             let variant = Contenders::new().find(name).unwrap();
             let contender = Contender::Variant { variant, config: 0 };
-            maths_of(&Device::Cpu, &contender, &problem, asked).unwrap()
+            maths_of(&Device::cpu(), &contender, &problem, asked).unwrap()
         };
         assert_eq!(of("cpu_gemm", &[]), [Math::Fp32]);
         let asked = [Math::F16Acc, Math::Tf32];
         assert_eq!(of("cpu_gemm", &asked), asked);
         let contender = Contender::Pick(Pick::Policy("report-b".to_owned()));
         // Nothing on the CPU can do it: the row says so, in the problem's own math.
-        let maths = maths_of(&Device::Cpu, &contender, &problem, &[]).unwrap();
+        let maths = maths_of(&Device::cpu(), &contender, &problem, &[]).unwrap();
         assert_eq!(maths, [Math::Fp32]);
     }
 
