@@ -13,15 +13,17 @@ usage: gpu.sh [options] COMMAND
   compare SUITE...   check and time suites; words change them, as in vgg16+f16+nhwc+math=f16acc
   sweep [SUITE...]   check and time every configuration of the variants that have several, on suites
                      as compare takes them (report-86 and report-70 with 1000 images)
-  infer DIR [V...]   classify the images in DIR with the variants V (rule)
-  study [DIR]        measure what the reports measured: layers, the network, streams, with the images in
-                     DIR or a packed folder data if there is one; and how far results are from f64
+  infer [V...]       classify the images with the variants V (rule)
+  study              measure what the reports measured: layers, the network, streams; and how far
+                     results are from f64
   sanitize           compute-sanitizer's memcheck, initcheck and racecheck over a sample
-  all [DIR]          all of these: every suite, and infer if there is DIR or a packed folder data
+  all                all of these: every suite
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
                      sweep.json, study.json
   --device D         gpu, gpu:1 or cpu (gpu)
+  --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
+                     in DIR (the packed folder reports, if there is one; else with the project's own)
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
   --shard N          generated problems per step of `check` (250)
 
@@ -35,10 +37,10 @@ readonly STUDY_STEPS=24   # shares of the study, so that one fits into a step
 readonly SUITES="report-86 report-70 report-vgg report-gemv first vgg16 resnet50 batch1 grouped depthwise"
 
 main() {
-    out=results device=gpu minutes='' shard=250
+    out=results device=gpu minutes='' shard=250 reports=''
     while [[ ${1-} == --* ]]; do
         case $1 in
-            --out | --device | --minutes | --shard)
+            --out | --device | --minutes | --shard | --reports)
                 [[ -n ${2-} ]] || die "$1 needs a value"
                 printf -v "${1#--}" %s "$2"
                 shift 2
@@ -55,6 +57,7 @@ main() {
         '' | help) usage && exit 2 ;;
         *) die "there is no command '$1'" ;;
     esac
+    find_reports
     convforge=$(find_program) || exit 1
     [[ $device == cpu ]] || export CONVFORGE_REQUIRE_GPU=1
     mkdir -p "$out" || exit 1
@@ -68,10 +71,10 @@ main() {
         test) packed_tests ;;
         compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && measure compare "$@" ;;
         sweep) sweep "$@" ;;
-        infer) [[ $# -gt 0 ]] || die "infer needs a folder" && infer "$@" ;;
-        study) study "$@" ;;
+        infer) infer "$@" ;;
+        study) study ;;
         sanitize) sanitize ;;
-        all) everything "${1-$here/data}" ;;
+        all) everything ;;
     esac
     summary
 }
@@ -186,47 +189,43 @@ sweep() {
 }
 
 infer() {
-    local data=$1 variant count files
-    shift
-    find_data "$data"
+    local variant count
     [[ $# -gt 0 ]] || set -- rule
     for variant in "$@"; do
         for count in 100 1000 5000 10000; do
             step "infer-$variant-$count" "$convforge" infer --device "$device" \
-                "${files[@]}" --variant "$variant" --count "$count"
+                "${weights[@]}" --variant "$variant" --count "$count"
         done
     done
 }
 
-# find_data DIR: the options that name the files in it.
-find_data() {
-    [[ -r $1/weights-86.bin ]] || die "there is no $1/weights-86.bin"
-    files=(--images "$1/t10k-images-idx3-ubyte.gz" --labels "$1/t10k-labels-idx1-ubyte.gz"
-        --weights "$1/weights-86.bin" --expect "$1/logits-86.npy")
+# The options that name the reports' files, if they are used.
+find_reports() {
+    weights=()
+    [[ -n $reports || ! -d $here/reports ]] || reports=$here/reports
+    [[ -n $reports ]] || return 0
+    [[ -r $reports/weights-86.bin ]] || die "there is no $reports/weights-86.bin"
+    weights=(--weights "$reports/weights-86.bin" --expect "$reports/logits-86.npy")
 }
 
 # All shares into one file, and the errors.
 study() {
-    local data=${1-} part files=()
-    [[ -n $data || ! -d $here/data ]] || data=$here/data
-    [[ -z $data ]] || find_data "$data"
+    local part
     for ((part = 1; part <= STUDY_STEPS; part++)); do
-        step "study-$part-of-$STUDY_STEPS" "$convforge" study --device "$device" "${files[@]}" \
+        step "study-$part-of-$STUDY_STEPS" "$convforge" study --device "$device" "${weights[@]}" \
             --shard "$part/$STUDY_STEPS" --out "$out/study.json" --resume
     done
     step study-errors "$convforge" study --device "$device" --parts errors --out "$out/study.json" --resume
 }
 
 everything() {
-    local data=$1
     check 2000
     packed_tests
     # shellcheck disable=SC2086 # a list of words
     measure compare $SUITES
     sweep
-    [[ -d $data ]] && infer "$data"
-    [[ -d $data ]] || data=''
-    study "$data"
+    infer
+    study
     sanitize
 }
 

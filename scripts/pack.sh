@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Packs what a machine with a GPU and without Rust needs into dist/convforge-gpu: the command, the
-# test binary, gpu.sh, profile.sh with the kernels' sources, which ncu shows line by line, and, with
-# --data DIR, the images, weights and logits in DIR.
+# test binary, gpu.sh, profile.sh with the kernels' sources, which ncu shows line by line, images and
+# weights, and, with --reports DIR, the source reports' weights and logits in DIR.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-data=
+reports=
 case ${1-} in
     '') ;;
-    --data)
-        data=${2-}
-        [[ -d $data ]] || { echo "pack.sh: --data needs a folder, not '$data'" >&2; exit 2; }
+    --reports)
+        reports=${2-}
+        [[ -r $reports/weights-86.bin && -r $reports/logits-86.npy ]] ||
+            { echo "pack.sh: '$reports' has no weights-86.bin and logits-86.npy" >&2; exit 2; }
         ;;
-    *) echo "usage: pack.sh [--data DIR]" >&2 && exit 2 ;;
+    *) echo "usage: pack.sh [--reports DIR]" >&2 && exit 2 ;;
 esac
 
 python3 scripts/toolkit.py
@@ -45,13 +46,10 @@ cp "$tests" "$pack/bin/variants"
 strip "$pack/bin/convforge" "$pack/bin/variants"
 cp scripts/gpu.sh scripts/profile.sh scripts/profiler.py scripts/profiler_text.py \
     scripts/counters.py "$pack/"
-cp -r csrc "$pack/"
-if [[ -n $data ]]; then
-    mkdir "$pack/data"
-    # The training set is large, and nothing here reads it.
-    for file in "$data"/t10k-* "$data"/weights-* "$data"/logits-*; do
-        if [[ -f $file ]]; then install -m 644 "$file" "$pack/data/"; fi
-    done
+cp -r csrc data "$pack/"
+if [[ -n $reports ]]; then
+    mkdir "$pack/reports"
+    install -m 644 "$reports"/{weights-86.bin,logits-86.npy} "$pack/reports/"
 fi
 
 (cd "$pack" && find . -type f -exec du -h {} + | sort -k 2)

@@ -56,10 +56,12 @@ fn main() {
         {
             return Err(format!(
                 "cublas_v2.h is not in {}: this CUDA toolkit came without cuBLAS\n\
-                 install its cuBLAS package (libcublas-dev), or unset CUDA_HOME and CUDA_PATH and\n\
-                 mend that:  {}",
+                 unset CUDA_HOME and CUDA_PATH, then\n{}",
                 cuda.include[0].display(),
-                convforge_bind::remedy("toolkit,libclang", "install a whole CUDA toolkit")
+                convforge_bind::remedy(
+                    "toolkit,libclang",
+                    "install its cuBLAS package (libcublas-dev), or a whole CUDA toolkit"
+                )
             ));
         }
         cuda.bind(&SPEC)

@@ -11,7 +11,7 @@
 //! | `DEP_CONVFORGE_CUDA_LIB`       | folder of cudart_static                                     |
 //! | `DEP_CONVFORGE_CUDA_LIBCLANG`  | folder of libclang; empty: look for it on the system        |
 //! | `DEP_CONVFORGE_CUDA_CLANG_ARGS`| libclang's arguments for these headers, separated by tabs   |
-//! | `DEP_CONVFORGE_CUDA_CACHE`     | where a checkout's toolkit.py installs, be it there or not  |
+//! | `DEP_CONVFORGE_CUDA_CACHE`     | where toolkit.py installs, be it there or not               |
 //!
 //! On docs.rs there is no toolkit: none of them is set and src/stub.rs stands for the bindings.
 
@@ -174,7 +174,7 @@ fn find_toolkit() -> Result<Toolkit, String> {
                 return toolkit_at(Path::new(&root)).map_err(|why| {
                     format!(
                         "{name} is set, but no usable CUDA toolkit: {why}\n\
-                         set it to the folder that holds bin/nvcc, or unset it and mend that:  {}",
+                         set it to the folder that holds bin/nvcc, or unset it, then\n{}",
                         remedy()
                     )
                 });
@@ -200,9 +200,9 @@ fn find_toolkit() -> Result<Toolkit, String> {
     }
     Err(format!(
         "convforge's feature `cuda` needs a CUDA toolkit to build, and none was found:\n  - {}\n\
-         mend it:  {}\n\
+         {}\n\
          or build for the CPU alone, without the default features: --no-default-features, or\n\
-         `convforge = {{ version = ..., default-features = false }}` where it is a dependency",
+         `default-features = false, features = [\"cpu\"]` where it is a dependency",
         tried.join("\n  - "),
         remedy()
     ))

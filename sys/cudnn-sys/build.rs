@@ -95,7 +95,7 @@ fn find_headers(cuda: &Cuda) -> Result<PathBuf, String> {
             .collect();
         format!(
             "convforge's feature `cudnn` needs cuDNN 9; cudnn_graph.h is in none of\n  - {}\n\
-             mend it:  {}\n\
+             {}\n\
              or set CUDNN_PATH to the folder that holds include/cudnn_graph.h",
             tried.join("\n  - "),
             convforge_bind::remedy(

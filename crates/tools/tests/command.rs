@@ -252,7 +252,13 @@ fn a_study_goes_on_is_put_together_and_shown() {
     let [one, two, all] = ["one.json", "two.json", "all.json"].map(file);
     let study = |out: &str, more: &[&str]| {
         let cpu = ["study", "--device", "cpu", "--batches", "2", "--runs", "2"];
-        let variant = ["--variant", "cpu_gemm", "--parts", "network,overlap"];
+        let variant = [
+            "--variant",
+            "cpu_gemm",
+            "--parts",
+            "network,overlap",
+            "--synthetic",
+        ];
         says(&[&cpu[..], &variant, &["--out", out, "--resume"], more].concat())
     };
     let read = |path: &str| -> serde_json::Value {
@@ -517,6 +523,38 @@ fn files_that_are_broken() {
     let path = images.to_str().unwrap();
     infer(&images, &labels, &["--expect", path], &["images: "]);
     infer(&images, &labels, &["--variant", "cpu_gem"], &["`cpu_gem`"]);
+}
+
+#[test]
+fn infer_needs_no_flags() {
+    let text = says(&["infer", "--device", "cpu", "--count", "100", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // As data/README.md has it.
+    assert_eq!(found["correct"], 90, "{text}");
+    fails(
+        &["infer", "--device", "cpu", "--count", "10001"],
+        &["only 10000 images", "--synthetic"],
+    );
+}
+
+#[test]
+fn infer_says_what_to_do_far_from_a_checkout() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("convforge");
+    fs::copy(env!("CARGO_BIN_EXE_convforge"), &program).unwrap();
+    let run = |more: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["infer", "--device", "cpu", "--count", "1"]);
+        command.args(more).current_dir(folder.path());
+        command.output().unwrap()
+    };
+    let output = run(&[]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    for part in ["t10k-images-idx3-ubyte.gz", "--images", "--synthetic"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(run(&["--synthetic"]).status.success());
 }
 
 #[test]

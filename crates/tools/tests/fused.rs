@@ -8,15 +8,12 @@ mod common;
 
 use std::process::ExitCode;
 
-use common::{Answer, data_folder};
+use common::{Answer, count_right, own_weights, real_images, reports_file};
 use convforge::{Device, Math, Pick};
 use convforge_tools::{
     Contender,
     net::{
-        FusedNetwork, Network, Outcome, SIDE,
-        idx::{Images, Labels},
-        npy::Array2,
-        resize::resize,
+        FusedNetwork, Network, Outcome, SIDE, idx::Images, npy::Array2, resize::resize,
         weights::Weights,
     },
 };
@@ -35,6 +32,7 @@ const CASES: &[(&str, Case)] = &[
     ("the_brightest_images", the_brightest_images),
     ("what_does_not_fit_is_refused", what_does_not_fit_is_refused),
     ("the_real_images", the_real_images),
+    ("the_reports_accuracies", the_reports_accuracies),
 ];
 
 fn main() -> ExitCode {
@@ -165,24 +163,17 @@ fn what_does_not_fit_is_refused(device: &Device) -> Answer {
     ensure(measured.is_err(), "no run was measured")
 }
 
-/// The accuracies of the study, and logits computed in f64.
 fn the_real_images(device: &Device) -> Answer {
-    let folder = data_folder();
-    let files = [
-        "t10k-images-idx3-ubyte.gz",
-        "t10k-labels-idx1-ubyte.gz",
-        "weights-86.bin",
-        "logits-86.npy",
-    ];
-    let [images, labels, weights, logits] = files.map(|name| folder.join(name));
-    for needed in [&images, &labels, &weights, &logits] {
-        if !needed.is_file() {
-            let why = format!("there is no {}; set CONVFORGE_DATA", needed.display());
-            return Ok(Completion::ignored_with(why));
-        }
-    }
-    let images = resize(&Images::read(images)?, SIDE)?;
-    let labels = Labels::read(labels)?.values;
+    agree(device, &own_weights()?, &real_images()?.0)
+}
+
+/// With the reports' weights; and logits computed in f64.
+fn the_reports_accuracies(device: &Device) -> Answer {
+    let (weights, logits) = match ["weights-86.bin", "logits-86.npy"].map(reports_file) {
+        [Ok(weights), Ok(logits)] => (weights, logits),
+        [Err(why), _] | [_, Err(why)] => return Ok(Completion::ignored_with(why)),
+    };
+    let (images, labels) = real_images()?;
     let mut network = FusedNetwork::new(device, &Weights::read(weights)?, images.count)?;
     let outcome = Outcome {
         logits: network.measure(&images, 1)?.logits,
@@ -193,14 +184,7 @@ fn the_real_images(device: &Device) -> Answer {
         deviation <= BOUND,
         format!("logits differ by {deviation:.1e} of the largest"),
     )?;
-    let classes = outcome.classes();
-    for (count, expected) in [(100, 86), (1000, 886), (5000, 4355), (10_000, 8714)] {
-        let pairs = classes.iter().zip(&labels).take(count);
-        let right = pairs.filter(|(class, label)| class == label).count();
-        ensure(
-            right == expected,
-            format!("{right} of the first {count} images are right, not {expected}"),
-        )?;
-    }
+    let wanted = [(100, 86), (1000, 886), (5000, 4355), (10_000, 8714)];
+    count_right(&outcome.classes(), &labels, &wanted)?;
     Ok(Completion::Completed)
 }

@@ -79,8 +79,8 @@ impl Version {
             return Ok(self);
         }
         let why = format!(
-            "{} is version {self}, which is too old: {} or newer is needed; this program was built \
-             for {}.{}.{}, which `python3 scripts/toolkit.py --need cudnn` installs",
+            "{0} is version {self}, which is too old: {1} or newer is needed; this program was built \
+             for {2}.{3}.{4}, which `pip install nvidia-cudnn-cu13=={2}.{3}.{4}.*` installs",
             path.display(),
             Self::LEAST,
             cudnn_sys::CUDNN_MAJOR,

@@ -130,7 +130,7 @@ pub struct Cuda {
     pub lib: PathBuf,
     /// The folders of the toolkit's headers.
     pub include: Vec<PathBuf>,
-    /// Where a checkout's scripts/toolkit.py installs, be it there or not.
+    /// Where toolkit.py installs, be it there or not.
     pub cache: PathBuf,
     /// libclang's arguments for these headers.
     pub clang_args: Vec<String>,
@@ -282,14 +282,11 @@ fn stub_of_line(line: &str) -> Option<String> {
     })
 }
 
-/// What installs a part of the toolkit: in a checkout its own script, which a package from a
-/// registry comes without; there what a person does `otherwise`.
+/// How to come by a part of the toolkit: by the script that this package carries, or as people do
+/// `otherwise`.
 pub fn remedy(need: &str, otherwise: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/toolkit.py");
-    match script.canonicalize() {
-        Ok(script) => format!("python3 {} --need {need}", script.display()),
-        Err(_) => otherwise.to_owned(),
-    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/toolkit.py");
+    format!("mend it:  python3 {script} --need {need}\nor {otherwise}")
 }
 
 /// Runs a build script; what went wrong is told without the noise of a panic.
@@ -310,7 +307,7 @@ fn load_libclang(folder: Option<&Path>) -> Result<(), String> {
     clang_sys::load().map_err(|why| {
         format!(
             "libclang, which reads C headers for bindgen, was not found: {why}\n\
-             mend it:  {}\n\
+             {}\n\
              or set LIBCLANG_PATH to the folder of a libclang.so",
             remedy(
                 "libclang",

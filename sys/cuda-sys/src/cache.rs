@@ -1,4 +1,4 @@
-//! The folder that scripts/toolkit.py installs into; shared by the build script and the loader.
+//! The folder that toolkit.py installs into; shared by the build script and the loader.
 
 use std::{env, path::PathBuf};
 

@@ -25,7 +25,7 @@ pub struct Names {
     pub soname: &'static str,
     /// The environment variable that names the file, or a folder that has it.
     pub variable: &'static str,
-    /// Whether a checkout's scripts/toolkit.py and NVIDIA's Python wheels carry it.
+    /// Whether toolkit.py and NVIDIA's Python wheels carry it.
     pub packaged: bool,
     /// What to do where it is missing.
     pub remedy: &'static str,
@@ -34,8 +34,8 @@ pub struct Names {
 /// A shared library that is opened at first use and never closed.
 ///
 /// It is looked for in this order: the environment variable (which must be right, if it is set);
-/// the folder that a checkout's scripts/toolkit.py installs into; the loader's own path; the site-packages of
-/// a Python that has NVIDIA's wheels. The answer, also a bad one, holds for the process.
+/// the folder that toolkit.py installs into; the loader's own path; the site-packages of a Python
+/// that has NVIDIA's wheels. The answer, also a bad one, holds for the process.
 #[derive(Debug)]
 pub struct Library {
     names: Names,

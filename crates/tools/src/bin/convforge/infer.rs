@@ -20,8 +20,7 @@ use crate::{
 };
 
 /// Classifies Fashion-MNIST images, enlarged to 86x86, with a small LeNet whose two convolutions
-/// any variant can do; everything stays on one device from pixels to classes. Without files it
-/// runs on synthetic images and weights.
+/// any variant can do; everything stays on one device from pixels to classes.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

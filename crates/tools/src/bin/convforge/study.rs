@@ -33,9 +33,9 @@ const BATCHES: [usize; 4] = [100, 1000, 5000, 10000];
 /// number is kept of a variant that has not passed its check in the same run.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without files the network runs on synthetic images and weights, and accuracy is \
-                  left out. Shares of the work (--shard) may go into one file one after the other, \
-                  or into several on several machines of one kind, which --merge makes one."
+    after_help = "On synthetic images and weights accuracy is left out. Shares of the work (--shard) \
+                  may go into one file one after the other, or into several on several machines of \
+                  one kind, which --merge makes one."
 )]
 pub struct Args {
     #[command(flatten)]
