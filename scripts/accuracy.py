@@ -1,10 +1,11 @@
 """How far variants are from f64, of the latest study that has errors: the tables of docs/accuracy.md
 and the drawing beside it. `scripts/tables.py` writes them."""
 
-import json
 import math
 import re
 from html import escape
+
+import results
 
 DATA = ("normal", "positive", "wide")
 NOTHING = "No errors are committed yet: `convforge study --parts errors --out FILE` measures them."
@@ -17,8 +18,8 @@ FEW = 3
 def latest(folder):
     """The latest study of a GPU that has errors, with its file's name, or nothing."""
     found = []
-    for path in sorted(folder.glob("*.json")):
-        study = json.loads(path.read_text(encoding="utf-8"))
+    for path in results.files(folder):
+        study = results.read(path)
         if study.get("errors") and study["environment"]["gpu"]:
             found.append((study["environment"]["date"], path.name, study))
     return max(found, key=lambda f: f[:2])[1:] if found else None

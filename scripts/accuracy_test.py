@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import accuracy
+import results
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,6 +43,15 @@ def study(rows, date="2026-01-02", gpu="H"):
         "device": "H", "options": [],
     }  # fmt: skip
     return {"environment": environment, "layers": [], "network": [], "overlap": [], "errors": rows}
+
+
+def lines(content):
+    """A study as a file of lines, with nothing usual or common."""
+    sections = {key: content[key] for key in ("layers", "network", "overlap", "errors")}
+    found = [{key: value for key, value in content.items() if key not in sections}]
+    for key, rows in sections.items():
+        found += [{"section": key, "usual": {"passed": {}}}, *rows]
+    return "".join(json.dumps(line) + "\n" for line in found)
 
 
 ROWS = [
@@ -100,22 +110,22 @@ class Accuracy(unittest.TestCase):
         self.assertEqual(len(loops), 3 + 1)
 
     def test_the_latest_of_a_gpu_counts_and_check_sees_a_change(self):
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            results = root / "benches/results"
-            results.mkdir(parents=True)
+        with tempfile.TemporaryDirectory() as home:
+            root = Path(home)
+            folder = root / results.FOLDER
+            folder.mkdir(parents=True)
             (root / "docs").mkdir()
             for name in ("README.md", "docs/accuracy.md"):
                 shutil.copy(ROOT / name, root / name)
             files = {
-                "old.json": study([row("old", "fp32", 1e-7)], "2026-01-01"),
-                "new.json": study(ROWS),
-                "cpu.json": study([row("cpu_gemm", "fp32", 1e-7)], "2026-01-03", gpu=None),
-                "none.json": study([], "2026-01-04"),
+                "old.jsonl": study([row("old", "fp32", 1e-7)], "2026-01-01"),
+                "new.jsonl": study(ROWS),
+                "cpu.jsonl": study([row("cpu_gemm", "fp32", 1e-7)], "2026-01-03", gpu=None),
+                "none.jsonl": study([], "2026-01-04"),
             }
             for name, content in files.items():
-                (results / name).write_text(json.dumps(content), encoding="utf-8")
-            self.assertEqual(accuracy.latest(results)[0], "new.json")
+                (folder / name).write_text(lines(content), encoding="utf-8")
+            self.assertEqual(accuracy.latest(folder)[0], "new.jsonl")
 
             def tables(*more):
                 command = [sys.executable, ROOT / "scripts/tables.py", "--root", root, *more]

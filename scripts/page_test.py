@@ -1,8 +1,8 @@
 """Opens the page of `convforge page` in a real browser, a Chromium without a window, and looks: at its
 errors, at its layout on a phone and on a desk, and whether its numbers are those of the results.
 
-CONVFORGE_PAGE names another page than the committed one, CONVFORGE_PAGE_RESULTS the files that it was
-made from, separated as in PATH.
+The page is target/page.html, which `convforge page --out target/page.html` makes of the committed
+results. CONVFORGE_PAGE names another one.
 """
 
 import base64
@@ -15,21 +15,16 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import results
+
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = Path(os.environ.get("CONVFORGE_PAGE", ROOT / "docs/study.html"))
+PAGE = Path(os.environ.get("CONVFORGE_PAGE", ROOT / "target/page.html"))
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 # A phone and a desk.
 WIDTHS = (390, 1280)
 # What the page keeps of a number is more than seven digits' worth.
 CLOSE = 1e-6
-
-
-def results():
-    """What the page was made from."""
-    named = os.environ.get("CONVFORGE_PAGE_RESULTS")
-    paths = named.split(os.pathsep) if named else sorted((ROOT / "benches/results").glob("*.json"))
-    return [json.loads(Path(path).read_text(encoding="utf-8")) for path in paths]
 
 
 def browse(width, dark):
@@ -80,12 +75,12 @@ def label(row):
     return name(row) + chose + (" (transform)" if row.get("arithmetic") == "transform" else "")
 
 
-@unittest.skipUnless(PAGE.exists(), f"{PAGE.name}: no page has been made yet")
+@unittest.skipUnless(PAGE.exists(), f"{PAGE.name}: make it with `convforge page --out target/page.html`")
 @unittest.skipUnless(BROWSER, "there is no Chromium on this machine")
 class InABrowser(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.results = results()
+        cls.results = [results.read(path) for path in results.files(ROOT / results.FOLDER)]
         # Light on the phone and dark on the desk; the button shows both in either.
         cls.seen = {width: browse(width, dark=width > 1000) for width in WIDTHS}
         cls.tables = cls.seen[WIDTHS[0]]["tables"]

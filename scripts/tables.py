@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 """Turns the reports in benches/results into tables: the README's, between its two markers, docs/results.md
 with every suite, and docs/accuracy.md with the errors (accuracy.py). The reports are what `convforge
-compare --out` and `study --out` write.
+report --keep` makes of those of `compare`, `sweep` and `study`.
 
 With --check nothing is written; the exit status says whether the tables agree with the reports.
 """
 
 import argparse
 import difflib
-import json
 import math
 import re
 import sys
 from pathlib import Path
 
 import accuracy
+import results
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
@@ -89,15 +89,15 @@ def read(folder):
     """The lines of all reports of GPUs, a study's layers among them; of a problem measured twice,
     those of the later report. A profile has counters and no times."""
     found = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in results.files(folder):
         try:
-            report = json.loads(path.read_text(encoding="utf-8"))
+            report = results.read(path)
             if "tool" in report or report.get("view") == "sweep":
                 continue
             environment = report["environment"]
             rows = report["layers"] if "layers" in report else report["rows"]
         except (ValueError, KeyError, TypeError) as why:
-            sys.exit(f"{path.name} is no file of `convforge compare`, `sweep` or `study`, nor a profile: {why!r}")
+            sys.exit(f"{path.name} is no file of `convforge report --keep`: {why!r}")
         if not environment["gpu"]:
             continue
         report["file"] = path.name
@@ -261,15 +261,16 @@ def main():
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository (this one)")
     args = parser.parse_args()
-    lines = read(args.root / "benches/results")
-    readme, results = args.root / "README.md", args.root / "docs/results.md"
-    errors = accuracy.latest(args.root / "benches/results")
+    folder = args.root / results.FOLDER
+    lines = read(folder)
+    readme, page = args.root / "README.md", args.root / "docs/results.md"
+    errors = accuracy.latest(folder)
     prose = args.root / "docs/accuracy.md"
     wanted = {
         readme: put(
             readme.name, readme.read_text(encoding="utf-8"), MARKERS, headline(lines)
         ),
-        results: document(lines),
+        page: document(lines),
         prose: put(
             prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors)
         ),

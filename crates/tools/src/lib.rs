@@ -8,6 +8,7 @@
 //! | [`suite`] | named sets of problems |
 //! | [`net`] | the small network of the accuracy study |
 //! | [`study`] | what the source reports measured, measured again and kept in one file |
+//! | [`results`] | files of results, and their compact form |
 //! | [`page`] | one HTML page of all results |
 //! | [`files`] | files that are whole at any time |
 //! | [`Range`] | names on a profiler's timeline |
@@ -36,6 +37,7 @@ pub mod measure;
 pub mod net;
 pub mod page;
 mod range;
+pub mod results;
 pub mod study;
 pub mod suite;
 

@@ -619,7 +619,7 @@ fn a_page_of_files_that_are_no_results() {
     assert!(!Path::new(&out).exists());
     let results = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../benches/results/h200-fp32.json"
+        "/../../benches/results/h200-fp32.jsonl"
     );
     fails(
         &["page", results, "--out", &path("no/page.html")],

@@ -2,7 +2,7 @@
 #![cfg(feature = "cudnn")]
 
 use convforge::{Limits, Problem, variant::Query, variants};
-use convforge_tools::{Contenders, measure::Report};
+use convforge_tools::{Contenders, results::Source};
 
 /// Layers that were measured on an H200: microseconds of each variant.
 #[test]
@@ -84,16 +84,17 @@ fn the_rule_loses_little_where_all_was_measured() {
         if !name.starts_with("h200-small-") && !name.starts_with("h200-suites-") {
             continue;
         }
-        let report = Report::read(&file.path()).unwrap();
+        let source = Source::read(&file.path()).unwrap();
+        let rows = || source.rows().map(|full| full.row);
         let mut problems: Vec<&Problem> = Vec::new();
-        for row in &report.rows {
+        for row in rows() {
             if !problems.contains(&&row.problem) {
                 problems.push(&row.problem);
             }
         }
         for problem in problems {
             let mut timed: Vec<(f64, f64, String)> = Vec::new();
-            for row in report.rows.iter().filter(|row| &row.problem == problem) {
+            for row in rows().filter(|row| &row.problem == problem) {
                 let (Some(us), None) = (row.median_us, &row.chose) else {
                     continue;
                 };

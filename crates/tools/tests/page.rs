@@ -1,37 +1,46 @@
-//! The committed page is the one that the committed results make.
+//! The page of the committed results.
 
 use std::{fs, path::Path, process::ExitCode};
 
-use convforge_tools::page::{self, Source};
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use convforge_tools::{
+    page,
+    results::{Kept, Source},
+};
+use libtest_mimic::{Arguments, Failed, Trial};
 
-const PAGE: &str = "docs/study.html";
-const COMMAND: &str = "convforge page benches/results/*.json --out docs/study.html";
+const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results");
 
 fn main() -> ExitCode {
-    let trials = vec![Trial::ignorable_test(PAGE, the_page_is_of_the_results)];
+    let trials = vec![
+        Trial::test("the page has every report, in any order", every_report),
+        Trial::test("no committed row is superseded", nothing_superseded),
+    ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn the_page_is_of_the_results() -> Result<Completion, Failed> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let Ok(committed) = fs::read_to_string(root.join(PAGE)) else {
-        return Ok(Completion::ignored_with(format!(
-            "{PAGE} is not there: {COMMAND}"
-        )));
-    };
+fn every_report() -> Result<(), Failed> {
     let mut sources = Vec::new();
-    for entry in fs::read_dir(root.join("benches/results"))? {
+    for entry in fs::read_dir(RESULTS)? {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if path.extension().is_some_and(|end| end == "jsonl") {
             sources.push(Source::read(&path)?);
         }
     }
-    match page::page(&sources)? == committed {
-        true => Ok(Completion::Completed),
-        false => Err(format!("{PAGE} does not agree with benches/results: {COMMAND}").into()),
+    let text = page::page(&sources)?;
+    for section in [
+        "steps", "layers", "network", "streams", "accuracy", "sweeps", "profiles",
+    ] {
+        assert!(text.contains(&format!("id=\"{section}\"")), "{section}");
+    }
+    assert!(!text.contains("class=\"missing\""), "a section is empty");
+    sources.reverse();
+    assert!(page::page(&sources)? == text, "the order of files counts");
+    Ok(())
+}
+
+fn nothing_superseded() -> Result<(), Failed> {
+    match Kept::read(Path::new(RESULTS))?.prune() {
+        0 => Ok(()),
+        rows => Err(format!("{rows} rows are: convforge report --keep benches/results").into()),
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
 }
 
 /// Fitted to the layers of the reports and the first layers of networks, 1 to 10000 images
-/// (benches/results/h200-small-*.json).
+/// (benches/results/h200-small-*.jsonl).
 fn few_channels(problem: &Problem, limits: &Limits) -> f64 {
     let half = matches!(problem.math(), Math::F16 | Math::Bf16 | Math::F16Acc);
     let single_nhwc =
@@ -79,7 +79,7 @@ fn few_channels(problem: &Problem, limits: &Limits) -> f64 {
     least(problem, limits) + stream + finishing(problem, limits)
 }
 
-/// Fitted to depthwise layers (benches/results/h200-suites-*.json): it has kernels for them, without
+/// Fitted to depthwise layers (benches/results/h200-suites-*.jsonl): it has kernels for them, without
 /// tensor cores.
 fn depthwise(problem: &Problem, limits: &Limits) -> f64 {
     let half = problem.storage().bytes() == 2;

@@ -1,6 +1,9 @@
 //! One problem, several contenders: each checked, those that passed timed in turns.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    borrow::{Borrow, BorrowMut},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
 use convforge_check::{self as check, Data, Measured, Outcome};
@@ -180,14 +183,23 @@ impl Row {
         self.p90_us = Some(timing.quantile(0.9));
         self.samples = timing.samples_us.len();
         self.how = Some(timing.how);
-        self.tflops = Some(self.problem.flops() / median * 1e-6);
-        self.gbs = Some(self.problem.bytes() / median * 1e-3);
         self.workspace_bytes = Some(timing.workspace_bytes);
         self.pack_us = timing.pack_us;
         self.plan = conv.note();
         self.median_us = Some(median);
         self.stages = timing.stages;
+        self.find_rates();
         self
+    }
+
+    /// What follows from the median: operations and bytes per second.
+    pub(crate) fn find_rates(&mut self) {
+        let rate = |amount: f64, unit: f64| Some(amount / self.median_us? * unit);
+        let rates = (
+            rate(self.problem.flops(), 1e-6),
+            rate(self.problem.bytes(), 1e-3),
+        );
+        (self.tflops, self.gbs) = rates;
     }
 }
 
@@ -338,19 +350,23 @@ pub(crate) fn thoroughness(
     }
 }
 
-/// Puts the time of cuDNN at its best beside everyone's: of its fastest variant that passed.
-fn beside_cudnn(rows: &mut [Row]) {
-    let theirs = rows.iter().filter(|row| row.family() == "cudnn");
+/// Puts the time of cuDNN at its best beside everyone's on one problem that has none yet: of its
+/// fastest variant that passed.
+pub(crate) fn beside_cudnn<R: BorrowMut<Row>>(rows: &mut [R]) {
+    let theirs = rows
+        .iter()
+        .map(Borrow::borrow)
+        .filter(|row| row.family() == "cudnn");
     let timed = theirs.filter_map(|row| Some((row.median_us?, row)));
-    let Some((best, row)) = timed.min_by(|(a, _), (b, _)| a.total_cmp(b)) else {
-        return;
-    };
-    let (name, plan) = (row.name(), row.plan.clone());
-    for row in rows {
-        row.cudnn_variant = Some(name.clone());
-        row.cudnn_us = Some(best);
-        row.cudnn_plan = plan.clone();
-        row.speedup_vs_cudnn = row.median_us.map(|ours| best / ours);
+    let best = timed.min_by(|(a, _), (b, _)| a.total_cmp(b));
+    let best = best.map(|(us, row)| (us, row.name(), row.plan.clone()));
+    for row in rows.iter_mut().map(BorrowMut::borrow_mut) {
+        if let (None, Some((us, name, plan))) = (row.cudnn_us, &best) {
+            row.cudnn_us = Some(*us);
+            row.cudnn_variant = Some(name.clone());
+            row.cudnn_plan = plan.clone();
+        }
+        row.speedup_vs_cudnn = row.cudnn_us.zip(row.median_us).map(|(them, us)| them / us);
     }
 }
 

@@ -76,6 +76,11 @@ impl Environment {
             .into_iter()
             .find_map(|(what, same)| (!same).then_some(what))
     }
+
+    /// What runs are ordered by. Two of one second differ in what was asked for.
+    pub(crate) fn stamp(&self) -> (&str, &str, &[String]) {
+        (&self.date, &self.csrc, &self.options)
+    }
 }
 
 /// A shared library that is opened at run time.

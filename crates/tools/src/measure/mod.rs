@@ -38,7 +38,7 @@ use lane::{Lane, Tensors};
 
 #[cfg(feature = "cudnn")]
 pub(crate) use compare::thoroughness;
-pub(crate) use compare::{Ending, checked};
+pub(crate) use compare::{Ending, beside_cudnn, checked};
 pub use compare::{Row, Status, compare};
 pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;

@@ -22,7 +22,9 @@ pub struct Report {
     pub view: View,
     /// One per problem and variant.
     pub rows: Vec<Row>,
-    /// What the GPU ran at, before and after each time that a problem was measured.
+    /// What the GPU ran at, before and after each time that a problem was measured; not kept in the
+    /// compact form.
+    #[serde(default)]
     pub clocks: Vec<ClockLog>,
     /// What was done otherwise than asked: batches cut on the CPU.
     pub notes: Vec<String>,
@@ -210,8 +212,9 @@ pub(crate) trait Entry: Clone {
 
 impl Entry for Row {
     fn is_same(&self, other: &Self) -> bool {
-        (&self.suite, &self.layer, &self.problem, self.name())
-            == (&other.suite, &other.layer, &other.problem, other.name())
+        (&self.suite, &self.layer, &self.problem, self.cold)
+            == (&other.suite, &other.layer, &other.problem, other.cold)
+            && (&self.variant, &self.config) == (&other.variant, &other.config)
     }
 
     fn status(&self) -> Status {

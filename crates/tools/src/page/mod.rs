@@ -19,7 +19,6 @@ mod profiles;
 mod results;
 mod roofline;
 mod sheet;
-mod source;
 mod steps;
 mod streams;
 mod sweeps;
@@ -27,9 +26,7 @@ mod sweeps;
 #[cfg(test)]
 mod tests;
 
-pub use source::Source;
-
-use crate::Result;
+use crate::{Result, results::Source};
 use results::Results;
 
 /// The page of these results, as HTML. A problem that was measured twice stands there with its later

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use convforge::{Layout, Math, Problem};
 
-use super::Source;
 use crate::{
     measure::{Environment, Report, Row, Status, View},
+    results::Source,
     study::{Profile, ProfileRow, Study},
 };
 
@@ -50,13 +50,13 @@ impl<'a> Results<'a> {
                 Source::Profile(profile) => results.profiles.push(profile),
             }
         }
-        runs.sort_by_key(|(environment, _)| Reverse(stamp(environment)));
+        runs.sort_by_key(|(environment, _)| Reverse(environment.stamp()));
         results
             .sweeps
-            .sort_by_key(|report| Reverse(stamp(&report.environment)));
+            .sort_by_key(|report| Reverse(report.environment.stamp()));
         results
             .studies
-            .sort_by_key(|study| Reverse(stamp(&study.environment)));
+            .sort_by_key(|study| Reverse(study.environment.stamp()));
         results
             .profiles
             .sort_by_key(|p| Reverse((&p.date, &p.csrc)));
@@ -120,15 +120,10 @@ impl<'a> Results<'a> {
         let sweeps = self.sweeps.iter().map(|report| &report.environment);
         let studies = self.studies.iter().map(|study| &study.environment);
         let mut all: Vec<&Environment> = layers.chain(sweeps).chain(studies).collect();
-        all.sort_by_key(|environment| Reverse(stamp(environment)));
+        all.sort_by_key(|environment| Reverse(environment.stamp()));
         all.dedup_by(|a, b| std::ptr::eq(*a, *b));
         all
     }
-}
-
-/// What runs are ordered by. Two runs of one second differ in what was asked for.
-fn stamp(environment: &Environment) -> (&str, &str, &[String]) {
-    (&environment.date, &environment.csrc, &environment.options)
 }
 
 /// The kind of element that the reports measured.

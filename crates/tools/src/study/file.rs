@@ -27,7 +27,8 @@ pub struct Study {
     /// How far results are from f64, variants side by side; a file of an earlier version has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorRow>,
-    /// What the GPU ran at.
+    /// What the GPU ran at; not kept in the compact form.
+    #[serde(default)]
     pub clocks: Vec<ClockLog>,
     /// What was done otherwise than asked.
     pub notes: Vec<String>,

@@ -4,7 +4,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use convforge_tools::{
     files::write_whole,
-    page::{self, Source},
+    page,
+    results::{Source, committed},
 };
 
 use crate::failure::Failure;
@@ -15,8 +16,9 @@ use crate::failure::Failure;
                   page."
 )]
 pub struct Args {
-    /// A JSON file of `compare`, `sweep`, `study` or scripts/profile.sh, in any mix
-    #[arg(required = true, value_name = "FILE")]
+    /// A JSON file of `compare`, `sweep`, `study` or scripts/profile.sh, or one of benches/results, in
+    /// any mix [default: all of benches/results]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write the page to FILE
     #[arg(long, value_name = "FILE")]
@@ -24,7 +26,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let sources = args.files.iter().map(|file| Source::read(file));
+    let files = match &args.files[..] {
+        [] => committed()?,
+        named => named.to_vec(),
+    };
+    let sources = files.iter().map(|file| Source::read(file));
     let sources = sources.collect::<Result<Vec<Source>, _>>()?;
     write_whole(&args.out, page::page(&sources)?)?;
     Ok(ExitCode::SUCCESS)

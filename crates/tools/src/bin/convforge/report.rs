@@ -9,7 +9,7 @@ use std::{
 use convforge_tools::{
     Error,
     measure::{Environment, Format, Part, Report},
-    page::Source,
+    results::{Kept, Source, committed},
     study::{Study, Table},
 };
 
@@ -18,9 +18,19 @@ use crate::{charts, failure::Failure, terminal};
 #[derive(clap::Args)]
 #[command(after_help = "Nothing is measured, and no GPU is needed.")]
 pub struct Args {
-    /// A JSON file that `compare`, `sweep` or `study` wrote with --out or --json
-    #[arg(required = true, value_name = "FILE")]
+    /// A JSON file that `compare`, `sweep` or `study` wrote with --out or --json, or one of
+    /// benches/results [default: all of benches/results]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Print every row of variants side by side as one JSON object per line, with what a row of
+    /// `compare --json` has, and the csrc, device and date that it was measured with
+    #[arg(long, conflicts_with_all = ["markdown", "csv", "svg", "keep"])]
+    rows: bool,
+    /// Print nothing: keep the results of FILEs in the folder DIR, a line per row, each file under
+    /// its name with the ending .jsonl; and drop the rows of all files there that a later one has
+    /// measured again
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "csv", "svg"])]
+    keep: Option<PathBuf>,
     /// Print Markdown instead of tables for a terminal
     #[arg(long, conflicts_with = "csv")]
     markdown: bool,
@@ -33,20 +43,72 @@ pub struct Args {
 }
 
 /// What `compare` or `sweep` measured, or the layers of a study; and the study.
-fn read(path: &Path) -> Result<(Report, Option<Study>), Error> {
-    match Source::read(path)? {
-        Source::Report(report) => Ok((report, None)),
-        Source::Study(study) => Ok((study.report(), Some(study))),
-        Source::Profile(_) => {
-            let what = "is a profile, which `convforge page` shows";
-            Err(Error::file(path, what))
-        }
+fn of(source: Source) -> Option<(Report, Option<Study>)> {
+    match source {
+        Source::Report(report) => Some((report, None)),
+        Source::Study(study) => Some((study.report(), Some(study))),
+        Source::Profile(_) => None,
     }
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let files = args.files.iter().map(|file| read(file));
-    let files = files.collect::<Result<Vec<_>, _>>()?;
+    if let Some(folder) = &args.keep {
+        return keep(folder, &args.files);
+    }
+    let named = !args.files.is_empty();
+    let files = if named {
+        args.files.clone()
+    } else {
+        committed()?
+    };
+    let sources = files.iter().map(|file| Source::read(file));
+    let sources = sources.collect::<Result<Vec<_>, _>>()?;
+    if args.rows {
+        return rows(&sources);
+    }
+    let mut shown = Vec::new();
+    for (file, source) in files.iter().zip(sources) {
+        match of(source) {
+            Some(one) => shown.push(one),
+            None if named => {
+                let what = "is a profile, which `convforge page` shows";
+                return Err(Error::file(file, what).into());
+            }
+            None => {}
+        }
+    }
+    show(args, &shown)
+}
+
+/// Every row, a line each.
+fn rows(sources: &[Source]) -> Result<ExitCode, Failure> {
+    let mut out = io::stdout().lock();
+    for row in sources.iter().flat_map(Source::rows) {
+        serde_json::to_writer(&mut out, &row)?;
+        writeln!(out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts files into a folder of kept results.
+fn keep(folder: &Path, files: &[PathBuf]) -> Result<ExitCode, Failure> {
+    let mut kept = Kept::read(folder)?;
+    for file in files {
+        kept.add(file)?;
+    }
+    let superseded = kept.prune();
+    kept.write()?;
+    let (rows, reports) = kept.count();
+    writeln!(
+        io::stdout().lock(),
+        "{}: {rows} rows in {reports} reports; {superseded} were superseded and dropped",
+        folder.display()
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints reports as tables, Markdown or CSV, and draws them.
+fn show(args: &Args, files: &[(Report, Option<Study>)]) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.svg {
         charts::make(folder)?;
     }

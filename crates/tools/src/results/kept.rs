@@ -1,0 +1,225 @@
+//! A folder of committed results: each report in its compact form, without what later ones measured
+//! again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{Source, lines};
+use crate::{
+    Error, Result,
+    files::write_whole,
+    measure::{Entry, Row, View},
+    study::Study,
+};
+
+/// Where the repository has them.
+const COMMITTED: &str = "benches/results";
+
+/// The files of the committed results; to be asked for in the root of the repository.
+///
+/// # Errors
+/// [`Error::File`] where there are none.
+pub fn committed() -> Result<Vec<PathBuf>> {
+    let files = files(Path::new(COMMITTED)).unwrap_or_default();
+    match files.is_empty() {
+        true => Err(Error::file(
+            COMMITTED,
+            "has no committed results; go to the root of the repository, or name files",
+        )),
+        false => Ok(files),
+    }
+}
+
+/// A folder's files in the compact form, by their names.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |why| Error::file_because(folder, "cannot be read", why);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        files.push(entry.map_err(failed)?.path());
+    }
+    files.retain(|file| file.extension().is_some_and(|end| end == lines::EXTENSION));
+    files.sort();
+    Ok(files)
+}
+
+/// The reports of such a folder.
+#[derive(Debug)]
+pub struct Kept {
+    folder: PathBuf,
+    /// Names and contents.
+    files: Vec<(String, Source)>,
+}
+
+impl Kept {
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// [`Error::File`] where it cannot be read, or a file in it is damaged.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let mut kept = Kept {
+            folder: folder.to_owned(),
+            files: Vec::new(),
+        };
+        for file in files(folder)? {
+            kept.files.push((name(&file), Source::read(&file)?));
+        }
+        Ok(kept)
+    }
+
+    /// Adds a report under the name of its file, or to the one of that name if it is the same run,
+    /// continued.
+    ///
+    /// # Errors
+    /// [`Error::File`] where the file cannot be read, or the one of its name is of another run.
+    pub fn add(&mut self, file: &Path) -> Result<()> {
+        let (name, source) = (name(file), Source::read(file)?);
+        match self.files.iter_mut().find(|(other, _)| *other == name) {
+            None => self.files.push((name, source)),
+            Some((_, old)) => absorb(old, source).map_err(|what| {
+                let why = format!(
+                    "{} has a report of this name, of another {what}; give the file another name",
+                    self.folder.display()
+                );
+                Error::file(file, why)
+            })?,
+        }
+        Ok(())
+    }
+
+    /// Drops superseded rows, and says how many. A row is superseded once a later report of the same
+    /// device has a row of the same work: suite, layer, problem, cold or warm, variant and
+    /// configuration, in a comparison or in a sweep as it was. A row that was measured outlasts later
+    /// ones that were skipped or interrupted. Counters of a profiler stay.
+    pub fn prune(&mut self) -> usize {
+        let count =
+            |files: &[(String, Source)]| files.iter().map(|(_, one)| one.len()).sum::<usize>();
+        let before = count(&self.files);
+        self.files
+            .sort_by(|(_, a), (_, b)| b.stamp().cmp(&a.stamp()));
+        for i in 1..self.files.len() {
+            let (later, rest) = self.files.split_at_mut(i);
+            let source = &mut rest[0].1;
+            let later = later.iter().map(|(_, other)| other);
+            let later: Vec<&Source> = later
+                .filter(|other| other.device() == source.device())
+                .collect();
+            supersede(source, &later);
+        }
+        before - count(&self.files)
+    }
+
+    /// Writes the folder. A report that has no row left goes.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn write(&self) -> Result<()> {
+        for (name, source) in &self.files {
+            let path = self.folder.join(format!("{name}.{}", lines::EXTENSION));
+            if source.len() > 0 {
+                let text = lines::text(source);
+                let text =
+                    text.map_err(|why| Error::file_because(&path, "cannot be written", why))?;
+                write_whole(&path, text)?;
+            } else if path.exists() {
+                let failed = |why| Error::file_because(&path, "cannot be removed", why);
+                fs::remove_file(&path).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of all kinds, and the reports that they are in.
+    pub fn count(&self) -> (usize, usize) {
+        let rows = self.files.iter().map(|(_, source)| source.len());
+        (rows.clone().sum(), rows.filter(|rows| *rows > 0).count())
+    }
+}
+
+fn name(file: &Path) -> String {
+    file.file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Takes over what the same run found when it was continued, or says what differs.
+fn absorb(old: &mut Source, new: Source) -> std::result::Result<(), &'static str> {
+    let differs = match (old.environment(), new.environment()) {
+        (Some(old), Some(new)) => new.differs_from(old),
+        _ => None,
+    };
+    match (old, new) {
+        _ if differs.is_some() => return Err(differs.unwrap_or_default()),
+        (Source::Report(old), Source::Report(new)) if old.view == new.view => {
+            old.put(&new.rows);
+            (old.environment, old.notes) = (new.environment, new.notes);
+        }
+        (Source::Study(old), Source::Study(new)) => {
+            old.environment = new.environment.clone();
+            old.merge(new);
+        }
+        (Source::Profile(old), Source::Profile(new)) => *old = new,
+        _ => return Err("kind"),
+    }
+    Ok(())
+}
+
+/// Drops the rows of a file that later ones have.
+fn supersede(source: &mut Source, later: &[&Source]) {
+    fn drop<'a, E: Entry + 'a>(rows: &mut Vec<E>, later: impl Iterator<Item = &'a [E]>) {
+        let later: Vec<&E> = later.flatten().collect();
+        rows.retain(|row| {
+            let again = |other: &&E| row.is_same(other) && !row.outlasts([*other].into_iter());
+            !later.iter().any(|other| again(other))
+        });
+    }
+    let compared = |view| later.iter().map(move |source| source.compared(view));
+    let studies = || later.iter().filter_map(|source| source.study());
+    match source {
+        Source::Report(report) => drop(&mut report.rows, compared(report.view)),
+        Source::Study(study) => {
+            drop(&mut study.layers, compared(View::Compare));
+            drop(
+                &mut study.network,
+                studies().map(|study| &study.network[..]),
+            );
+            drop(
+                &mut study.overlap,
+                studies().map(|study| &study.overlap[..]),
+            );
+            drop(&mut study.errors, studies().map(|study| &study.errors[..]));
+        }
+        Source::Profile(_) => {}
+    }
+}
+
+impl Source {
+    /// Rows of all kinds.
+    fn len(&self) -> usize {
+        match self {
+            Source::Report(report) => report.rows.len(),
+            Source::Study(study) => {
+                study.layers.len() + study.network.len() + study.overlap.len() + study.errors.len()
+            }
+            Source::Profile(profile) => profile.rows.len(),
+        }
+    }
+
+    /// The rows that were measured for this view.
+    fn compared(&self, view: View) -> &[Row] {
+        match self {
+            Source::Report(report) if report.view == view => &report.rows,
+            Source::Study(study) if view == View::Compare => &study.layers,
+            _ => &[],
+        }
+    }
+
+    fn study(&self) -> Option<&Study> {
+        match self {
+            Source::Study(study) => Some(study),
+            _ => None,
+        }
+    }
+}

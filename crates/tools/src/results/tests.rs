@@ -1,0 +1,226 @@
+//! The compact form, and what is dropped of it.
+
+use convforge::Device;
+
+use super::*;
+use crate::{
+    measure::{Stage, Status, View},
+    study::Study,
+};
+
+const PROBLEM: &str = "mb10ic1ih86oc4oh80kh7";
+
+fn row(variant: &str, us: Option<f64>) -> Row {
+    let text = format!(
+        r#"{{"suite": "report-86", "layer": "l1", "problem": "{PROBLEM}", "math": "fp32",
+            "variant": "{variant}", "config": null, "status": "passed", "reason": null,
+            "median_us": null, "p10_us": null, "p90_us": null, "samples": 30, "how": "graph",
+            "cold": true, "stages": [], "floor_us": 40.0, "tflops": null, "gbs": null,
+            "workspace_bytes": 0, "pack_us": null, "plan": null, "cudnn_variant": null,
+            "cudnn_us": null, "cudnn_plan": null, "speedup_vs_cudnn": null}}"#
+    );
+    let row: Row = serde_json::from_str(&text).unwrap();
+    match us {
+        Some(_) => Row {
+            median_us: us,
+            ..row
+        },
+        None => Row {
+            status: Status::Skipped,
+            reason: Some("out of memory".to_owned()),
+            ..row
+        },
+    }
+}
+
+fn cudnn(us: f64) -> Row {
+    Row {
+        plan: Some(format!("engine {us}, cuDNN 9, and how it was found")),
+        ..row("cudnn", Some(us))
+    }
+}
+
+/// As it was measured: with rates, and cuDNN beside each row.
+fn report(date: &str, mut rows: Vec<Row>) -> Report {
+    lines::restore(&mut rows);
+    let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
+    report.environment.date = date.to_owned();
+    report.rows = rows;
+    report
+}
+
+fn text(report: &Report) -> String {
+    lines::text(&Source::Report(report.clone())).unwrap()
+}
+
+/// A folder with reports, each under its date.
+fn folder(reports: &[Report]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for report in reports {
+        let name = format!("{}.jsonl", report.environment.date);
+        std::fs::write(folder.path().join(name), text(report)).unwrap();
+    }
+    folder
+}
+
+/// The names of the rows that a file of such a folder still has, after pruning.
+fn left(folder: &tempfile::TempDir, date: &str) -> Vec<String> {
+    let mut kept = Kept::read(folder.path()).unwrap();
+    kept.prune();
+    kept.write().unwrap();
+    match Source::read(&folder.path().join(format!("{date}.jsonl"))) {
+        Ok(source) => source.rows().map(|full| full.row.name()).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+#[test]
+fn what_is_kept_is_read_as_it_was() {
+    let mut other = row("b", Some(3.5));
+    other.problem = format!("{PROBLEM}+f16").parse().unwrap();
+    (other.math, other.config) = ("f16".to_owned(), Some("tile=8".to_owned()));
+    let report = report(
+        "1",
+        vec![row("a", Some(20.0)), cudnn(10.0), row("c", None), other],
+    );
+    assert_eq!(report.rows[0].speedup_vs_cudnn, Some(0.5));
+    let folder = folder(&[report.clone()]);
+    let read = Source::read(&folder.path().join("1.jsonl")).unwrap();
+    let full: Vec<FullRow> = read.rows().collect();
+    assert_eq!(
+        (full[0].date, full[0].device),
+        ("1", &*report.environment.device)
+    );
+    assert_eq!(read, Source::Report(report));
+
+    let study = Study::new(Environment::of(&Device::Cpu, Vec::new()));
+    let path = folder.path().join("study.jsonl");
+    std::fs::write(&path, lines::text(&Source::Study(study.clone())).unwrap()).unwrap();
+    assert_eq!(Source::read(&path).unwrap(), Source::Study(study));
+}
+
+#[test]
+fn chunks_of_a_stage_are_added_up() {
+    let stage = |us| Stage {
+        name: "gemm".to_owned(),
+        us,
+    };
+    let row = Row {
+        stages: vec![stage(1.5), stage(2.25)],
+        ..row("a", Some(5.0))
+    };
+    let folder = folder(&[report("1", vec![row])]);
+    let read = Source::read(&folder.path().join("1.jsonl")).unwrap();
+    assert_eq!(read.rows().next().unwrap().row.stages, [stage(3.75)]);
+}
+
+#[test]
+fn a_row_that_is_measured_again_changes_one_line() {
+    let rows = |us| vec![row("a", Some(1.0)), cudnn(us), row("b", Some(2.0))];
+    let (old, new) = (
+        text(&report("1", rows(10.0))),
+        text(&report("1", rows(11.0))),
+    );
+    let pairs = old.lines().zip(new.lines());
+    assert_eq!(pairs.filter(|(old, new)| old != new).count(), 1);
+    assert_eq!(old.lines().count(), new.lines().count());
+}
+
+#[test]
+fn a_later_row_of_the_same_work_supersedes() {
+    let old = report(
+        "1",
+        vec![row("a", Some(20.0)), row("b", Some(30.0)), cudnn(10.0)],
+    );
+    let new = report("2", vec![cudnn(8.0), row("a", None), row("b", Some(31.0))]);
+    let folder = folder(&[old, new]);
+    // Skipped is not measured.
+    assert_eq!(left(&folder, "1"), ["a"]);
+    assert_eq!(left(&folder, "2"), ["cudnn", "a", "b"]);
+    // It still stands beside what it was compared with.
+    let source = Source::read(&folder.path().join("1.jsonl")).unwrap();
+    let first = source.rows().next().unwrap().row;
+    assert_eq!(
+        (first.cudnn_us, first.speedup_vs_cudnn),
+        (Some(10.0), Some(0.5))
+    );
+    assert_eq!(first.cudnn_plan.as_deref(), Some("engine 10"));
+}
+
+#[test]
+fn what_is_measured_otherwise_supersedes_nothing() {
+    let old = report("1", vec![row("a", Some(20.0))]);
+    let warm = Row {
+        cold: false,
+        ..row("a", Some(20.0))
+    };
+    let mut sweep = report("3", vec![row("a", Some(20.0))]);
+    sweep.view = View::Sweep;
+    let mut elsewhere = report("4", vec![row("a", Some(20.0))]);
+    elsewhere.environment.device = "another".to_owned();
+    let folder = folder(&[old, report("2", vec![warm]), sweep, elsewhere]);
+    assert_eq!(left(&folder, "1"), ["a"]);
+    std::fs::write(
+        folder.path().join("5.jsonl"),
+        text(&report("5", vec![row("a", Some(20.0))])),
+    )
+    .unwrap();
+    // Nothing is left of it, and its file goes.
+    assert_eq!(left(&folder, "1"), [""; 0]);
+    assert!(!folder.path().join("1.jsonl").exists());
+}
+
+#[test]
+fn a_name_belongs_to_one_run() {
+    let folder = folder(&[report("1", vec![row("a", Some(20.0))])]);
+    let raw = tempfile::tempdir().unwrap();
+    let path = raw.path().join("1.json");
+    let add = |report: &Report| {
+        report.write(&path, crate::measure::Format::Json).unwrap();
+        let mut kept = Kept::read(folder.path()).unwrap();
+        kept.add(&path).map(|()| kept.count())
+    };
+    // It went on.
+    let mut report = report("2", vec![row("a", Some(20.0)), row("b", Some(2.0))]);
+    assert_eq!(add(&report).unwrap(), (2, 1));
+    report.environment.csrc = "0".to_owned();
+    let why = add(&report).unwrap_err().to_string();
+    assert!(
+        why.contains("of another hash of csrc; give the file another name"),
+        "{why}"
+    );
+}
+
+#[test]
+fn files_are_told_apart_by_their_content() {
+    let environment = Environment::of(&Device::Cpu, Vec::new());
+    let report = Report::new(environment.clone(), View::Sweep);
+    let study = Study::new(environment);
+    let profile = r#"{"device": "d", "driver": "1", "tool": "ncu 1", "csrc": "0", "date": "",
+                      "rows": []}"#;
+    let study_text = serde_json::to_string(&study).unwrap();
+    assert_eq!(Source::parse(&study_text), Ok(Source::Study(study)));
+    let read = Source::parse(&report.text(crate::measure::Format::Json));
+    assert_eq!(read, Ok(Source::Report(report)));
+    assert!(matches!(Source::parse(profile), Ok(Source::Profile(_))));
+}
+
+#[test]
+fn what_is_none_of_them_is_said() {
+    for (text, part) in [
+        ("{", "is no JSON"),
+        ("[]", "is neither a report"),
+        (r#"{"tool": 1, "rows": []}"#, "is a damaged profile"),
+        (r#"{"environment": 1, "rows": []}"#, "is a damaged report"),
+    ] {
+        let why = Source::parse(text).unwrap_err();
+        assert!(why.contains(part), "{text}: {why}");
+    }
+    let why = lines::parse("{}\n{\"variant\": \"a\"}\n").unwrap_err();
+    assert_eq!(why, "line 2: is a row before the line of its list");
+    assert!(
+        lines::parse("{}\n[]\n")
+            .unwrap_err()
+            .starts_with("line 2: is no JSON object")
+    );
+}

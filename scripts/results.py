@@ -1,0 +1,24 @@
+"""Reads the committed results: the compact form that crates/tools/src/results/lines.rs describes."""
+
+import json
+
+FOLDER = "benches/results"
+
+
+def files(folder):
+    """The files of a folder of results, by their names."""
+    return sorted(folder.glob("*.jsonl"))
+
+
+def read(path):
+    """One file as one object: where and when, and its lists of rows."""
+    header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    for line in lines:
+        if "section" in line:
+            rows, usual, common = header.setdefault(line["section"], []), line["usual"], {}
+        elif "of" in line:
+            common = line["of"]
+        else:
+            status = line.get("status", "passed")
+            rows.append({**usual.get(status, usual["passed"]), **common, **line})
+    return header
