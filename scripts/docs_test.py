@@ -1,5 +1,5 @@
 """What documents name exists: links, paths and files in backticks, documents that sources point to. The maps
-name every folder, and the index of csrc every header.
+name every folder, the index of csrc every header, the chapters every row.
 """
 
 import fnmatch
@@ -113,6 +113,13 @@ class Maps(unittest.TestCase):
             path = PurePosixPath(name)
             if name.startswith("csrc/") and path.suffix in (".h", ".cuh", ".def") and "kernels" not in path.parts:
                 self.assertIn(path.name, index, f"csrc/README.md has no line for {name}")
+
+    def test_every_row_has_a_place_in_a_chapter(self):
+        chapters = "".join(text(name) for name in DOCUMENTS if name.startswith("docs/kernels/"))
+        rows = re.findall(r"^ROW\((\w+), *(\w+)\)", text("csrc/kernels.def"), re.MULTILINE)
+        self.assertGreater(len(rows), 20)
+        for family, file in rows:
+            self.assertRegex(chapters, rf"\b{family}_{file}\b", f"no chapter names {family}_{file}")
 
 
 if __name__ == "__main__":
