@@ -45,7 +45,7 @@ fn kernels(files: &[PathBuf]) -> Result<(), String> {
     convforge_nvcc::link_runtime(&cuda)
 }
 
-/// Every file in a folder, sorted.
+/// Every source in a folder, sorted; its index is none.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let fail = |why: std::io::Error| format!("{}: {why}", folder.display());
     let mut found = Vec::new();
@@ -53,7 +53,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
         let path = entry.map_err(fail)?.path();
         if path.is_dir() {
             found.extend(files(&path)?);
-        } else {
+        } else if path.extension().is_none_or(|e| e != "md") {
             found.push(path);
         }
     }

@@ -1,4 +1,4 @@
-// Loads and stores of f32 as they are written: the compiler keeps their place among each other, and
+// Loads and stores as they are written: the compiler keeps their place among each other, and
 // leaves an address as register plus constant (PTX ISA, "ld", "st").
 #pragma once
 
@@ -41,6 +41,9 @@ __device__ __forceinline__ float4 load_global_f32x4(const float *at) {
 }
 
 // To a global address.
+__device__ __forceinline__ void store_global(uint64_t at, uint16_t v) {
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(at), "h"(v) : "memory");
+}
 __device__ __forceinline__ void store_global(uint64_t at, float v) {
     asm volatile("st.global.f32 [%0], %1;" ::"l"(at), "f"(v) : "memory");
 }

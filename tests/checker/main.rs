@@ -6,7 +6,7 @@
 //! | `transforms` | who declares a transform is let off exact whole numbers and nothing else |
 //! | `contract` | `Conv` refuses operands that do not fit, in words |
 //! | `packed` | packed filters that are changed, overrun or differ are caught, in any memory |
-//! | `main` | csrc/oracle.cu, the judge of large problems, agrees with the CPU's oracle |
+//! | `main` | crates/check/csrc/oracle.cu, the judge of large problems, agrees with the CPU's oracle |
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -151,7 +151,7 @@ impl Recipe {
         };
         // Operands that are f16 stay normal, whatever is divided off below: tensor cores seem to
         // align a product by its operands' exponents, and the bounds do not count the bits that a
-        // subnormal one would lose (docs/checking.md).
+        // subnormal one would lose (docs/notes/checking.md).
         let f16 = narrow || problem.math() == Math::F16;
         let widest = if f16 { 5 } else { 10 };
         let exponents = (1..=widest)

@@ -41,7 +41,7 @@ fn multiply(gemm: &Gemm, a: &[f32], b: &[f32], c: &mut [f32]) {
     }
 }
 
-/// csrc/unroll.cu.
+/// csrc/passes/unroll.cu.
 fn unroll(p: &Problem, product: &Product, x: &[f32], first: usize, count: usize) -> Vec<f32> {
     let (channels, depth) = (p.c() / p.groups(), product.depth);
     let pixels = count * p.p() * p.q();

@@ -1,0 +1,75 @@
+//! What documents say that the command can do, it can: every subcommand and option that they name is in its help.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The README and everything under docs.
+fn documents() -> Vec<PathBuf> {
+    let mut found = vec![Path::new(ROOT).join("README.md")];
+    let mut folders = vec![Path::new(ROOT).join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(end) if end == "md" => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// What calls the command in a document: lines of blocks, and code within a line.
+fn calls(text: &str) -> Vec<&str> {
+    let parts = text.split("```").enumerate();
+    let code = parts.flat_map(|(i, part)| match i % 2 {
+        0 => part.split('`').skip(1).step_by(2).collect::<Vec<_>>(),
+        _ => part.lines().collect(),
+    });
+    code.filter_map(|code| {
+        let code = code.split('#').next()?;
+        let starts = ["convforge ", "bin/convforge ", "cargo run -- "];
+        starts.iter().find_map(|start| code.strip_prefix(start))
+    })
+    .collect()
+}
+
+/// The help of a subcommand; none where there is no such.
+fn help(subcommand: &str) -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command.args([subcommand, "--help"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then_some(text)
+}
+
+#[test]
+fn what_documents_call_is_there() {
+    let mut helps = BTreeMap::new();
+    let (mut count, mut missing) = (0, Vec::new());
+    for path in documents() {
+        for call in calls(&fs::read_to_string(&path).unwrap()) {
+            let mut words = call.split_whitespace();
+            let Some(subcommand) = words.next() else {
+                continue;
+            };
+            count += 1;
+            let help = helps
+                .entry(subcommand.to_owned())
+                .or_insert_with_key(|name| help(name));
+            let mut options = words.filter(|word| word.starts_with("--"));
+            let fits = |help: &String| options.all(|option| help.contains(option));
+            if !help.as_ref().is_some_and(fits) {
+                missing.push(format!("{}: `{call}`", path.display()));
+            }
+        }
+    }
+    assert!(count > 30, "{count} calls were found");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
