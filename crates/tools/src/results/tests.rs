@@ -43,7 +43,7 @@ fn cudnn(us: f64) -> Row {
 /// As it was measured: with rates, and cuDNN beside each row.
 fn report(date: &str, mut rows: Vec<Row>) -> Report {
     lines::restore(&mut rows);
-    let mut report = Report::new(Environment::of(&Device::Cpu, Vec::new()), View::Compare);
+    let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
     report.environment.date = date.to_owned();
     report.rows = rows;
     report
@@ -93,7 +93,7 @@ fn what_is_kept_is_read_as_it_was() {
     );
     assert_eq!(read, Source::Report(report));
 
-    let study = Study::new(Environment::of(&Device::Cpu, Vec::new()));
+    let study = Study::new(Environment::of(&Device::cpu(), Vec::new()));
     let path = folder.path().join("study.jsonl");
     std::fs::write(&path, lines::text(&Source::Study(study.clone())).unwrap()).unwrap();
     assert_eq!(Source::read(&path).unwrap(), Source::Study(study));
@@ -193,7 +193,7 @@ fn a_name_belongs_to_one_run() {
 
 #[test]
 fn files_are_told_apart_by_their_content() {
-    let environment = Environment::of(&Device::Cpu, Vec::new());
+    let environment = Environment::of(&Device::cpu(), Vec::new());
     let report = Report::new(environment.clone(), View::Sweep);
     let study = Study::new(environment);
     let profile = r#"{"device": "d", "driver": "1", "tool": "ncu 1", "csrc": "0", "date": "",
