@@ -15,6 +15,7 @@ use super::{
     call::Handle,
     descriptor::Descriptor,
     graph::{Graph, Operand},
+    variant_pack::Addresses,
 };
 use crate::Result;
 
@@ -283,32 +284,21 @@ impl Engine {
     /// this work.
     pub(super) unsafe fn launch(
         &self,
-        handle: &Handle,
+        handle: &mut Handle,
         address: impl Fn(Operand) -> *mut c_void,
         workspace: *mut c_void,
     ) -> Result<()> {
-        let operands = self.graph.operands();
-        let ids: Vec<i64> = operands.iter().map(|operand| *operand as i64).collect();
-        let scale = std::ptr::from_ref(self.graph.scale()).cast_mut().cast();
-        let addresses: Vec<*mut c_void> = operands
-            .iter()
-            .map(|operand| {
-                if *operand == Operand::Scale {
-                    scale
-                } else {
-                    address(*operand)
-                }
-            })
-            .collect();
-        let pack = Descriptor::new(handle.gpu(), Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
-            .set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses)?
-            .set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids)?
-            .set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[workspace])?
-            .finalize()?;
+        let address = |operand| match operand {
+            Operand::Scale => std::ptr::from_ref(self.graph.scale()).cast_mut().cast(),
+            other => address(other),
+        };
+        let addresses = Addresses::new(self.graph.operands(), address, workspace);
+        let library = handle.raw();
+        let pack = handle.pack(addresses)?;
         let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the descriptors are finalized; the caller vouches for the addresses, and the
         // factor, which is only read, lives in the graph.
-        unsafe { cudnn!(cudnnBackendExecute(handle.raw(), plan.raw(), pack.raw())) }
+        unsafe { cudnn!(cudnnBackendExecute(library, plan.raw(), pack.raw())) }
     }
 }
 

@@ -22,6 +22,7 @@
 //! | `search` | finding the fastest |
 //! | `race` | timing them |
 //! | `rank` | the estimate of its time |
+//! | `variant_pack` | the addresses of a launch |
 //! | `tally` | what became of them, counted |
 //! | `call`, `descriptor` | safe wrappers: one call, a handle, a descriptor of the graph API |
 
@@ -39,6 +40,7 @@ mod rank;
 mod rules;
 mod search;
 mod tally;
+mod variant_pack;
 
 use std::{ptr::null_mut, sync::Arc};
 

@@ -234,8 +234,8 @@ unsafe impl Prepared for Settled {
         {
             let handle = args
                 .handle
-                .as_deref()
-                .and_then(|any| any.downcast_ref::<Handle>())
+                .as_deref_mut()
+                .and_then(|any| any.downcast_mut::<Handle>())
                 .ok_or_else(|| Error::Operand {
                     problem: Box::new(self.problem.clone()),
                     why: "was given a workspace whose handle is not cuDNN's".to_owned(),
