@@ -150,9 +150,7 @@ __device__ __forceinline__ void limit(const Finish &finish, Map &map) {
 
 // All of it but the stores, of what y and a residual hold as `Stored`.
 template <class Stored, class Map>
-__device__ __forceinline__ void finish_fragment(const Finish &finish, int channels, Map &map) {
-    if (!finish.affine && !finish.residual && !finish.limited)
-        return;
+__device__ __forceinline__ void finish_fragment(const Finish &finish, int channels, Map map) {
     scale_and_add_bias(finish, channels, map);
     add_residual<Stored>(finish, map);
     limit(finish, map);

@@ -1,5 +1,5 @@
-// The kernel of small_mma: which warp of a block does what, and how strips stream through its shared
-// memory.
+// The kernel of small_mma: which warp of a block does what, and how strips stream through its
+// shared memory.
 #pragma once
 
 #include "core/fragment_epilogue.cuh"
@@ -77,9 +77,9 @@ __device__ __forceinline__ void load_strip(const Block &block, const float *x, i
                                            RingPosition at, int producer) {
     const Tiling &tiling = block.tiling;
     const int strip = block.tiles.tile(m), n = tiling.by_image_strips.quotient(strip);
-    const int top = (strip - n * tiling.image_strips) * tiling.row_tiles * tiling.tile_rows *
-                        tiling.stride_h -
-                    tiling.pad_top;
+    const int top =
+        (strip - n * tiling.image_strips) * tiling.row_tiles * tiling.tile_rows * tiling.stride_h -
+        tiling.pad_top;
     const int64_t area = int64_t(tiling.h) * tiling.row_floats;
     const float *image = x + int64_t(n) * tiling.planes * area;
     const uint32_t to = block.base + at.stage * tiling.stage_bytes;
@@ -173,8 +173,8 @@ __device__ __forceinline__ Columns columns_of(const Block &block, int task, int 
             tiling.by_row_columns.quotient(end - 1)};
 }
 
-// What a task reads: the filter's part of its group, and where the windows of its columns begin. The
-// last columns of a block repeat the very last one.
+// What a task reads: the filter's part of its group, and where the windows of its columns begin.
+// The last columns of a block repeat the very last one.
 template <class Task>
 __device__ __forceinline__ void begin_task(const Block &block, const Columns &own, int total,
                                            const float *packed, Task &work,
@@ -191,10 +191,10 @@ __device__ __forceinline__ void begin_task(const Block &block, const Columns &ow
         work.weights = Task::descriptor(
             __reduce_max_sync(~0u, block.base + block.weights + uint32_t(skipped) * 4));
     else
-        work.weights = (tiling.weight_bytes
-                            ? reinterpret_cast<const float *>(block.shared + block.weights)
-                            : packed) +
-                       skipped + block.lane * Task::Regs;
+        work.weights =
+            (tiling.weight_bytes ? reinterpret_cast<const float *>(block.shared + block.weights)
+                                 : packed) +
+            skipped + block.lane * Task::Regs;
 #pragma unroll
     for (int v = 0; v < Task::Pixels; ++v) {
         const int column = min(own.begin + block.lane / 4 + 8 * v, total - 1);
@@ -227,6 +227,11 @@ __device__ __forceinline__ void compute_task(const Block &block, const Columns &
     keep(task);
     TaskMap<Task> map(tiling, block.tiles, total, work, columns_of<Task>(block, task, total), y,
                       self);
+    const auto finish_sums = [&] {
+        // Without this branch around all of it, sums are moved even where there is nothing to do.
+        if (finish.affine || finish.residual || finish.limited)
+            finish_fragment<float>(finish, tiling.k, map);
+    };
     const auto store = [&] {
         if (tiling.vector_stores)
             store_sums_to_y<2>(map);
@@ -236,12 +241,12 @@ __device__ __forceinline__ void compute_task(const Block &block, const Columns &
     if constexpr (F.weight_stationary) {
         const int most = __reduce_max_sync(~0u, max(max(map.rows[0], map.rows[1]), 0));
         work.add_stationary(at, min(most, tiling.tile_rows), [&] {
-            finish_fragment<float>(finish, tiling.k, map);
+            finish_sums();
             store();
             map.move_down();
         });
     } else {
-        finish_fragment<float>(finish, tiling.k, map);
+        finish_sums();
         if (tiling.output_stages > 0)
             gather(map, block.out, block.base + block.outputs);
         else
@@ -259,7 +264,8 @@ __device__ __forceinline__ void consume(const Block &block, const float *packed,
     const int total = block.strips * tiling.strip_columns;
     const int tasks = (total + F.columns() - 1) / F.columns() * tiling.groups;
     for (int round = 0;; ++round) {
-        int task = round * F.warpgroups + block.warp / 4; // of a warpgroup; its warps need not agree
+        int task =
+            round * F.warpgroups + block.warp / 4; // of a warpgroup; its warps need not agree
         if constexpr (!F.wgmma)
             task = block.counter.take(block.lane);
         if (task >= tasks)
@@ -285,7 +291,7 @@ __global__ void __launch_bounds__(TaskShapes[Index].threads(), 1)
     __shared__ Outputs out;
     __shared__ TaskCounter counter;
     const Block block(tiling, shared, ring, out, counter);
-    constexpr int Consumers = F.warpgroups * 4; // warps; four more load and store
+    constexpr int Consumers = F.warpgroups * 4;  // warps; four more load and store
     const int producer = block.warp - Consumers; // or a storing warp
 
     int loaded = 0;

@@ -31,8 +31,8 @@ struct Columns {
 };
 
 // Which outputs the sums of a task are: a lane's of a tile are two columns (e) by two channels or
-// pixels (o). Where pixels share a column o is one of them, and the lane's first is 2 t modulo their
-// number. Within an image elements are counted in 31 bits.
+// pixels (o). Where pixels share a column o is one of them, and the lane's first is 2 t modulo
+// their number. Within an image elements are counted in 31 bits.
 template <class Task>
 struct TaskMap {
     static constexpr TaskShape F = Task::F;
@@ -41,12 +41,12 @@ struct TaskMap {
     Task &task;
     float *const y;
     Columns columns;
-    const bool single;                   // no pixels share a column
-    const int shift;                     // their number, as a power of two
-    const int step_k, step_q, step_row;  // elements from one to the next in y
-    int mine;                            // of a channel in the group what lanes differ in
-    float *to[2];                        // in y, of the first row in the lane's first channel
-    int rows[2];                         // that are stored
+    const bool single;                  // no pixels share a column
+    const int shift;                    // their number, as a power of two
+    const int step_k, step_q, step_row; // elements from one to the next in y
+    int mine;                           // of a channel in the group what lanes differ in
+    float *to[2];                       // in y, of the first row in the lane's first channel
+    int rows[2];                        // that are stored
     int row_tile[2];
     uint32_t along[2]; // the row
 
@@ -99,9 +99,8 @@ struct TaskMap {
         for (int i = 0; i < F.channel_tiles; ++i)
 #pragma unroll
             for (int o = 0; o < 2; ++o)
-                body(channel(i, o), Constant<2 * F.rows>(), [&](int v) -> float & {
-                    return task.sum[v / 2][i].value[index(v % 2, o)];
-                });
+                body(channel(i, o), Constant<2 * F.rows>(),
+                     [&](int v) -> float & { return task.sum[v / 2][i].value[index(v % 2, o)]; });
     }
     // body(i, o, e) for each of tile i's sums of a row, or for the first of each `Count` that are
     // neighbours in y.
@@ -118,13 +117,11 @@ struct TaskMap {
     __device__ __forceinline__ void for_runs_of_tile(Stored *tensor, int i, Body body) {
         for_sums<Count>(i, [&](int i, int o, int e) {
             const int high = height(e, i, o);
-            Stored *at =
-                tensor + (to[e] - y) + others(i, o) * step_k + (single ? 0 : o * step_q);
+            Stored *at = tensor + (to[e] - y) + others(i, o) * step_k + (single ? 0 : o * step_q);
 #pragma unroll
             for (int row = 0; row < F.rows; ++row) {
-                body(Constant<Count>(), at, row < high, [&](int v) -> float & {
-                    return task.sum[row][i].value[index(e, o) + v];
-                });
+                body(Constant<Count>(), at, row < high,
+                     [&](int v) -> float & { return task.sum[row][i].value[index(e, o) + v]; });
                 at += step_row;
             }
         });
@@ -179,9 +176,8 @@ __device__ __forceinline__ void store_sums_to_stages(TaskMap<Task> &map,
         const bool live = map.height(e, i, o) > 0;
 #pragma unroll
         for (int row = 0; row < Task::F.rows; ++row)
-            store_sums(Constant<Count>(), at + row * (tiling.q * 4), live, [&](int v) {
-                return map.task.sum[row][i].value[map.index(e, o) + v];
-            });
+            store_sums(Constant<Count>(), at + row * (tiling.q * 4), live,
+                       [&](int v) { return map.task.sum[row][i].value[map.index(e, o) + v]; });
     };
 #pragma unroll
     for (int i = 0; i < Task::F.channel_tiles; ++i)
@@ -205,9 +201,8 @@ __device__ __forceinline__ void gather(TaskMap<Task> &map, Outputs &outputs, uin
     const int tiles = own.begin < own.end ? own.last - own.first + 1 : 0;
     for (int tile = 0; tile < tiles; ++tile)
         outputs.wait_empty(position(own.first + tile));
-    const uint32_t stage[2] = {
-        ring + position(map.row_tile[0]).stage * tiling.output_stage_bytes,
-        ring + position(map.row_tile[1]).stage * tiling.output_stage_bytes};
+    const uint32_t stage[2] = {ring + position(map.row_tile[0]).stage * tiling.output_stage_bytes,
+                               ring + position(map.row_tile[1]).stage * tiling.output_stage_bytes};
     if (tiling.vector_stores)
         store_sums_to_stages<2>(map, stage);
     else
