@@ -43,6 +43,18 @@ __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float v) {
     return __float2bfloat16_rn(v);
 }
 
+// Two 16-bit elements in a register, the first in its lower half.
+template <class T>
+__device__ __forceinline__ uint32_t pack(float first, float second) {
+    if constexpr (std::is_same_v<T, __half>) {
+        const __half2 two = __floats2half2_rn(first, second);
+        return reinterpret_cast<const uint32_t &>(two);
+    } else {
+        const __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
+        return reinterpret_cast<const uint32_t &>(two);
+    }
+}
+
 // One running sum. Operands go through operand() first, once per value where a kernel keeps them,
 // so that add() is the bare product and sum.
 template <int Math>

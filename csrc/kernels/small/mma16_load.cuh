@@ -14,18 +14,6 @@
 namespace cf::small16 {
 
 #if CF_SM90
-// Two elements in a register, the first in its lower half.
-template <class Element>
-__device__ __forceinline__ uint32_t pack(float first, float second) {
-    if constexpr (std::is_same_v<Element, __half>) {
-        const __half2 two = __floats2half2_rn(first, second);
-        return reinterpret_cast<const uint32_t &>(two);
-    } else {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
-        return reinterpret_cast<const uint32_t &>(two);
-    }
-}
-
 __device__ __forceinline__ float first_of(uint32_t v) { return __uint_as_float(v); }
 __device__ __forceinline__ float first_of(uint2 v) { return __uint_as_float(v.x); }
 __device__ __forceinline__ float second_of(uint2 v) { return __uint_as_float(v.y); }

@@ -43,8 +43,8 @@ namespace {
 using namespace cf::small_wgmma;
 
 #if CF_SM90A
+using cf::pack;
 using cf::small16::load_bulk;
-using cf::small16::pack;
 using cf::small16::PipelineState;
 using cf::small16::store_strip;
 using cf::small16::value_if;
