@@ -129,16 +129,16 @@ __device__ __forceinline__ void consume(const Block &block, const Filter &filter
         const int m = block.strip_of(row_tile);
         const int below = row_tile - m * tiling.row_tiles; // in the strip
         ThreadSums<R, Rows, Columns, Stride> sums;
-        sums.multiply(tiling,
-                      block.stage(block.position(m)) + below * (Rows * Stride) * tiling.pitch +
-                          (q * tiling.stride_w - tiling.pad_left) * 4 + tiling.left,
-                      Weights<Constant>{block.weights, (first_weight +
-                                                        task.group * tiling.c * tiling.s * R) *
-                                                           ThreadChannels});
+        sums.multiply(
+            tiling,
+            block.stage(block.position(m)) + below * (Rows * Stride) * tiling.pitch +
+                (q * tiling.stride_w - tiling.pad_left) * 4 + tiling.left,
+            Weights<Constant>{block.weights, (first_weight + task.group * tiling.c * tiling.s * R) *
+                                                 ThreadChannels});
 
         const OutputColumn out(tiling, block.place_of<Rows>(row_tile),
                                (block.first_group + task.group) * ThreadChannels, q);
-        finish_sums(sums.value, finish, tiling, out);
+        cf::finish_fragment<float>(finish, tiling.k, OutputMap<Rows, Columns>{sums.value, out});
         if constexpr (Columns == 1) {
             if (tiling.output_stages > 0) {
                 const bool live = task.begin + block.lane < total;
@@ -146,7 +146,7 @@ __device__ __forceinline__ void consume(const Block &block, const Filter &filter
                 continue;
             }
         }
-        store(tiling, sums.value, out, y);
+        store(sums.value, out, y);
     }
     window.release_before(block.strips - tiling.stages); // later ones nobody waits for
     // As producers do, where these have copied.

@@ -35,9 +35,9 @@ struct Block {
     const Tiling &tiling;
     Shared &shared;
     int warps, warp, lane;
-    int consumers;                    // warps
+    int consumers;                     // warps
     uint32_t inputs, outputs, weights; // addresses in shared memory
-    StridedTiles mine;                // strips
+    StridedTiles mine;                 // strips
     int strips;
     int first_group; // of the block's split
 
@@ -78,8 +78,7 @@ struct Block {
     }
     template <int Rows>
     __device__ __forceinline__ Place place_of(int row_tile) const {
-        const int m = strip_of(row_tile), u = mine.tile(m),
-                  n = tiling.by_image_strips.quotient(u);
+        const int m = strip_of(row_tile), u = mine.tile(m), n = tiling.by_image_strips.quotient(u);
         return {n, ((u - n * tiling.image_strips) * tiling.row_tiles + row_tile -
                     m * tiling.row_tiles) *
                        Rows};

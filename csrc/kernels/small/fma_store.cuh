@@ -2,6 +2,7 @@
 // hold them, or the ring of output tiles.
 #pragma once
 
+#include "core/fragment_epilogue.cuh"
 #include "kernels/small/fma_block.cuh"
 #include "kernels/small/fma_task.cuh"
 #include "pipeline/segment.cuh"
@@ -16,54 +17,46 @@ struct OutputColumn {
     int channels, rows;
     int q;         // the first column
     int64_t place; // in y and in the residual, elements
+    int64_t area;  // from channel to channel
+    int row_pitch; // from row to row
 
     __device__ __forceinline__ OutputColumn(const Tiling &tiling, Place at, int channel, int q)
         : channel(channel), channels(tiling.k - channel), rows(tiling.p - at.row), q(q),
           place((int64_t(at.n) * tiling.k + channel) * tiling.p * tiling.q +
-                int64_t(at.row) * tiling.q + q) {}
+                int64_t(at.row) * tiling.q + q),
+          area(int64_t(tiling.p) * tiling.q), row_pitch(tiling.q) {}
 };
 
 template <int Rows, int Columns>
 using Sums = float[ThreadChannels][Rows][Columns];
 
+// For core/fragment_epilogue.cuh.
 template <int Rows, int Columns>
-__device__ __forceinline__ void finish_sums(Sums<Rows, Columns> &sum, const Finish &finish,
-                                            const Tiling &tiling, const OutputColumn &out) {
-    if (finish.affine) {
+struct OutputMap {
+    Sums<Rows, Columns> &sum;
+    const OutputColumn &out;
+
+    template <class Body>
+    __device__ __forceinline__ void for_channels(Body body) {
 #pragma unroll
-        for (int k = 0; k < ThreadChannels; ++k) {
-            const float bias =
-                finish.bias && k < out.channels ? finish.bias[out.channel + k] : 0.0f;
-#pragma unroll
-            for (int j = 0; j < Rows; ++j)
-                for (float &v : sum[k][j])
-                    v = fmaf(finish.scale, v, bias);
-        }
+        for (int k = 0; k < ThreadChannels; ++k)
+            body(out.channel + k, Constant<Rows * Columns>(),
+                 [&](int i) -> float & { return sum[k][i / Columns][i % Columns]; });
     }
-    if (finish.residual) {
-        const int64_t area = int64_t(tiling.p) * tiling.q;
+    template <class Body>
+    __device__ __forceinline__ void for_runs(Body body) {
 #pragma unroll
         for (int k = 0; k < ThreadChannels; ++k) {
-            const float *from = static_cast<const float *>(finish.residual) + out.place + k * area;
+            int64_t offset = out.place + k * out.area;
 #pragma unroll
             for (int j = 0; j < Rows; ++j) {
-#pragma unroll
-                for (int i = 0; i < Columns; ++i)
-                    if (k < out.channels && j < out.rows)
-                        sum[k][j][i] += from[i];
-                from += tiling.q;
+                body(Constant<Columns>(), offset, k < out.channels && j < out.rows,
+                     [&](int i) -> float & { return sum[k][j][i]; });
+                offset += out.row_pitch;
             }
         }
     }
-    if (finish.limited) {
-#pragma unroll
-        for (int k = 0; k < ThreadChannels; ++k)
-#pragma unroll
-            for (int j = 0; j < Rows; ++j)
-                for (float &v : sum[k][j])
-                    v = between(v, finish.least, finish.most);
-    }
-}
+};
 
 // Into the output tiles that the task's columns are of; `live` where the lane has a column of its
 // own.
@@ -72,7 +65,6 @@ __device__ __forceinline__ void gather(const Block &block, const Sums<Rows, 1> &
                                        const Task &task, const OutputColumn &out, int row_tile,
                                        bool live, const float *y) {
     const Tiling &tiling = block.tiling;
-    const int64_t area = int64_t(tiling.p) * tiling.q;
     const auto position = [&](int row_tile) {
         return block.output_position(row_tile * tiling.groups + task.group);
     };
@@ -84,7 +76,7 @@ __device__ __forceinline__ void gather(const Block &block, const Sums<Rows, 1> &
     uint32_t to[ThreadChannels];
 #pragma unroll
     for (int k = 0; k < ThreadChannels; ++k) {
-        const auto begin = uint32_t(uint64_t(y + out.place - out.q + k * area));
+        const auto begin = uint32_t(uint64_t(y + out.place - out.q + k * out.area));
         to[k] = block.output_stage(at) + k * tiling.output_plane + (begin & 15) + out.q * 4;
         keep(to[k]);
     }
@@ -94,7 +86,7 @@ __device__ __forceinline__ void gather(const Block &block, const Sums<Rows, 1> &
 #pragma unroll
         for (int k = 0; k < ThreadChannels; ++k)
             store_if(live, to[k] + below, sum[k][j][0]);
-        below += tiling.q * 4;
+        below += out.row_pitch * 4;
         keep(below);
     }
     publish_to_bulk_copies();
@@ -104,15 +96,15 @@ __device__ __forceinline__ void gather(const Block &block, const Sums<Rows, 1> &
 
 // To y by the threads themselves.
 template <int Rows, int Columns>
-__device__ __forceinline__ void store(const Tiling &tiling, const Sums<Rows, Columns> &sum,
-                                      const OutputColumn &out, float *y) {
-    const int64_t area = int64_t(tiling.p) * tiling.q;
+__device__ __forceinline__ void store(const Sums<Rows, Columns> &sum, const OutputColumn &out,
+                                      float *y) {
     uint64_t to[ThreadChannels];
 #pragma unroll
     for (int k = 0; k < ThreadChannels; ++k)
-        to[k] = __cvta_generic_to_global(y + out.place + k * area);
+        to[k] = __cvta_generic_to_global(y + out.place + k * out.area);
     // Where no address of the tile carries into the upper half, one addition leads to the next.
-    const uint64_t reach = uint64_t((ThreadChannels - 1) * area + int64_t(Rows) * tiling.q) * 4;
+    const uint64_t reach =
+        uint64_t((ThreadChannels - 1) * out.area + int64_t(Rows) * out.row_pitch) * 4;
     const bool low = (to[0] & UINT32_MAX) + reach <= UINT32_MAX;
     if (out.channels >= ThreadChannels && __all_sync(~0u, low)) {
 #pragma unroll
@@ -122,7 +114,7 @@ __device__ __forceinline__ void store(const Tiling &tiling, const Sums<Rows, Col
             for (int k = 0; k < ThreadChannels; ++k) {
                 if (live)
                     store_global(to[k], sum[k][j]);
-                advance_low(to[k], tiling.q * 4);
+                advance_low(to[k], out.row_pitch * 4);
             }
         }
     } else {
@@ -132,7 +124,7 @@ __device__ __forceinline__ void store(const Tiling &tiling, const Sums<Rows, Col
             for (int j = 0; j < Rows; ++j) {
                 if (k < out.channels && j < out.rows)
                     store_global(to[k], sum[k][j]);
-                to[k] += tiling.q * 4;
+                to[k] += out.row_pitch * 4;
             }
         }
     }
@@ -152,10 +144,9 @@ __device__ __forceinline__ void store_output_tile(const Block &block, float *y, 
     const uint64_t begin = __cvta_generic_to_global(
         y + (int64_t(place.n) * tiling.k + channel) * area + int64_t(place.row) * tiling.q);
     block.shared.outputs.wait_full(at);
-    store_segment<float, 32, 8>(begin, uint32_t(rows * tiling.q) * 4,
-                                block.output_stage(at) + k * tiling.output_plane +
-                                    uint32_t(begin & 15),
-                                block.lane % 8);
+    store_segment<float, 32, 8>(
+        begin, uint32_t(rows * tiling.q) * 4,
+        block.output_stage(at) + k * tiling.output_plane + uint32_t(begin & 15), block.lane % 8);
     wait_for_stores_to_read();
     block.shared.outputs.release(at);
 }

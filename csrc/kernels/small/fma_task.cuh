@@ -7,7 +7,6 @@
 
 namespace cf::small_fma {
 
-#if CF_SM90
 // Addresses within the window: every other row's, to which a loop adds where it is, or that and a
 // row, in uniform registers.
 template <int Height>
@@ -100,8 +99,7 @@ struct ThreadSums {
         });
 #pragma unroll
         for (int s = 0; s < 3; ++s)
-            add(window, s,
-                [&](int r, float(&w)[ThreadChannels]) { weights.read(s * R + r, w); });
+            add(window, s, [&](int r, float(&w)[ThreadChannels]) { weights.read(s * R + r, w); });
         weights.advance(3 * R);
     }
 
@@ -119,6 +117,4 @@ struct ThreadSums {
         }
     }
 };
-#endif
-
 } // namespace cf::small_fma
