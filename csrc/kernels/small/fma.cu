@@ -92,7 +92,7 @@ __device__ __forceinline__ void produce(const Block &block, const float *x, floa
     for (int m = loaded; m < fit; ++m)
         load_strip<Rows * Stride>(block, x, m);
     const int output_tiles = tiling.output_stages ? tiling.row_tiles * tiling.groups : 0;
-    int output_tile = block.loader();
+    int output_tile = block.loader;
     for (int m = 0; m < block.strips; ++m) {
         for (; output_tile < (m + 1) * output_tiles; output_tile += tiling.producers)
             store_output_tile<Rows>(block, y, output_tile);
@@ -128,6 +128,9 @@ __device__ __forceinline__ void consume(const Block &block, const Filter &filter
         const int q = (column - row_tile * tiling.row_columns) * Columns;
         const int m = block.strip_of(row_tile);
         const int below = row_tile - m * tiling.row_tiles; // in the strip
+        // Before the products: with fewer values alive across them the compiler would think that it
+        // has registers left, and read constant weights into vector registers.
+        const Place place = block.place_of<Rows>(row_tile);
         ThreadSums<R, Rows, Columns, Stride> sums;
         sums.multiply(
             tiling,
@@ -136,9 +139,8 @@ __device__ __forceinline__ void consume(const Block &block, const Filter &filter
             Weights<Constant>{block.weights, (first_weight + task.group * tiling.c * tiling.s * R) *
                                                  ThreadChannels});
 
-        const OutputColumn out(tiling, block.place_of<Rows>(row_tile),
-                               (block.first_group + task.group) * ThreadChannels, q);
-        cf::finish_fragment<float>(finish, tiling.k, OutputMap<Rows, Columns>{sums.value, out});
+        const OutputColumn out(tiling, place, (block.first_group + task.group) * ThreadChannels, q);
+        finish_sums(sums.value, out, finish, tiling.k);
         if constexpr (Columns == 1) {
             if (tiling.output_stages > 0) {
                 const bool live = task.begin + block.lane < total;
@@ -176,7 +178,7 @@ __global__ void __launch_bounds__(Warps<R, Rows, Columns, Stride, Constant> * 32
     // Where there are producers, consumers wait for the first strip to be on its way only.
     const int fit = min(block.strips, tiling.stages);
     const int preloaded = tiling.producers > 0 ? min(fit, 1) : fit;
-    if (block.loader() >= 0) {
+    if (block.loader >= 0) {
         __syncwarp();
         for (int m = 0; m < preloaded; ++m)
             load_strip<Rows * Stride>(block, x, m);
@@ -185,10 +187,11 @@ __global__ void __launch_bounds__(Warps<R, Rows, Columns, Stride, Constant> * 32
         weights.store(dynamic + (block.weights - block.inputs) / 4, BlockWarps * 32);
     __syncthreads();
 
-    if (block.warp >= block.consumers)
+    if (block.warp >= block.consumers) {
         produce<Rows, Stride>(block, x, y, preloaded);
-    else
-        consume<R, Rows, Columns, Stride, Constant>(block, filter, y, finish);
+        return;
+    }
+    consume<R, Rows, Columns, Stride, Constant>(block, filter, y, finish);
 #else
     cf::not_compiled();
 #endif

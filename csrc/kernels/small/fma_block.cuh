@@ -35,7 +35,11 @@ struct Block {
     const Tiling &tiling;
     Shared &shared;
     int warps, warp, lane;
-    int consumers;                     // warps
+    int consumers; // warps
+    // Warps that load, which are the producers, or all before they compute; and the warp's number
+    // among them, negative for others. Worked out once: the compiler loses sight of what is the
+    // same in all lanes where each use works it out anew.
+    int loaders, loader;
     uint32_t inputs, outputs, weights; // addresses in shared memory
     StridedTiles mine;                 // strips
     int strips;
@@ -45,21 +49,13 @@ struct Block {
                                      int warps)
         : tiling(tiling), shared(shared), warps(warps),
           // A reduction's result is known to be the same in all lanes.
-          warp(int(__reduce_max_sync(~0u, threadIdx.x / 32))), lane(threadIdx.x % 32),
-          consumers(warps - tiling.producers), inputs(shared_address(dynamic)),
+          warp(int(__reduce_max_sync(~0u, threadIdx.x / 32))), lane(int(threadIdx.x) % 32),
+          consumers(warps - tiling.producers), loaders(tiling.producers ? tiling.producers : warps),
+          loader(tiling.producers ? warp - consumers : warp), inputs(shared_address(dynamic)),
           outputs(inputs + tiling.stages * tiling.stage_bytes),
           weights(outputs + tiling.output_stages * tiling.output_stage_bytes),
           mine(StridedTiles::of_block()), strips(mine.count(tiling.strips)),
           first_group(blockIdx.y * tiling.groups) {}
-
-    // Warps that load: producers, or all before they compute.
-    __device__ __forceinline__ int loaders() const {
-        return tiling.producers ? tiling.producers : warps;
-    }
-    // The warp's number among them, negative for others.
-    __device__ __forceinline__ int loader() const {
-        return tiling.producers ? warp - consumers : warp;
-    }
 
     __device__ __forceinline__ RingPosition position(int strip) const {
         return ring_position(strip, tiling.stages, tiling.by_stages);
@@ -113,7 +109,7 @@ __device__ __forceinline__ void init_barriers(const Block &block) {
     if (threadIdx.x == 0)
         block.shared.tasks.next = block.consumers;
     if (block.warp == min(block.consumers, block.warps - 1)) {
-        block.shared.inputs.init(tiling.stages, tiling.bulk_copies > 0 ? 1 : block.loaders() * 32,
+        block.shared.inputs.init(tiling.stages, tiling.bulk_copies > 0 ? 1 : block.loaders * 32,
                                  block.consumers * 32, block.lane);
         block.shared.outputs.init(tiling.output_stages, tiling.q, 32, block.lane);
         publish_barriers();

@@ -21,7 +21,7 @@ __device__ __forceinline__ void load_strip(const Block &block, const float *x, i
     const uint32_t to = block.stage(at);
     Barrier &full = block.shared.inputs.full[at.stage];
     if (tiling.bulk_copies > 0) {
-        if (block.lane == 0 && block.loader() == 0) {
+        if (block.lane == 0 && block.loader == 0) {
             const int64_t skipped = int64_t(top) * tiling.w;
             const auto bytes = uint32_t(min(tiling.bulk_bytes, tiling.bulk_end - skipped * 4));
             load_planes(to, tiling.plane, from + skipped, area, bytes, tiling.bulk_copies, full);
@@ -29,7 +29,7 @@ __device__ __forceinline__ void load_strip(const Block &block, const float *x, i
         return;
     }
 #pragma unroll 2
-    for (int e = block.loader() * 32 + block.lane; e < tiling.pieces; e += block.loaders() * 32) {
+    for (int e = block.loader * 32 + block.lane; e < tiling.pieces; e += block.loaders * 32) {
         const int line = tiling.by_row_pieces.quotient(e), piece = e - line * tiling.row_pieces;
         const int c = tiling.by_rows.quotient(line), h = top + line - c * tiling.rows;
         const bool live = h >= 0 && h < tiling.h;

@@ -43,20 +43,33 @@ struct OutputMap {
             body(out.channel + k, Constant<Rows * Columns>(),
                  [&](int i) -> float & { return sum[k][i / Columns][i % Columns]; });
     }
-    template <class Body>
-    __device__ __forceinline__ void for_runs(Body body) {
+    // Loads that a predicate turns off would all be under way together, for which few registers are
+    // left.
+    __device__ __forceinline__ void add_residual(const float *residual) {
 #pragma unroll
         for (int k = 0; k < ThreadChannels; ++k) {
-            int64_t offset = out.place + k * out.area;
+            const float *from = residual + out.place + k * out.area;
 #pragma unroll
             for (int j = 0; j < Rows; ++j) {
-                body(Constant<Columns>(), offset, k < out.channels && j < out.rows,
-                     [&](int i) -> float & { return sum[k][j][i]; });
-                offset += out.row_pitch;
+#pragma unroll
+                for (int i = 0; i < Columns; ++i)
+                    if (k < out.channels && j < out.rows)
+                        sum[k][j][i] += from[i];
+                from += out.row_pitch;
             }
         }
     }
 };
+
+template <int Rows, int Columns>
+__device__ __forceinline__ void finish_sums(Sums<Rows, Columns> &sum, const OutputColumn &out,
+                                            const Finish &finish, int channels) {
+    OutputMap<Rows, Columns> map = {sum, out};
+    scale_and_add_bias(finish, channels, map);
+    if (finish.residual)
+        map.add_residual(static_cast<const float *>(finish.residual));
+    limit(finish, map);
+}
 
 // Into the output tiles that the task's columns are of; `live` where the lane has a column of its
 // own.

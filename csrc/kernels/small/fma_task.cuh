@@ -117,4 +117,5 @@ struct ThreadSums {
         }
     }
 };
+
 } // namespace cf::small_fma

@@ -156,4 +156,5 @@ struct OutputMap {
         }
     }
 };
+
 } // namespace cf::resident
