@@ -110,12 +110,12 @@ __device__ __forceinline__ void compute(const Strips &strips, int warp, int lane
         OutputMap<Nhwc, Sums<Element, Parts, Steps>> map = {
             sums, pixels, strip, pixels_of_strip, first_channel, tiling.k, area};
         cf::finish_fragment<Element>(finish, tiling.k, map);
-        map.for_runs([&](auto count, int64_t offset, bool live, auto value) {
+        map.for_runs(y, [&](auto count, Element *to, bool live, auto value) {
             float v[count.value];
 #pragma unroll
             for (int i = 0; i < count.value; ++i)
                 v[i] = value(i);
-            cf::store_neighbours<Element>(reinterpret_cast<char *>(y + offset), live, v);
+            cf::store_neighbours<Element>(reinterpret_cast<char *>(to), live, v);
         });
 
         // Whoever does the last task of a strip asks for the next one in its place.

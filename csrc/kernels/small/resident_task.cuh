@@ -132,26 +132,26 @@ struct OutputMap {
                 body(first_channel + channel(i, o), Constant<LanePixels>(),
                      [&](int e) -> float & { return sums.at(e, i, o); });
     }
-    template <class Body>
-    __device__ __forceinline__ void for_runs(Body body) {
+    template <class Stored, class Body>
+    __device__ __forceinline__ void for_runs(Stored *tensor, Body body) {
         if constexpr (Nhwc) {
 #pragma unroll
             for (int e = 0; e < LanePixels; ++e)
                 body(Constant<2 * Tiles>(),
-                     strip + int64_t(pixels.number[e]) * channels + first_channel,
+                     tensor + strip + int64_t(pixels.number[e]) * channels + first_channel,
                      pixels.number[e] < strip_pixels && first_channel < channels,
                      [&](int j) -> float & { return sums.at(e, j / 2, j % 2); });
         } else {
-            int64_t first = strip + first_channel * area + pixels.number[0];
+            Stored *at = tensor + strip + first_channel * area + pixels.number[0];
 #pragma unroll
             for (int i = 0; i < Tiles; ++i) {
 #pragma unroll
                 for (int o = 0; o < 2; ++o)
-                    body(Constant<LanePixels>(), first + o * area,
+                    body(Constant<LanePixels>(), at + o * area,
                          pixels.number[0] < strip_pixels &&
                              first_channel + channel(i, o) < channels,
                          [&](int e) -> float & { return sums.at(e, i, o); });
-                first += 8 * area;
+                at += 8 * area;
             }
         }
     }

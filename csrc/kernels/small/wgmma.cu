@@ -70,11 +70,8 @@ __device__ __forceinline__ void consume(const Block &block, const uint16_t *x, c
                 sums.template multiply_pixels<Quads>(tiling, positions.at[0], lane, weights);
             sums.wait();
 
-            OutputMap<Element, R, N, Quads> map(tiling, sums, positions, lane);
-            cf::Finish of_image = finish;
-            if (finish.residual)
-                of_image.residual = static_cast<const Element *>(finish.residual) + block.output(m);
-            cf::finish_fragment<Element>(of_image, tiling.k, map);
+            OutputMap<Element, R, N, Quads> map(tiling, sums, positions, block.output(m), lane);
+            cf::finish_fragment<Element>(finish, tiling.k, map);
             // As far behind a multiple of 16 bytes as the image in y.
             const uint32_t to = block.out_stage(out) +
                                 uint32_t(reinterpret_cast<uint64_t>(y + block.output(m) * 2) & 15);

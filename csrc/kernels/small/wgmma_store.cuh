@@ -18,13 +18,16 @@ struct OutputMap {
 
     float (&value)[Rows][N / 2];
     const LanePositions<Rows, Quads> &positions;
+    int64_t image;     // where it begins in y, elements
     int first_channel; // of the lane
     int channels, width, area;
 
     __device__ __forceinline__ OutputMap(const Tiling &tiling, Sums<Element, R, N> &sums,
-                                         const LanePositions<Rows, Quads> &positions, int lane)
-        : value(sums.value), positions(positions), first_channel(lane % 4 * (Pairs ? N / 8 : 2)),
-          channels(tiling.k), width(tiling.q), area(tiling.p * tiling.q) {}
+                                         const LanePositions<Rows, Quads> &positions, int64_t image,
+                                         int lane)
+        : value(sums.value), positions(positions), image(image),
+          first_channel(lane % 4 * (Pairs ? N / 8 : 2)), channels(tiling.k), width(tiling.q),
+          area(tiling.p * tiling.q) {}
 
     __device__ __forceinline__ int channel(int u, int e) const {
         return first_channel + (Pairs ? u : 8 * u + e);
@@ -34,7 +37,7 @@ struct OutputMap {
         return k * area + positions.tile[i] * Rows * width + positions.column[i];
     }
 
-    // For core/fragment_epilogue.cuh, in one image.
+    // For core/fragment_epilogue.cuh.
     template <class Body>
     __device__ __forceinline__ void for_channels(Body body) {
 #pragma unroll
@@ -44,8 +47,15 @@ struct OutputMap {
                 body(channel(u, e), Constant<2 * Rows>(),
                      [&](int v) -> float & { return value[v / 2][4 * u + v % 2 * 2 + e]; });
     }
+    template <class Stored, class Body>
+    __device__ __forceinline__ void for_runs(Stored *tensor, Body body) {
+        each([&](int offset, bool live, float &v) {
+            body(Constant<1>(), tensor + image + offset, live, [&](int) -> float & { return v; });
+        });
+    }
+    // Calls body(elements from the image's beginning, whether it exists, value).
     template <class Body>
-    __device__ __forceinline__ void for_runs(Body body) {
+    __device__ __forceinline__ void each(Body body) const {
 #pragma unroll
         for (int u = 0; u < N / 8; ++u)
 #pragma unroll
@@ -58,8 +68,7 @@ struct OutputMap {
                     const int first = offset(k, i) + pixel;
 #pragma unroll
                     for (int j = 0; j < Rows; ++j)
-                        body(Constant<1>(), first + j * width, j < rows,
-                             [&](int) -> float & { return value[j][4 * u + 2 * i + e]; });
+                        body(first + j * width, j < rows, value[j][4 * u + 2 * i + e]);
                 }
     }
 
@@ -105,10 +114,10 @@ struct OutputMap {
                 store_if(beside && both, at_apart + 2, uint16_t(apart >> 16));
             }
     }
-    __device__ __forceinline__ void store_elements(uint32_t to) {
-        for_runs([&](auto, int offset, bool live, auto value) {
-            const float v[1] = {value(0)};
-            store_neighbours<Element>(to + offset * 2, live, v);
+    __device__ __forceinline__ void store_elements(uint32_t to) const {
+        each([&](int offset, bool live, float v) {
+            const float one[1] = {v};
+            store_neighbours<Element>(to + offset * 2, live, one);
         });
     }
 };
