@@ -84,7 +84,7 @@ struct Weights {
     __device__ __forceinline__ void advance(int rows) { next += rows * ThreadChannels; }
 };
 
-// Strips, and output tiles of those that are done; the producers take turns with these.
+// Strips, and output tiles of those that are done; the producers share these evenly.
 template <int Rows, int Stride>
 __device__ __forceinline__ void produce(const Block &block, const float *x, float *y, int loaded) {
     const Tiling &tiling = block.tiling;

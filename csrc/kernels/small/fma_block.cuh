@@ -74,8 +74,9 @@ struct Block {
     }
     template <int Rows>
     __device__ __forceinline__ Place place_of(int row_tile) const {
-        const int m = strip_of(row_tile), u = mine.tile(m), n = tiling.by_image_strips.quotient(u);
-        return {n, ((u - n * tiling.image_strips) * tiling.row_tiles + row_tile -
+        const int m = strip_of(row_tile), strip = mine.tile(m);
+        const int n = tiling.by_image_strips.quotient(strip);
+        return {n, ((strip - n * tiling.image_strips) * tiling.row_tiles + row_tile -
                     m * tiling.row_tiles) *
                        Rows};
     }

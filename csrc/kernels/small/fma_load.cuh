@@ -13,8 +13,9 @@ namespace cf::small_fma {
 template <int TileRows> // of x that a row tile moves down
 __device__ __forceinline__ void load_strip(const Block &block, const float *x, int m) {
     const Tiling &tiling = block.tiling;
-    const int u = block.mine.tile(m), n = tiling.by_image_strips.quotient(u);
-    const int top = (u - n * tiling.image_strips) * tiling.row_tiles * TileRows - tiling.pad_top;
+    const int strip = block.mine.tile(m), n = tiling.by_image_strips.quotient(strip);
+    const int top =
+        (strip - n * tiling.image_strips) * tiling.row_tiles * TileRows - tiling.pad_top;
     const int64_t area = int64_t(tiling.h) * tiling.w;
     const float *from = x + int64_t(n) * tiling.c * area;
     const RingPosition at = block.position(m);
@@ -58,7 +59,7 @@ __device__ __forceinline__ void zero_padding(const Block &block, float *inputs) 
     }
 }
 
-// The filter of a block's split, on its way to shared memory. It is asked for before the strips,
+// The filter of a block's split, which goes to shared memory. It is asked for before the strips,
 // behind which it would wait.
 struct FilterLoad {
     const float *packed;

@@ -28,12 +28,12 @@ struct OutputColumn {
 };
 
 template <int Rows, int Columns>
-using Sums = float[ThreadChannels][Rows][Columns];
+using SumArray = float[ThreadChannels][Rows][Columns];
 
 // For core/fragment_epilogue.cuh.
 template <int Rows, int Columns>
 struct OutputMap {
-    Sums<Rows, Columns> &sum;
+    SumArray<Rows, Columns> &sum;
     const OutputColumn &out;
 
     template <class Body>
@@ -43,7 +43,7 @@ struct OutputMap {
             body(out.channel + k, Constant<Rows * Columns>(),
                  [&](int i) -> float & { return sum[k][i / Columns][i % Columns]; });
     }
-    // Loads that a predicate turns off would all be under way together, for which few registers are
+    // Loads that a predicate turns off would all be pending together, for which few registers are
     // left.
     __device__ __forceinline__ void add_residual(const float *residual) {
 #pragma unroll
@@ -62,7 +62,7 @@ struct OutputMap {
 };
 
 template <int Rows, int Columns>
-__device__ __forceinline__ void finish_sums(Sums<Rows, Columns> &sum, const OutputColumn &out,
+__device__ __forceinline__ void finish_sums(SumArray<Rows, Columns> &sum, const OutputColumn &out,
                                             const Finish &finish, int channels) {
     OutputMap<Rows, Columns> map = {sum, out};
     scale_and_add_bias(finish, channels, map);
@@ -74,7 +74,7 @@ __device__ __forceinline__ void finish_sums(Sums<Rows, Columns> &sum, const Outp
 // Into the output tiles that the task's columns are of; `live` where the lane has a column of its
 // own.
 template <int Rows>
-__device__ __forceinline__ void gather(const Block &block, const Sums<Rows, 1> &sum,
+__device__ __forceinline__ void gather(const Block &block, const SumArray<Rows, 1> &sum,
                                        const Task &task, const OutputColumn &out, int row_tile,
                                        bool live, const float *y) {
     const Tiling &tiling = block.tiling;
@@ -109,7 +109,7 @@ __device__ __forceinline__ void gather(const Block &block, const Sums<Rows, 1> &
 
 // To y by the threads themselves.
 template <int Rows, int Columns>
-__device__ __forceinline__ void store(const Sums<Rows, Columns> &sum, const OutputColumn &out,
+__device__ __forceinline__ void store(const SumArray<Rows, Columns> &sum, const OutputColumn &out,
                                       float *y) {
     uint64_t to[ThreadChannels];
 #pragma unroll

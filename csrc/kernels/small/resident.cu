@@ -105,9 +105,9 @@ __device__ __forceinline__ void compute(const Strips &strips, int warp, int lane
         }
         const Pixels<Nhwc> pixels(tiling, strips.stage(at), number - strip_of_task * tiling.tasks,
                                   lane);
-        Sums<Element, Parts, Steps> sums;
+        TaskSums<Element, Parts, Steps> sums;
         sums.multiply(pixels.at, filter);
-        OutputMap<Nhwc, Sums<Element, Parts, Steps>> map = {
+        OutputMap<Nhwc, TaskSums<Element, Parts, Steps>> map = {
             sums, pixels, strip, pixels_of_strip, first_channel, tiling.k, area};
         cf::finish_fragment<Element>(finish, tiling.k, map);
         map.for_runs(y, [&](auto count, Element *to, bool live, auto value) {
@@ -263,7 +263,7 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (int64_t(p.stride_w) * pixel_bytes(p) % 4 != 0)
         return no("reads windows by words of 4 bytes, as far apart as multiples");
     if (p.layout == CF_NHWC ? p.k % (2 * Tiles) != 0 : p.q % (2 * Sets) != 0)
-        return no("stores %d neighbours at once: output columns in NCHW, channels in NHWC",
+        return no("stores %d neighbours together: output columns in NCHW, channels in NHWC",
                   p.layout == CF_NHWC ? 2 * Tiles : 2 * Sets);
     return true;
 }

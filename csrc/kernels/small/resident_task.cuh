@@ -65,7 +65,7 @@ struct Pixels {
 
 // Parts: 2 for fp32, hi and lo.
 template <class Element, int Parts, int Steps>
-struct Sums {
+struct TaskSums {
     Fragment<Element, float> sum[Sets][Tiles];
 
     // Of pixel e, in one of two channels of a tile.

@@ -63,7 +63,7 @@ __device__ __forceinline__ void consume(const Block &block, const uint16_t *x, c
         const uint32_t image = block.stage(in) + (Pairs ? skew(block, x, m) : 0);
         for (; task < tiling.tasks; task += Groups) {
             const LanePositions<rows_of(R, N), Quads> positions(tiling, task, image, warp, lane);
-            Sums<Element, R, N> sums;
+            TaskSums<Element, R, N> sums;
             if constexpr (Pairs)
                 sums.multiply_pairs(tiling, positions.at, weights);
             else
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     cf::let_next_kernel_begin();
     cf::wait_for_kernels_before();
     load_weights(block, filter);
-    cf::publish_to_bulk_copies(); // wgmma reads the same way
+    cf::publish_to_bulk_copies(); // wgmma reads as they do
     __syncthreads();
 
     const int producer = warp - Consumers;
@@ -213,7 +213,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const Tiling &t = state.tiling = best_tiling(query, state.shapes);
     if (t.input_rows == 0)
         return no("keeps two images of %dx%dx%d and what comes of them in shared memory, which has "
-                  "%d bytes, and brings less than 1 MB at once",
+                  "%d bytes, and copies less than 1 MB in bulk",
                   p.c, p.h, p.w, query.device.shared_per_block);
     plan.packed_bytes = packed_size(state.shapes);
     plan.filter_layout = filter_layout(p, state.shapes);

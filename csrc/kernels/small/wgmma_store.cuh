@@ -22,7 +22,7 @@ struct OutputMap {
     int first_channel; // of the lane
     int channels, width, area;
 
-    __device__ __forceinline__ OutputMap(const Tiling &tiling, Sums<Element, R, N> &sums,
+    __device__ __forceinline__ OutputMap(const Tiling &tiling, TaskSums<Element, R, N> &sums,
                                          const LanePositions<Rows, Quads> &positions, int64_t image,
                                          int lane)
         : value(sums.value), positions(positions), image(image),

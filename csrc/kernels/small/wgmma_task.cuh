@@ -39,7 +39,7 @@ struct LanePositions {
 // The sums, and how they come about. Rows h, h + R, ... of x, those of phase h, together meet each
 // row of y once.
 template <class Element, int R, int N>
-struct Sums {
+struct TaskSums {
     static constexpr int Rows = rows_of(R, N), Window = Rows + R - 1;
     static constexpr int PhaseRows = (Window + R - 1) / R; // at most
     using Phase = uint32_t[PhaseRows][4];                  // operands of a step
@@ -64,7 +64,7 @@ struct Sums {
                                                    uint64_t weights) {
         const uint32_t plane = tiling.h * tiling.pitch;
         uint32_t at[2] = {first[0], first[1]};
-        Phase window[2]; // of the products on the way, and of the next
+        Phase window[2]; // of the products that run, and of the next
         const auto load = [&](int h, Phase &to) {
 #pragma unroll
             for (int m = 0; m < PhaseRows; ++m)
@@ -77,7 +77,7 @@ struct Sums {
                     to[m][2 + i] = load_shared(at[i] + row * tiling.pitch + plane);
                 }
         };
-        // R is odd: steps begin with each of the two windows in turn.
+        // R is odd: steps alternate between the two windows.
         const auto step_from = [&](auto first, int step) {
             constexpr int First = decltype(first)::value;
 #pragma unroll
@@ -116,7 +116,7 @@ struct Sums {
         // Makes a copy that the compiler does not see through: ptxas lets products wait for each
         // other where a register is an operand of two.
         const uint32_t zero = tiling.strips >> 31;
-        Phase window[2]; // of the products on the way, and of the next
+        Phase window[2]; // of the products that run, and of the next
         const auto load = [&](int g, Phase &to, const Phase &last) {
 #pragma unroll
             for (int m = 0; m < PhaseRows; ++m)
