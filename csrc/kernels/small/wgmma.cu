@@ -18,7 +18,7 @@
 //   that no accumulator is needed again soon.
 // - Blocks are persistent, one per multiprocessor. One producer warp loads images by bulk copies;
 //   twelve consumers in three groups compute and gather outputs in shared memory in the order of y;
-//   one warp lets them leave by bulk copies. These are small_mma16's.
+//   one warp lets them leave by bulk copies.
 //
 // What fills up a step meets weights of zero, which makes a NaN of an infinity.
 //
