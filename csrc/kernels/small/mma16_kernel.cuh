@@ -210,7 +210,7 @@ __device__ __forceinline__ void store_strips(const Block &block, char *y) {
     }
 }
 
-// A consumer's way through the strips. Every warp enters and leaves every strip, in order, so that
+// How a consumer walks the strips. Every warp enters and leaves every strip, in order, so that
 // no arrival counts for another.
 struct StripWalk {
     const Tiling &tiling;
