@@ -73,36 +73,37 @@ fn hash(files: &[PathBuf]) -> Result<u64, String> {
     Ok(hash)
 }
 
-/// The .cu files. Those under csrc/kernels are rows, and have a line each in csrc/kernels.def.
+/// The .cu files. Those under csrc/kernels are rows, `family/row.cu`, with a line each in
+/// csrc/kernels.def, or further files of one, in the folder `family/row`.
 #[cfg(feature = "cuda")]
 fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    use std::collections::BTreeSet;
-
+    let kernels = Path::new("csrc/kernels");
     let table = fs::read_to_string("csrc/kernels.def").map_err(|why| why.to_string())?;
     let row = |line: &str| {
         let words = line.strip_prefix("ROW(")?.strip_suffix(')')?;
         let (family, file) = words.split_once(',')?;
-        let path = format!("csrc/kernels/{}/{}.cu", family.trim(), file.trim());
-        Some(PathBuf::from(path))
+        Some(kernels.join(format!("{}/{}.cu", family.trim(), file.trim())))
     };
-    let listed: BTreeSet<PathBuf> = table.lines().filter_map(row).collect();
+    let rows: Vec<PathBuf> = table.lines().filter_map(row).collect();
     let sources = files
         .iter()
         .filter(|path| path.extension().is_some_and(|e| e == "cu"));
     let sources: Vec<PathBuf> = sources.cloned().collect();
-    let rows = sources
-        .iter()
-        .filter(|path| path.starts_with("csrc/kernels"));
-    let present: BTreeSet<PathBuf> = rows.cloned().collect();
-    if let Some(path) = listed.difference(&present).next() {
+    if let Some(path) = rows.iter().find(|row| !sources.contains(row)) {
         return Err(format!(
             "csrc/kernels.def has a line for {}, which does not exist",
             path.display()
         ));
     }
-    if let Some(path) = present.difference(&listed).next() {
+    let listed = |path: &Path| rows.iter().any(|row| row == path);
+    let belongs = |path: &PathBuf| {
+        let folder = path.parent().map(|folder| folder.with_extension("cu"));
+        !path.starts_with(kernels) || listed(path) || folder.is_some_and(|row| listed(&row))
+    };
+    if let Some(path) = sources.iter().find(|path| !belongs(path)) {
         return Err(format!(
-            "{} has no line in csrc/kernels.def: add ROW(family, file)",
+            "{} has no line in csrc/kernels.def: add ROW(family, file), or put a further file of a \
+             row into the folder family/file",
             path.display()
         ));
     }

@@ -285,10 +285,14 @@ def natural(text):
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
-def rows_of(root):
-    """The rows of the table with their sources, in its order."""
+def sources_of(root):
+    """Each row of the table with its source and, behind it, those in the row's folder."""
     listed = re.findall(r"^ROW\((\w+), *(\w+)\)", (root / "csrc/kernels.def").read_text(), re.M)
-    return {f"{family}_{file}": f"csrc/kernels/{family}/{file}.cu" for family, file in listed}
+    for family, file in listed:
+        source = Path(f"csrc/kernels/{family}/{file}.cu")
+        further = sorted((root / source.with_suffix("")).glob("*.cu"))
+        for path in [source, *(path.relative_to(root) for path in further)]:
+            yield f"{family}_{file}", path
 
 
 def find_tools():
@@ -344,7 +348,7 @@ def read_object(root, path, row, source, parameters, arch, environment):
         if mangled in said:  # a kernel, no function that one calls
             numbers = {**said[mangled], "constant_bytes": constants.get(mangled, 0)}
             kernels.append(Kernel(row, mangled, demangled, parameters, instructions, numbers))
-    return configure(kernels)
+    return kernels
 
 
 def read_build(root, folder, arch):
@@ -352,12 +356,13 @@ def read_build(root, folder, arch):
     shared = {}
     for header in sorted((root / "csrc").glob("**/*.cuh")):
         shared.update(parse_parameters(header.read_text(encoding="utf-8")))
-    kernels = []
-    for row, source in rows_of(root).items():
+    rows = {}
+    for row, source in sources_of(root):
         own = parse_parameters((root / source).read_text(encoding="utf-8"))
         path = objects.object_path(folder, source)
         found = read_object(root, path, row, source, {**shared, **own}, arch, environment)
-        kernels.extend(found)
+        rows.setdefault(row, []).extend(found)
+    kernels = [kernel for found in rows.values() for kernel in configure(found)]
     if not kernels:
         raise Failure(f"no kernel in {folder} is compiled for {arch}; see CONVFORGE_ARCHS in docs/design.md")
     return kernels

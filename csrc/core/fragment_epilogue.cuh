@@ -8,11 +8,11 @@
 //         // body(k, count, value) for each output channel that the thread has sums of.
 //         template <class Body>
 //         __device__ void for_channels(Body body);
-//         // body(count, offset, live, value) for each run of neighbours in y: offset is that of
-//         // the first, in elements from the beginning of y; live is false where they do not exist.
-//         // Those of more than one are aligned to their size, up to 16 bytes.
-//         template <class Body>
-//         __device__ void for_runs(Body body);
+//         // body(count, at, live, value) for each run of neighbours in a tensor that lies as y
+//         // does: `at` is the address of the first, live is false where they do not exist. Those
+//         // of more than one are aligned to their size, up to 16 bytes.
+//         template <class Stored, class Body>
+//         __device__ void for_runs(const Stored *tensor, Body body);
 //     };
 //
 // Other activations than comparisons, and pooling, are left to the shared pass (core/output.cuh).
@@ -127,13 +127,14 @@ template <class Stored, class Map>
 __device__ __forceinline__ void add_residual(const Finish &finish, Map &map) {
     if (!finish.residual)
         return;
-    map.for_runs([&](auto count, int64_t offset, bool live, auto value) {
-        float added[count.value];
-        load_neighbours(static_cast<const Stored *>(finish.residual) + offset, live, added);
+    map.for_runs(static_cast<const Stored *>(finish.residual),
+                 [&](auto count, const Stored *at, bool live, auto value) {
+                     float added[count.value];
+                     load_neighbours(at, live, added);
 #pragma unroll
-        for (int i = 0; i < count.value; ++i)
-            value(i) += added[i];
-    });
+                     for (int i = 0; i < count.value; ++i)
+                         value(i) += added[i];
+                 });
 }
 
 template <class Map>

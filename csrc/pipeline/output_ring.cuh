@@ -13,7 +13,7 @@
 namespace cf {
 
 #if CF_SM90
-// A barrier shows one bit: with `Empties` of them for each stage, taken in turn, a warp may be
+// A barrier shows one bit: with `Empties` of them for each stage, used alternately, a warp may be
 // 2 * Empties - 1 rounds ahead of the oldest tile that was not stored yet.
 template <int MaxStages, int Empties = 1>
 struct OutputRing {

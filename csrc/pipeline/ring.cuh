@@ -19,6 +19,7 @@
 #pragma once
 
 #include "core/divisor.cuh"
+#include "ptx/atom.cuh"
 #include "ptx/mbarrier.cuh"
 
 namespace cf {
@@ -95,6 +96,27 @@ class RingWindow {
             ring.release(ring_position(released, stages, by_stages));
             ++released;
         }
+    }
+};
+
+// A ring without producers: who is the last to be done with an item loads another one into its
+// stage.
+template <int MaxStages>
+struct SelfLoadingRing {
+    static_assert(MaxStages <= 32, "a lane for each");
+    Barrier full[MaxStages];
+    int done[MaxStages]; // parts of the stage's items
+
+    __device__ __forceinline__ void init(int stages, uint32_t filled, int lane) {
+        if (lane < stages) {
+            full[lane].init(filled);
+            done[lane] = 0;
+        }
+    }
+    __device__ __forceinline__ void wait_full(RingPosition at) { full[at.stage].wait(at.parity()); }
+    // Hands back one of the parts that each item is read in; says whether it was the last.
+    __device__ __forceinline__ bool release(RingPosition at, int parts) {
+        return count_shared(done[at.stage]) % parts == parts - 1;
     }
 };
 #endif

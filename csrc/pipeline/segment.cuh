@@ -13,17 +13,19 @@
 namespace cf {
 
 #if CF_SM90
-__device__ __forceinline__ void copy_element(uint64_t to, uint32_t from, float) {
-    store_global(to, load_shared_f32(from));
-}
-__device__ __forceinline__ void copy_element(uint64_t to, uint32_t from, uint16_t) {
-    store_global(to, uint16_t(load_shared_u16(from)));
+template <class Element>
+__device__ __forceinline__ void copy_element(uint64_t to, uint32_t from) {
+    static_assert(sizeof(Element) == 4 || sizeof(Element) == 2, "written for these");
+    if constexpr (sizeof(Element) == 4)
+        store_global(to, load_shared_f32(from));
+    else
+        store_global(to, uint16_t(load_shared_u16(from)));
 }
 
-// So many lanes store a segment to the global address `begin` from `staged` in shared memory, to
-// where whoever wrote it has published it. Whole pieces go in bulk: 16 bytes, or 32, a sector,
-// which costs the memory more than its bytes where it is written in part. Before `staged` is
-// written again, the lanes wait_for_stores_to_read.
+// So many lanes store a segment to the global address `begin` from `staged` in shared memory. Whole
+// pieces go in bulk: of 16 bytes, or of 32, a sector, where others store beside the segment at the
+// same time. Whoever wrote `staged` has published it to bulk copies, and writes there again when
+// the lanes have waited (wait_for_stores_to_read).
 template <class Element, int Piece, int Lanes>
 __device__ __forceinline__ void store_segment(uint64_t begin, uint32_t bytes, uint32_t staged,
                                               int lane) {
@@ -35,10 +37,10 @@ __device__ __forceinline__ void store_segment(uint64_t begin, uint32_t bytes, ui
     const auto copy_elements = [&](uint64_t at, uint64_t end) {
         if constexpr (Stride + Size >= Piece) { // one for each lane at most
             if (at < end)
-                copy_element(at, from + uint32_t(at), Element());
+                copy_element<Element>(at, from + uint32_t(at));
         } else {
             for (; at < end; at += Stride)
-                copy_element(at, from + uint32_t(at), Element());
+                copy_element<Element>(at, from + uint32_t(at));
         }
     };
     if (lane == 0 && first < last)

@@ -35,16 +35,15 @@
 // no __syncwarp, and limits on the registers of a thread that leave few over (look for ULDC).
 //
 // Floor: 2 N K P Q C R S operations of multiply-add units, or the bytes of x and y.
-#include "kernels/small/fma_plan.cuh"
-
 #include "core/constant.cuh"
 #include "core/element.cuh"
 #include "core/output.cuh"
-#include "ptx/bulk.cuh"
-#include "ptx/cp_async.cuh"
+#include "kernels/small/fma_block.cuh"
+#include "kernels/small/fma_load.cuh"
+#include "kernels/small/fma_plan.cuh"
+#include "kernels/small/fma_store.cuh"
+#include "kernels/small/fma_task.cuh"
 #include "ptx/grid.cuh"
-#include "ptx/load_store.cuh"
-#include "ptx/predicated.cuh"
 
 namespace {
 
@@ -63,8 +62,97 @@ struct Filter {
 };
 
 #if CF_SM90
-__device__ __forceinline__ int clamp(int v, int least, int most) {
-    return min(max(v, least), most);
+// The weights of a group, in the order of packing.
+template <bool Constant>
+struct Weights {
+    uint32_t shared; // where the split's are in shared memory
+    // Counts through constant memory, or through what shared memory has of the filter. A multiple
+    // of ThreadChannels, so that the compiler reads two weights at a time.
+    int next;
+
+    // Those of filter row r from the next one on.
+    __device__ __forceinline__ void read(int r, float (&w)[ThreadChannels]) const {
+        if constexpr (Constant) {
+#pragma unroll
+            for (int k = 0; k < ThreadChannels; ++k)
+                w[k] = constant_filter[next + r * ThreadChannels + k];
+        } else {
+            const float4 four = cf::load_shared_f32x4(shared + (next + r * ThreadChannels) * 4);
+            w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
+        }
+    }
+    __device__ __forceinline__ void advance(int rows) { next += rows * ThreadChannels; }
+};
+
+// Strips, and output tiles of those that are done; the producers share these evenly.
+template <int Rows, int Stride>
+__device__ __forceinline__ void produce(const Block &block, const float *x, float *y, int loaded) {
+    const Tiling &tiling = block.tiling;
+    const int fit = min(block.strips, tiling.stages);
+    for (int m = loaded; m < fit; ++m)
+        load_strip<Rows * Stride>(block, x, m);
+    const int output_tiles = tiling.output_stages ? tiling.row_tiles * tiling.groups : 0;
+    int output_tile = block.loader;
+    for (int m = 0; m < block.strips; ++m) {
+        for (; output_tile < (m + 1) * output_tiles; output_tile += tiling.producers)
+            store_output_tile<Rows>(block, y, output_tile);
+        if (m + tiling.stages < block.strips) {
+            block.shared.inputs.wait_empty(block.position(m + tiling.stages));
+            load_strip<Rows * Stride>(block, x, m + tiling.stages);
+        }
+    }
+    // Nobody leaves before its copies have arrived.
+    cf::wait_for_copies();
+}
+
+template <int R, int Rows, int Columns, int Stride, bool Constant>
+__device__ __forceinline__ void consume(const Block &block, const Filter &filter, float *y,
+                                        const cf::Finish &finish) {
+    const Tiling &tiling = block.tiling;
+    const int total = block.columns(), tasks = block.tasks();
+    cf::RingWindow window(block.shared.inputs, tiling.stages, tiling.by_stages);
+    // Of the block's split, counted by ThreadChannels. Worked out here: within the loop one kernel
+    // would get its weights in vector registers.
+    const int first_weight =
+        Constant ? filter.begin + block.first_group * tiling.c * tiling.s * R : 0;
+    for (int number = block.warp; number < tasks; number = block.shared.tasks.take(block.lane)) {
+        const Task task = block.task(number);
+        if (task.begin >= total)
+            continue;
+        window.release_before(block.strip_of(task.first));
+        window.wait_through(block.strip_of(task.last));
+
+        // The last columns of a block repeat the very last one.
+        const int column = min(task.begin + block.lane, total - 1);
+        const int row_tile = tiling.by_row_columns.quotient(column);
+        const int q = (column - row_tile * tiling.row_columns) * Columns;
+        const int m = block.strip_of(row_tile);
+        const int below = row_tile - m * tiling.row_tiles; // in the strip
+        // Before the products: with fewer values alive across them the compiler would think that it
+        // has registers left, and read constant weights into vector registers.
+        const Place place = block.place_of<Rows>(row_tile);
+        ThreadSums<R, Rows, Columns, Stride> sums;
+        sums.multiply(
+            tiling,
+            block.stage(block.position(m)) + below * (Rows * Stride) * tiling.pitch +
+                (q * tiling.stride_w - tiling.pad_left) * 4 + tiling.left,
+            Weights<Constant>{block.weights, (first_weight + task.group * tiling.c * tiling.s * R) *
+                                                 ThreadChannels});
+
+        const OutputColumn out(tiling, place, (block.first_group + task.group) * ThreadChannels, q);
+        finish_sums(sums.value, out, finish, tiling.k);
+        if constexpr (Columns == 1) {
+            if (tiling.output_stages > 0) {
+                const bool live = task.begin + block.lane < total;
+                gather(block, sums.value, task, out, row_tile, live, y);
+                continue;
+            }
+        }
+        store(sums.value, out, y);
+    }
+    window.release_before(block.strips - tiling.stages); // later ones nobody waits for
+    // As producers do, where these have copied.
+    cf::wait_for_copies();
 }
 #endif
 
@@ -73,446 +161,37 @@ __global__ void __launch_bounds__(Warps<R, Rows, Columns, Stride, Constant> * 32
     small_fma_kernel(const Tiling tiling, const float *__restrict__ x, const Filter filter,
                      float *__restrict__ y, const cf::Finish finish) {
 #if CF_SM90
-    extern __shared__ __align__(128) float shared[];
-    __shared__ cf::Barrier full[MaxStages], empty[MaxStages], out_full[MaxOutputStages];
-    // Rounds of the output ring that were stored, the even and the odd ones apart: with one bit
-    // each, a warp may be three rounds ahead of the oldest stage (lay_out_outputs sees to it).
-    __shared__ cf::Barrier out_empty[2][MaxOutputStages];
-    __shared__ int taken; // tasks
-    const uint32_t inputs = cf::shared_address(shared);
-    const uint32_t outputs = inputs + tiling.stages * tiling.stage_bytes;
-    // Where they are in shared memory.
-    const uint32_t weights = outputs + tiling.output_stages * tiling.output_stage_bytes;
-    constexpr int Threads = Warps<R, Rows, Columns, Stride, Constant> * 32;
-    const int consumers = Threads / 32 - tiling.producers; // warps
-    const int warp = int(__reduce_max_sync(~0u, threadIdx.x / 32)), lane = threadIdx.x % 32;
-
-    // This block's strips are blockIdx.x, blockIdx.x + gridDim.x, ..., and of them tiling.groups
-    // groups.
-    const int first_group = blockIdx.y * tiling.groups;
-    const int strips = (tiling.strips - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-    const auto strip_of = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
-    // The ring's round in which strip m comes, and into which stage.
-    const auto round_of = [&](int m) { return tiling.by_stages.quotient(m); };
-    const auto stage_of = [&](int m) { return m - round_of(m) * tiling.stages; };
-
-    // Warps that copy: producers, or all before they compute.
-    const int copiers = tiling.producers ? tiling.producers : Threads / 32;
-    const int copier = tiling.producers ? warp - consumers : warp;
-    const auto load = [&](int m) {
-        const int u = strip_of(m), n = tiling.by_image_strips.quotient(u);
-        const int top =
-            (u - n * tiling.image_strips) * tiling.row_tiles * (Rows * Stride) - tiling.pad_top;
-        const int64_t area = int64_t(tiling.h) * tiling.w;
-        const float *from = x + int64_t(n) * tiling.c * area;
-        const uint32_t to = inputs + stage_of(m) * tiling.stage_bytes;
-        cf::Barrier &barrier = full[stage_of(m)];
-        if (tiling.bulk_copies > 0) {
-            if (lane == 0 && copier == 0) {
-                const int64_t skipped = int64_t(top) * tiling.w;
-                const auto bytes = uint32_t(min(tiling.bulk_bytes, tiling.bulk_end - skipped * 4));
-                barrier.arrive_and_expect(bytes * tiling.bulk_copies);
-#pragma unroll 1
-                for (int c = 0; c < tiling.bulk_copies; ++c)
-                    cf::copy_bulk(to + c * tiling.plane, from + c * area + skipped, bytes, barrier);
-            }
-            return;
-        }
-#pragma unroll 2
-        for (int e = copier * 32 + lane; e < tiling.pieces; e += copiers * 32) {
-            const int line = tiling.by_row_pieces.quotient(e), piece = e - line * tiling.row_pieces;
-            const int c = tiling.by_rows.quotient(line), h = top + line - c * tiling.rows;
-            const bool live = h >= 0 && h < tiling.h;
-            const float *row = from + c * area + (live ? int64_t(h) * tiling.w : 0);
-            const int along = piece * tiling.piece;
-            const uint32_t there = to + line * tiling.pitch + tiling.left + along;
-            if (tiling.piece == 16)
-                cf::copy16_async(there, row + along / 4, live);
-            else
-                cf::copy4_async(there, row + along / 4, live);
-        }
-        barrier.arrive_after_copies();
-    };
-
-    // Where a row tile of this block's strips begins in output channel 0: image and row.
-    struct Place {
-        int n, row;
-    };
-    const auto place_of = [&](int row_tile) {
-        const int m = tiling.by_row_tiles.quotient(row_tile), u = strip_of(m),
-                  n = tiling.by_image_strips.quotient(u);
-        return Place{n, ((u - n * tiling.image_strips) * tiling.row_tiles + row_tile -
-                         m * tiling.row_tiles) *
-                            Rows};
-    };
-    // Stores an output tile from its stage, eight lanes to a plane: its whole sectors as one bulk
-    // copy, the elements before and behind them one by one.
-    const int64_t area = int64_t(tiling.p) * tiling.q;
-    const auto store = [&](int output_tile) {
-        const int round = tiling.by_output_stages.quotient(output_tile);
-        const int stage = output_tile - round * tiling.output_stages;
-        const int row_tile = tiling.by_groups.quotient(output_tile);
-        const int group = first_group + output_tile - row_tile * tiling.groups;
-        const int channel = group * ThreadChannels; // the first
-        const int k = lane / 8, element = lane % 8;
-        const Place place = place_of(row_tile);
-        const int rows = channel + k < tiling.k ? clamp(tiling.p - place.row, 0, Rows) : 0;
-        const uint64_t begin = __cvta_generic_to_global(
-            y + (int64_t(place.n) * tiling.k + channel + k) * area + int64_t(place.row) * tiling.q);
-        const uint64_t end = begin + uint32_t(rows * tiling.q) * 4;
-        const uint64_t first = (begin + 31) & ~uint64_t(31), last = end & ~uint64_t(31);
-        const uint64_t before = begin + element * 4, behind = max(first, last) + element * 4;
-        const uint32_t from = outputs + stage * tiling.output_stage_bytes +
-                              k * tiling.output_plane + uint32_t(begin & 15) - uint32_t(begin);
-        out_full[stage].wait(round & 1);
-        if (element == 0 && first < last)
-            cf::store_bulk(first, from + uint32_t(first), uint32_t(last - first));
-        if (before < min(first, end))
-            cf::store_global(before, cf::load_shared_f32(from + uint32_t(before)));
-        if (behind < end)
-            cf::store_global(behind, cf::load_shared_f32(from + uint32_t(behind)));
-        cf::wait_for_stores_to_read();
-        out_empty[round & 1][stage].arrive();
-    };
-
-    // Each warp begins with the task of its number: taken from the count, the first ones would
-    // gather on some of the four schedulers.
-    if (threadIdx.x == 0)
-        taken = consumers;
-    if (warp == min(consumers, Threads / 32 - 1)) {
-        if (lane < tiling.stages) {
-            full[lane].init(tiling.bulk_copies > 0 ? 1 : copiers * 32);
-            empty[lane].init(consumers * 32);
-        }
-        if (lane < tiling.output_stages) {
-            out_full[lane].init(tiling.q);
-            out_empty[0][lane].init(32);
-            out_empty[1][lane].init(32);
-        }
-        cf::publish_barriers();
-    }
+    constexpr int BlockWarps = Warps<R, Rows, Columns, Stride, Constant>;
+    extern __shared__ __align__(128) float dynamic[];
+    __shared__ Shared shared;
+    const Block block(tiling, shared, dynamic, BlockWarps);
+    init_barriers(block);
     cf::let_next_kernel_begin();
     cf::wait_for_kernels_before();
     // What the bulk copies need is there; the others need to be told of the barriers.
     if (tiling.bulk_copies == 0) {
-        // The columns of the padding are written only here.
-        for (int i = threadIdx.x; i < tiling.stages * tiling.c * tiling.rows; i += Threads) {
-            const int lines = tiling.c * tiling.rows, stage = i / lines, line = i - stage * lines;
-            float *row =
-                shared + (stage * tiling.stage_bytes + line * tiling.pitch + tiling.left) / 4;
-            for (int j = 1; j <= tiling.pad_left; ++j)
-                row[-j] = 0;
-            for (int j = 0; j < tiling.pad_right; ++j)
-                row[tiling.w + j] = 0;
-        }
+        zero_padding(block, dynamic);
         __syncthreads();
     }
-    // Asked for before the images, behind which it would wait.
-    const float *packed = filter.packed + blockIdx.y * filter.floats; // of the block's split
-    float4 first_weights = {};
-    if (!Constant && threadIdx.x * 4 < filter.floats)
-        first_weights = cf::load_global_f32x4(packed + threadIdx.x * 4);
+    const FilterLoad weights(filter.packed + blockIdx.y * filter.floats,
+                             Constant ? 0 : filter.floats);
     // Where there are producers, consumers wait for the first strip to be on its way only.
-    const int fit = min(strips, tiling.stages);
+    const int fit = min(block.strips, tiling.stages);
     const int preloaded = tiling.producers > 0 ? min(fit, 1) : fit;
-    if (copier >= 0) {
+    if (block.loader >= 0) {
         __syncwarp();
         for (int m = 0; m < preloaded; ++m)
-            load(m);
+            load_strip<Rows * Stride>(block, x, m);
     }
-    if (!Constant) {
-        auto *to = reinterpret_cast<float4 *>(shared + (weights - inputs) / 4);
-        const auto *from = reinterpret_cast<const float4 *>(packed);
-        if (threadIdx.x * 4 < filter.floats)
-            to[threadIdx.x] = first_weights;
-        for (int i = threadIdx.x + Threads; i * 4 < filter.floats; i += Threads)
-            to[i] = from[i];
-    }
+    if (!Constant)
+        weights.store(dynamic + (block.weights - block.inputs) / 4, BlockWarps * 32);
     __syncthreads();
 
-    if (warp >= consumers) {
-        for (int m = preloaded; m < fit; ++m)
-            load(m);
-        // Of a strip; the two producers take turns.
-        const int output_tiles = tiling.output_stages ? tiling.row_tiles * tiling.groups : 0;
-        int output_tile = warp - consumers;
-        for (int m = 0; m < strips; ++m) {
-            for (; output_tile < (m + 1) * output_tiles; output_tile += tiling.producers)
-                store(output_tile);
-            if (m + tiling.stages < strips) {
-                empty[stage_of(m)].wait(round_of(m) & 1);
-                load(m + tiling.stages);
-            }
-        }
-        // Nobody leaves before its copies have arrived.
-        cf::wait_for_copies();
+    if (block.warp >= block.consumers) {
+        produce<Rows, Stride>(block, x, y, preloaded);
         return;
     }
-
-    const int total = strips * tiling.strip_columns;
-    const int tasks = (tiling.producers ? (total + 31) / 32 : tiling.column_blocks) * tiling.groups;
-    int ready = 0, released = 0; // strips that were waited for, and that were handed back
-    const auto wait_next = [&] {
-        full[stage_of(ready)].wait(round_of(ready) & 1);
-        ++ready;
-    };
-    // In order: an arrival for a strip that is not there yet would count for the stage's last one.
-    const auto release_next = [&] {
-        if (ready == released)
-            wait_next();
-        empty[stage_of(released)].arrive();
-        ++released;
-    };
-    const auto next = [&] {
-        int task = 0;
-        if (lane == 0)
-            task = atomicAdd(&taken, 1);
-        // A reduction's result is known to be the same in all lanes.
-        return int(__reduce_max_sync(~0u, unsigned(task)));
-    };
-    // Of the block's split, counted by ThreadChannels. Worked out here: within the loop one kernel
-    // would get its weights in vector registers.
-    const int first_weight = Constant ? filter.begin + first_group * tiling.c * tiling.s * R : 0;
-    for (int task = warp; task < tasks; task = next()) {
-        // Constant weights stay in the nearest cache where a group's tasks follow each other. They
-        // do where all strips are there together; otherwise strips come one by one.
-        int block, group;
-        if (tiling.producers > 0) {
-            block = tiling.by_groups.quotient(task), group = task - block * tiling.groups;
-        } else {
-            group = tiling.by_column_blocks.quotient(task);
-            block = task - group * tiling.column_blocks;
-        }
-        const int begin = block * 32;
-        if (begin >= total)
-            continue;
-        const int first = tiling.by_row_columns.quotient(begin); // row tile
-        const int last = tiling.by_row_columns.quotient(min(begin + 31, total - 1));
-        while (released < tiling.by_row_tiles.quotient(first))
-            release_next();
-        while (ready <= tiling.by_row_tiles.quotient(last))
-            wait_next();
-
-        // The last columns of a block repeat the very last one.
-        const int column = min(begin + lane, total - 1);
-        const int row_tile = tiling.by_row_columns.quotient(column);
-        const int q = (column - row_tile * tiling.row_columns) * Columns;
-        const int m = tiling.by_row_tiles.quotient(row_tile);
-        const int below = row_tile - m * tiling.row_tiles; // in the strip
-
-        // Addresses within the column: every other row's, to which the loop adds where it is, or
-        // that and a row, in uniform registers.
-        constexpr int Window = (Rows - 1) * Stride + R;
-        constexpr int Every = 2;
-        uint32_t at[(Window + Every - 1) / Every];
-        at[0] = inputs + stage_of(m) * tiling.stage_bytes + below * (Rows * Stride) * tiling.pitch +
-                (q * tiling.stride_w - tiling.pad_left) * 4 + tiling.left;
-#pragma unroll
-        for (int a = 0; a < (Window + Every - 1) / Every; ++a) {
-            if (a > 0)
-                at[a] = at[a - 1] + Every * tiling.pitch;
-            cf::keep(at[a]);
-        }
-
-        float sum[ThreadChannels][Rows][Columns] = {};
-        const int channel = (first_group + group) * ThreadChannels; // the first
-        // Counts through constant memory, or through what shared memory has of the filter. A
-        // multiple of ThreadChannels, so that the compiler reads two weights at a time.
-        int weight = (first_weight + group * tiling.c * tiling.s * R) * ThreadChannels;
-        // The weights of filter row r of the column whose weights begin at `weight`.
-        const auto weights_of = [&](int r, float(&w)[ThreadChannels]) {
-            if constexpr (Constant) {
-#pragma unroll
-                for (int k = 0; k < ThreadChannels; ++k)
-                    w[k] = constant_filter[weight + r * ThreadChannels + k];
-            } else {
-                const float4 four =
-                    cf::load_shared_f32x4(weights + (weight + r * ThreadChannels) * 4);
-                w[0] = four.x, w[1] = four.y, w[2] = four.z, w[3] = four.w;
-            }
-        };
-#pragma unroll 1
-        for (uint32_t plane = 0; plane < tiling.c * tiling.plane; plane += tiling.plane) {
-            // Of a row of the window: here and, with a row added, one below.
-            const auto moved_to = [&](uint32_t here, uint32_t(&moved)[Every]) {
-                moved[0] = here;
-#pragma unroll
-                for (int a = 1; a < Every; ++a) {
-                    moved[a] = moved[a - 1] + tiling.pitch;
-                    cf::keep(moved[a]);
-                }
-            };
-            if constexpr (Columns == 1) {
-#pragma unroll 1
-                for (uint32_t here = plane; here < plane + tiling.s * 4; here += 4) {
-                    uint32_t moved[Every];
-                    moved_to(here, moved);
-                    float window[Window];
-#pragma unroll
-                    for (int j = 0; j < Window; ++j)
-                        window[j] = cf::load_shared_f32(at[j / Every] + moved[j % Every]);
-#pragma unroll
-                    for (int r = 0; r < R; ++r) {
-                        float w[ThreadChannels];
-                        weights_of(r, w);
-#pragma unroll
-                        for (int k = 0; k < ThreadChannels; ++k) {
-#pragma unroll
-                            for (int j = 0; j < Rows; ++j)
-                                sum[k][j][0] = fmaf(window[j * Stride + r], w[k], sum[k][j][0]);
-                        }
-                    }
-                    weight += R * ThreadChannels;
-                }
-            } else {
-                // The columns that both of a thread's need, in words that are aligned behind the
-                // first.
-                uint32_t moved[Every];
-                moved_to(plane, moved);
-                float window[Stride + 3][Window];
-#pragma unroll
-                for (int j = 0; j < Window; ++j) {
-                    const uint32_t from = at[j / Every] + moved[j % Every];
-                    window[0][j] = cf::load_shared_f32(from);
-                    if constexpr (Stride == 1) {
-                        const float2 two = cf::load_shared_f32x2<4>(from);
-                        window[1][j] = two.x, window[2][j] = two.y;
-                        window[3][j] = cf::load_shared_f32<12>(from);
-                    } else {
-                        const float4 four = cf::load_shared_f32x4<4>(from);
-                        window[1][j] = four.x, window[2][j] = four.y;
-                        window[3][j] = four.z, window[4][j] = four.w;
-                    }
-                }
-#pragma unroll
-                for (int s = 0; s < 3; ++s) {
-#pragma unroll
-                    for (int r = 0; r < R; ++r) {
-                        float w[ThreadChannels];
-                        weights_of(s * R + r, w);
-#pragma unroll
-                        for (int k = 0; k < ThreadChannels; ++k) {
-#pragma unroll
-                            for (int j = 0; j < Rows; ++j) {
-#pragma unroll
-                                for (int i = 0; i < Columns; ++i)
-                                    sum[k][j][i] = fmaf(window[i * Stride + s][j * Stride + r],
-                                                        w[k], sum[k][j][i]);
-                            }
-                        }
-                    }
-                }
-                weight += 3 * R * ThreadChannels;
-            }
-        }
-
-        const auto [n, row] = place_of(row_tile);
-        const int rows = tiling.p - row, channels = tiling.k - channel; // that are stored
-        const int64_t place =
-            (int64_t(n) * tiling.k + channel) * area + int64_t(row) * tiling.q + q;
-        if (finish.affine) {
-#pragma unroll
-            for (int k = 0; k < ThreadChannels; ++k) {
-                const float bias = finish.bias && k < channels ? finish.bias[channel + k] : 0.0f;
-#pragma unroll
-                for (int j = 0; j < Rows; ++j)
-                    for (float &v : sum[k][j])
-                        v = fmaf(finish.scale, v, bias);
-            }
-        }
-        if (finish.residual) {
-#pragma unroll
-            for (int k = 0; k < ThreadChannels; ++k) {
-                const float *from = static_cast<const float *>(finish.residual) + place + k * area;
-#pragma unroll
-                for (int j = 0; j < Rows; ++j) {
-#pragma unroll
-                    for (int i = 0; i < Columns; ++i)
-                        if (k < channels && j < rows)
-                            sum[k][j][i] += from[i];
-                    from += tiling.q;
-                }
-            }
-        }
-        if (finish.limited) {
-#pragma unroll
-            for (int k = 0; k < ThreadChannels; ++k)
-#pragma unroll
-                for (int j = 0; j < Rows; ++j)
-                    for (float &v : sum[k][j])
-                        v = cf::between(v, finish.least, finish.most);
-        }
-        if (Columns == 1 && tiling.output_stages > 0) {
-            // Stages are taken in the order of output tiles, so the first that is not whole yet
-            // waits for nobody.
-            const auto round_of = [&](int l) {
-                return tiling.by_output_stages.quotient(l * tiling.groups + group);
-            };
-            const auto stage_of = [&](int l) {
-                return l * tiling.groups + group - round_of(l) * tiling.output_stages;
-            };
-            for (int l = first; l <= last; ++l) {
-                const int before = round_of(l) - 1;
-                if (before >= 0)
-                    out_empty[before & 1][stage_of(l)].wait(before >> 1 & 1);
-            }
-            uint32_t to[ThreadChannels];
-#pragma unroll
-            for (int k = 0; k < ThreadChannels; ++k) {
-                const auto begin = uint32_t(uint64_t(y + place - q + k * area));
-                to[k] = outputs + stage_of(row_tile) * tiling.output_stage_bytes +
-                        k * tiling.output_plane + (begin & 15) + q * 4;
-                cf::keep(to[k]);
-            }
-            const bool live = begin + lane < total; // not one that repeats the last column
-            uint32_t below = 0;
-#pragma unroll
-            for (int j = 0; j < Rows; ++j) {
-#pragma unroll
-                for (int k = 0; k < ThreadChannels; ++k)
-                    cf::store_if(live, to[k] + below, sum[k][j][0]);
-                below += tiling.q * 4;
-                cf::keep(below);
-            }
-            cf::publish_to_bulk_copies();
-            if (live)
-                out_full[stage_of(row_tile)].arrive();
-            continue;
-        }
-        uint64_t to[ThreadChannels];
-#pragma unroll
-        for (int k = 0; k < ThreadChannels; ++k)
-            to[k] = __cvta_generic_to_global(y + place + k * area);
-        // Where no address of the tile carries into the upper half, one addition leads to the next.
-        const uint64_t reach = uint64_t((ThreadChannels - 1) * area + int64_t(Rows) * tiling.q) * 4;
-        const bool low = (to[0] & UINT32_MAX) + reach <= UINT32_MAX;
-        if (channels >= ThreadChannels && __all_sync(~0u, low)) {
-#pragma unroll
-            for (int j = 0; j < Rows; ++j) {
-                const bool live = j < rows;
-#pragma unroll
-                for (int k = 0; k < ThreadChannels; ++k) {
-                    if (live)
-                        cf::store_global(to[k], sum[k][j]);
-                    cf::advance_low(to[k], tiling.q * 4);
-                }
-            }
-        } else {
-#pragma unroll
-            for (int k = 0; k < ThreadChannels; ++k) {
-#pragma unroll
-                for (int j = 0; j < Rows; ++j) {
-                    if (k < channels && j < rows)
-                        cf::store_global(to[k], sum[k][j]);
-                    to[k] += tiling.q * 4;
-                }
-            }
-        }
-    }
-    while (released < strips - tiling.stages) // later ones nobody waits for
-        release_next();
-    // As producers do, where these have copied.
-    cf::wait_for_copies();
+    consume<R, Rows, Columns, Stride, Constant>(block, filter, y, finish);
 #else
     cf::not_compiled();
 #endif

@@ -97,7 +97,7 @@ struct Tiling {
     // Bulk copies of a strip, each so many bytes, but not beyond the end of its image or channel.
     int bulk_copies;
     int64_t bulk_bytes, bulk_end;
-    // Without them: bytes that one lane copies at once, and how many such pieces a row and a strip
+    // Without them: bytes that one lane copies, and how many such pieces a row and a strip
     // have.
     int piece, row_pieces, pieces;
     int left;          // bytes of a row before the first pixel, behind the zeros of the padding
@@ -175,7 +175,7 @@ inline int64_t lay_out_outputs(const cf_problem &p, const Option &option, Tiling
     // for one of each group. With so many stages these are more than there are other warps.
     const int others = warps(p.r, option.tile(), p.stride_h, option.constant) - t.producers - 1;
     const int64_t enough = 32 * (others + t.groups) / p.q + 1;
-    // A stage's output tiles are all stored by the same warp, since these take turns.
+    // A stage's output tiles are all stored by the same warp, since these alternate.
     const int64_t stages = round_up(std::max(least + 2, enough), t.producers);
     if (stages > MaxOutputStages)
         return -1;
@@ -215,8 +215,8 @@ inline bool tile(const cf_problem &p, const cf_device &device, const Option &opt
     const int64_t budget = device.shared_per_block - StaticShared - weights - outputs;
     const int64_t fit = budget / strip;
     const int64_t of_block = ceil_div(t.strips, device.sm_count / t.channel_splits);
-    // All strips that 32 columns may touch have to be there together, and one more to be on its
-    // way.
+    // All strips that 32 columns may touch have to be there together, and one more to be
+    // loading.
     const int64_t touched = ceil_div(31, t.strip_columns) + 1;
     if (fit < std::min(std::max<int64_t>(touched, 2), of_block))
         return false;
@@ -268,7 +268,7 @@ inline double loop_clocks(const cf_problem &p, const Tiling &t, const Option &op
 }
 
 // Clocks of the busiest multiprocessor. Each of its four schedulers issues one instruction per
-// clock at best; a warp alone on one leaves gaps.
+// clock at best; a single warp on one leaves gaps.
 inline double estimated_clocks(const cf_problem &p, const cf_device &device, const Tiling &t,
                                const Option &option) {
     const ThreadTile thread = option.tile();

@@ -1,11 +1,10 @@
-// How small_mma16 loads x into shared memory: rounded to 16 bits, and in NCHW with channels beside
-// each other.
+// How threads of small_mma16 load x into shared memory: through registers, rounded to 16 bits, or
+// from an image that a bulk copy loaded, and in NCHW with channels beside each other.
 #pragma once
 
 #include "core/element.cuh"
 #include "kernels/small/mma16_plan.cuh"
-#include "ptx/bar.cuh"
-#include "ptx/bulk.cuh"
+#include "ptx/arch.cuh"
 #include "ptx/predicated.cuh"
 #include "ptx/shared.cuh"
 
@@ -106,123 +105,108 @@ struct Elements {
     }
 };
 
-// So many threads load rows top, top + 1, ... of an image into a stage.
-template <class Element, class T, Copy Kind>
+// Where a piece comes from and goes to: elements of x from an image's beginning, bytes of a stage.
+struct Piece {
+    int from, step; // to the first of its elements, and from one to the next
+    int begin, end; // those that exist
+    uint32_t to;
+};
+
+// Piece number `piece` of line number `line` of a strip whose first row is `top`. A line is a row
+// of x, in NCHW of some channels.
+template <Copy Kind, int Count, bool Single>
+__device__ __forceinline__ Piece piece_of(const Tiling &tiling, int top, int line, int piece) {
+    const int w = tiling.w, c = Single ? 1 : tiling.c, parts = tiling.channel_parts;
+    const int column_bytes = tiling.pixel_elements * 2;
+    const bool planar = !Single && tiling.nchw;
+    Piece at = {0, 1, 0, Count, 0};
+    int row = line;
+    if constexpr (Kind == Line) {
+        at.from = 2 * piece;
+        at.to = tiling.pad_left * column_bytes + piece * 4;
+    } else if constexpr (Kind == Threes) {
+        at.from = 12 * piece, at.step = 4;
+        at.to = (tiling.pad_left + 4 * piece) * column_bytes;
+    } else if constexpr (Single) { // one of the two may lie in the padding
+        at.from = 2 * piece - tiling.pad_left;
+        at.begin = max(-at.from, 0), at.end = min(Count, w - at.from);
+        at.to = piece * 4;
+    } else if (planar) {
+        row = tiling.by_parts.quotient(line);
+        const int part = line - row * parts, column = Kind == Columns ? 2 * piece : piece;
+        at.from = Count * part * (tiling.h * w) + column, at.step = tiling.h * w;
+        at.end = min(Count, c - Count * part);
+        at.to = (tiling.pad_left + column) * column_bytes + part * (Count * 2);
+    } else {
+        const int column = tiling.by_parts.quotient(piece), part = piece - column * parts;
+        at.from = column * c + 2 * part;
+        at.end = min(Count, c - 2 * part);
+        at.to = (tiling.pad_left + column) * column_bytes + part * 4;
+    }
+    if (unsigned(top + row) >= unsigned(tiling.h))
+        at.end = 0; // `from` may overflow then, and is not read
+    at.from += (top + row) * w * (planar ? 1 : c);
+    at.to += row * int(tiling.pitch);
+    return at;
+}
+
+// So many threads load rows top, top + 1, ... of an image into a stage, some pieces at a time.
+template <class Element, class T, Copy Kind, bool Single>
 __device__ __noinline__ void load_strip(const Tiling &tiling, const T *image, int top,
                                         uint32_t stage, int thread, int threads) {
-    using Got = Elements<Element, T, Kind>;
-    constexpr int Batch = sizeof(Got) > 32 ? 4 : sizeof(Got) > 16 ? 8 : 16;
-    const int h = tiling.h, w = tiling.w, c = tiling.c;
+    using Copied = Elements<Element, T, Kind>;
+    constexpr int Batch = sizeof(Copied) > 32 ? 4 : sizeof(Copied) > 16 ? 8 : 16;
     const int copies = tiling.copies, per_line = tiling.copies_per_line;
-    const int parts = tiling.channel_parts, pitch = int(tiling.pitch);
-    const int column_bytes = tiling.pixel_elements * 2;
-    const int area = h * w, pad_left = tiling.pad_left, nchw = tiling.nchw && c > 1;
-    const Divisor by_parts = tiling.by_parts;
     int line = tiling.by_line.quotient(thread), in_line = thread - line * per_line;
     const int lines = tiling.by_line.quotient(threads), rest = threads - lines * per_line;
 #pragma unroll 1
     for (int first = thread; first < copies; first += Batch * threads) {
-        Got got[Batch];
+        Copied copied[Batch];
         uint32_t to[Batch];
 #pragma unroll
         for (int b = 0; b < Batch; ++b) {
             const int e = first + b * threads;
-            int begin = 0, end = e < copies ? Got::Count : 0, from, step = 1;
-            if constexpr (Kind == Whole) {
-                from = e * 4;
-                to[b] = stage + e * 8;
-            } else {
-                int row = line;
-                if constexpr (Kind == Line) {
-                    from = 2 * in_line;
-                    to[b] = pad_left * column_bytes + in_line * 4;
-                } else if constexpr (Kind == Threes) {
-                    from = 12 * in_line;
-                    step = 4;
-                    to[b] = (pad_left + 4 * in_line) * column_bytes;
-                } else if (nchw) {
-                    row = by_parts.quotient(line);
-                    const int part = line - row * parts,
-                              column = Kind == Columns ? 2 * in_line : in_line;
-                    from = Got::Count * part * area + column;
-                    step = area;
-                    end = min(end, c - Got::Count * part);
-                    to[b] = (pad_left + column) * column_bytes + part * (Got::Count * 2);
-                } else if (c == 1) { // one of the two may lie in the padding
-                    const int column = 2 * in_line - pad_left;
-                    from = column;
-                    begin = max(-column, 0);
-                    end = min(end, w - column);
-                    to[b] = in_line * 4;
-                } else {
-                    const int column = by_parts.quotient(in_line), part = in_line - column * parts;
-                    from = column * c + 2 * part;
-                    end = min(end, c - 2 * part);
-                    to[b] = (pad_left + column) * column_bytes + part * 4;
-                }
-                if (unsigned(top + row) >= unsigned(h))
-                    end = 0; // `from` may overflow then, and is not read
-                from += (top + row) * w * (nchw ? 1 : c);
-                to[b] += stage + row * pitch;
+            Piece piece = {e * 4, 1, 0, Copied::Count, uint32_t(e) * 8};
+            if constexpr (Kind != Whole) {
+                piece = piece_of<Kind, Copied::Count, Single>(tiling, top, line, in_line);
                 line += lines, in_line += rest;
                 if (in_line >= per_line)
                     in_line -= per_line, ++line;
             }
-            got[b].load(image + from, step, begin, end);
+            to[b] = stage + piece.to;
+            copied[b].load(image + piece.from, piece.step, piece.begin, e < copies ? piece.end : 0);
         }
 #pragma unroll
         for (int b = 0; b < Batch; ++b)
             if (first + b * threads < copies)
-                got[b].store(to[b], column_bytes);
+                copied[b].store(to[b], tiling.pixel_elements * 2);
     }
 }
 
-template <class Element, class T>
+template <class Element, bool Single, class T>
 __device__ __forceinline__ void load_strip(const Tiling &tiling, const T *image, int top,
                                            uint32_t stage, int thread, int threads) {
+    const auto load = [&](auto kind) {
+        load_strip<Element, T, Copy(kind.value), Single>(tiling, image, top, stage, thread,
+                                                         threads);
+    };
     switch (tiling.copy) {
     case Whole:
-        return load_strip<Element, T, Whole>(tiling, image, top, stage, thread, threads);
+        return load(Constant<Whole>());
     case Line:
-        return load_strip<Element, T, Line>(tiling, image, top, stage, thread, threads);
-    case Threes:
-        return load_strip<Element, T, Threes>(tiling, image, top, stage, thread, threads);
-    case Columns:
-        return load_strip<Element, T, Columns>(tiling, image, top, stage, thread, threads);
-    case Column:
-        return load_strip<Element, T, Column>(tiling, image, top, stage, thread, threads);
+        return load(Constant<Line>());
     default:
-        return load_strip<Element, T, Word>(tiling, image, top, stage, thread, threads);
+        if constexpr (!Single) { // copies of one channel are no others
+            if (tiling.copy == Threes)
+                return load(Constant<Threes>());
+            if (tiling.copy == Columns)
+                return load(Constant<Columns>());
+            if (tiling.copy == Column)
+                return load(Constant<Column>());
+        }
+        return load(Constant<Word>());
     }
 }
-
-// A warp copies `bytes` bytes to where they lie as far behind a multiple of 16 as in x, and `zeros`
-// bytes of zeros behind them: whole 16 bytes by a bulk copy, elements before and behind one by one.
-// `full` expects an arrival of each lane.
-__device__ __forceinline__ void load_bulk(const uint16_t *from, uint32_t bytes, uint32_t zeros,
-                                          uint32_t to, Barrier &full, int lane) {
-    const auto begin = reinterpret_cast<uint64_t>(from);
-    const uint32_t skew = begin & 15, end = skew + bytes; // behind `to`
-    const uint32_t first = min((skew + 15) & ~15u, end), last = max(end & ~15u, first);
-    const uint16_t *base = from - skew / 2; // only compared and added to
-    const uint32_t head = skew + 2 * lane, tail = last + 2 * lane;
-    const uint32_t before = load_if(head < first, base + head / 2);
-    const uint32_t behind = load_if(tail < end, base + tail / 2);
-    publish_to_bulk_copies(); // what was written here before
-    __syncwarp();
-    if (lane == 0 && last > first) {
-        full.expect(last - first);
-        copy_bulk(to + first, base + first / 2, last - first, full);
-    }
-    if (head < first)
-        store_shared_u16(to + head, before);
-    for (uint32_t at = tail; at < end + zeros; at += 64)
-        store_shared_u16(to + at, at == tail ? behind : 0);
-    full.arrive();
-}
-
-// All threads of the producer warps meet.
-__device__ __forceinline__ void wait_for_producers(int threads) { wait_at_bar<1>(threads); }
 
 // The channels of an image from four planes of x at a time, which lie one behind the other, to
 // beside each other, two pixels in one step. The first plane begins with a word; of an odd

@@ -2,45 +2,19 @@
 // memory, from which bulk copies take it there.
 #pragma once
 
-#include "core/element.cuh"
-#include "kernels/small/mma16_load.cuh"
-#include "kernels/small/mma16_plan.cuh"
-#include "ptx/predicated.cuh"
+#include "core/fragment_epilogue.cuh"
+#include "kernels/small/mma16_product.cuh"
+#include "pipeline/segment.cuh"
 
 #include <type_traits>
 
 namespace cf::small16 {
 
 #if CF_SM90
-// What lies there, or zero where `live` is false.
-__device__ __forceinline__ float value_if(bool live, const float *from) {
-    return __uint_as_float(load_if(live, reinterpret_cast<const uint32_t *>(from)));
-}
-template <class Element>
-__device__ __forceinline__ float value_if(bool live, const Element *from) {
-    const auto bits = uint16_t(load_if(live, reinterpret_cast<const uint16_t *>(from)));
-    return widen(reinterpret_cast<const Element &>(bits));
-}
-
-// A stage of a ring, and the parity of the barriers' phase there.
-struct PipelineState {
-    int stages, index = 0;
-    uint32_t parity = 0;
-
-    __device__ __forceinline__ void next() {
-        if (++index == stages)
-            index = 0, parity ^= 1;
-    }
-};
-
 // Where a strip lies.
 struct Place {
     int n, row; // image, first row of y
 };
-__device__ __forceinline__ Place place_of(const Tiling &tiling, int strip, int rows) {
-    const int n = tiling.by_image.quotient(strip);
-    return {n, (strip - n * tiling.strips_per_image) * tiling.row_tiles * rows};
-}
 
 // Address in y of a segment of the strip at `place`.
 __device__ __forceinline__ uint64_t segment_of(const Tiling &tiling, const char *y, Place place,
@@ -51,59 +25,219 @@ __device__ __forceinline__ uint64_t segment_of(const Tiling &tiling, const char 
                                               (tiling.to_floats ? 4 : 2));
 }
 
-// A warp stores what an output stage holds, a segment per lane: whole 16 bytes by a bulk copy,
-// elements before and behind one by one.
-__device__ __noinline__ void store_strip(const Tiling &tiling, const char *y, Place place, int rows,
-                                         const char *stage, int lane) {
+// A warp stores what an output stage holds, a segment per lane.
+__device__ __noinline__ void store_stage(const Tiling &tiling, const char *y, Place place, int rows,
+                                         uint32_t stage, int lane) {
     const int64_t part =
         int64_t(min(tiling.strips_per_out_stage * tiling.row_tiles * rows, tiling.p - place.row)) *
         tiling.q;
-    const uint64_t bytes = part * (tiling.segments > 1 ? 1 : tiling.k) * (tiling.to_floats ? 4 : 2);
+    const int64_t bytes = part * (tiling.segments > 1 ? 1 : tiling.k) * (tiling.to_floats ? 4 : 2);
     for (int s = lane; s < tiling.segments; s += 32) {
-        const uint64_t begin = segment_of(tiling, y, place, s), end = begin + bytes;
-        const uint64_t first = (begin + 15) & ~uint64_t(15), last = end & ~uint64_t(15);
-        const char *from = stage + s * tiling.segment_bytes + (begin & 15);
-        if (first < last)
-            store_bulk(first, shared_address(from + (first - begin)), uint32_t(last - first));
-        for (uint64_t at = begin; at < min(first, end); at += 2)
-            *reinterpret_cast<uint16_t *>(at) =
-                *reinterpret_cast<const uint16_t *>(from + (at - begin));
-        for (uint64_t at = max(first, last); at < end; at += 2)
-            *reinterpret_cast<uint16_t *>(at) =
-                *reinterpret_cast<const uint16_t *>(from + (at - begin));
+        const uint64_t begin = segment_of(tiling, y, place, s);
+        store_segment<uint16_t, 16, 1>(begin, uint32_t(bytes),
+                                       stage + s * tiling.segment_bytes + uint32_t(begin & 15), 0);
     }
     wait_for_stores_to_read();
 }
 
-// Stores Count neighbours, of which `live` exist, as Output: one by one, or as vectors where all do
-// or none does.
-template <class Output, bool Vectors, class Address, int Count>
-__device__ __forceinline__ void store_run(Address to, const float (&v)[Count], int live) {
-    constexpr bool Floats = std::is_same_v<Output, float>;
-    if constexpr (!Vectors) {
+// Which outputs the sums of a task are. Value v of a fragment is at position v / 2 and in column
+// v % 2 of the lane's two.
+template <class Shape>
+struct TaskMap {
+    const Tiling &tiling;
+    Accumulators<Shape> &sum;
+    Place strip;
+    int channel0;           // the lane's first
+    int tile[2], column[2]; // of the lane's positions
+    int rows[2];            // of them that exist
+
+    __device__ __forceinline__ TaskMap(const Tiling &tiling, Accumulators<Shape> &sum, Place strip,
+                                       int group, const LanePositions &lanes, int lane)
+        : tiling(tiling), sum(sum), strip(strip),
+          channel0(group * tiling.per_group + lane % 4 * tiling.per_pair) {
 #pragma unroll
-        for (int i = 0; i < Count; ++i) {
-            if constexpr (Floats) {
-                const uint32_t word[1] = {__float_as_uint(v[i])};
-                store_if(i < live, to + i * 4, word);
-            } else {
-                const Output stored = narrow<Output>(v[i]);
-                store_if(i < live, to + i * 2, reinterpret_cast<const uint16_t &>(stored));
-            }
-        }
-    } else {
-        constexpr int Words = Floats ? Count : Count / 2;
-        constexpr int Vector = Words % 4 == 0 ? 4 : Words % 2 == 0 ? 2 : 1;
-#pragma unroll
-        for (int i = 0; i < Words; i += Vector) {
-            uint32_t word[Vector];
-#pragma unroll
-            for (int j = 0; j < Vector; ++j)
-                word[j] = Floats ? __float_as_uint(v[i + j])
-                                 : pack<Output>(v[2 * (i + j)], v[2 * (i + j) + 1]);
-            store_if(live > 0, to + i * 4, word);
+        for (int i = 0; i < 2; ++i) {
+            tile[i] = lanes.tile[i], column[i] = lanes.column[i];
+            rows[i] = lanes.live(tiling, i) ? tiling.p - strip.row - tile[i] * Shape::Rows : 0;
         }
     }
+
+    // As core/fragment_epilogue.cuh asks for it.
+    template <class Body>
+    __device__ __forceinline__ void for_channels(Body body) {
+#pragma unroll
+        for (int t = 0; t < Shape::Tiles; ++t)
+#pragma unroll
+            for (int v = 0; v < 4; ++v)
+                body(channel0 + t * tiling.per_tile + (Shape::Single ? 0 : v % 2),
+                     Constant<Shape::Rows>(), [&](int j) -> float & { return sum[j][t].value[v]; });
+    }
+};
+
+// Where they lie: in y or a tensor like it, or in the strip's output stage, where each segment
+// keeps its place among 16 bytes.
+template <class Shape, bool Staged>
+struct TaskAddresses {
+    using Address = std::conditional_t<Staged, uint32_t, char *>; // in shared memory, or global
+    using Offset = std::conditional_t<Staged, int, int64_t>;
+
+    const TaskMap<Shape> &map;
+    int pixel_bytes; // from one to the next
+    Offset row_bytes, area_bytes, channel_bytes;
+    uint32_t begin; // of the stage's first segment in y
+    Address at[2];  // of the lane's positions in its first channel
+
+    __device__ __forceinline__ TaskAddresses(const TaskMap<Shape> &map, int element_bytes,
+                                             const char *y, Address first)
+        : map(map) {
+        const Tiling &tiling = map.tiling;
+        pixel_bytes = (tiling.nchw ? 1 : tiling.k) * element_bytes;
+        row_bytes = Offset(tiling.q) * pixel_bytes;
+        area_bytes = Offset(int64_t(tiling.p) * tiling.q * element_bytes);
+        channel_bytes = !tiling.nchw                    ? Offset(element_bytes)
+                        : Staged && tiling.segments > 1 ? Offset(tiling.segment_bytes)
+                                                        : area_bytes;
+        int row = map.strip.row;
+        if constexpr (Staged) { // of the stage
+            row = tiling.strips_per_out_stage > 1 ? row : 0;
+            begin = uint32_t(segment_of(tiling, y, {map.strip.n, map.strip.row - row}, 0));
+        } else {
+            first += map.strip.n * area_bytes * tiling.k;
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            at[i] = first + row * row_bytes + map.channel0 * channel_bytes +
+                    map.tile[i] * Shape::Rows * row_bytes + map.column[i] * pixel_bytes;
+    }
+    // How far behind a multiple of 16 bytes the segment of an output channel begins.
+    __device__ __forceinline__ int skew(int k) const {
+        return Staged ? int(begin + (map.tiling.segments > 1 ? k * uint32_t(area_bytes) : 0) & 15)
+                      : 0;
+    }
+
+    // Calls body(address, live, value) for each row of y with a run of Width neighbours: from pixel
+    // u of the lane on, of those that column i of tile t has. A run is both columns of a position
+    // or both positions in a column; one pixel may be that of any layout.
+    template <int Width, class Body>
+    __device__ __forceinline__ void for_rows(int t, int i, int u, Body body) const {
+        constexpr bool Single = Shape::Single;
+        const int channel = t * map.tiling.per_tile + i, k = map.channel0 + channel;
+        const int of = Single ? u / 2 : u, within = Single ? u % 2 : 0;
+        const bool exists = k < map.tiling.k && map.column[of] + within < map.tiling.q;
+        const int live = exists ? map.rows[of] : 0;
+        const Offset along = channel * channel_bytes + skew(k);
+        Address to = at[of] + along + within * pixel_bytes;
+#pragma unroll
+        for (int j = 0; j < Shape::Rows; ++j) {
+            body(to, j < live, [&](int e) -> float & {
+                return map.sum[j][t].value[Single ? u + e : 2 * (u + e) + i];
+            });
+            to += row_bytes;
+        }
+    }
+    // body(t, i, u) for all of these runs.
+    template <int Width, class Body>
+    static __device__ __forceinline__ void for_runs(Body body) {
+#pragma unroll
+        for (int t = 0; t < Shape::Tiles; ++t)
+#pragma unroll
+            for (int i = 0; i < Shape::Channels; ++i)
+#pragma unroll
+                for (int u = 0; u < 4 / Shape::Channels; u += Width)
+                    body(t, i, u);
+    }
+    // The same for all channels of a position, which are neighbours in NHWC.
+    template <class Body>
+    __device__ __forceinline__ void for_positions(Body body) const {
+        static_assert(!Shape::Single && !Staged, "these make whole sectors");
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const bool exists = map.column[i] < map.tiling.q && map.channel0 < map.tiling.k;
+            const int live = exists ? map.rows[i] : 0;
+            Address to = at[i];
+#pragma unroll
+            for (int j = 0; j < Shape::Rows; ++j) {
+                body(to, j < live,
+                     [&](int e) -> float & { return map.sum[j][e / 2].value[2 * i + e % 2]; });
+                to += row_bytes;
+            }
+        }
+    }
+};
+
+// Adds what lies where the sums belong.
+template <class Stored, class Shape>
+__device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape> &map) {
+    using Addresses = TaskAddresses<Shape, false>;
+    char *const residual = static_cast<char *>(const_cast<void *>(finish.residual)); // only read
+    const Addresses addresses(map, sizeof(Stored), residual, residual);
+    Addresses::template for_runs<1>([&](int t, int i, int u) {
+        addresses.template for_rows<1>(t, i, u, [&](char *at, bool live, auto value) {
+            float added[1];
+            load_neighbours(reinterpret_cast<Stored *>(at), live, added);
+            value(0) += added[0];
+        });
+        // With more loads on the way together the compiler spills.
+        __syncwarp();
+    });
+}
+
+// Stores a task's sums, neighbours together.
+template <class Stored, class Shape, bool Staged>
+__device__ __forceinline__ void store_task(const TaskAddresses<Shape, Staged> &addresses) {
+    const Tiling &tiling = addresses.map.tiling;
+    const auto store = [](auto count) {
+        return [](auto to, bool live, auto value) {
+            constexpr int Count = decltype(count)::value;
+            float v[Count];
+#pragma unroll
+            for (int e = 0; e < Count; ++e)
+                v[e] = value(e);
+            store_neighbours<Stored>(to, live, v);
+        };
+    };
+    const auto store_pixels = [&](auto width) {
+        constexpr int Width = decltype(width)::value;
+        addresses.template for_runs<Width>([&](int t, int i, int u) {
+            addresses.template for_rows<Width>(t, i, u, store(width));
+        });
+    };
+    if constexpr (!Shape::Single && !Staged)
+        if (!tiling.nchw && tiling.per_store > 1)
+            return addresses.for_positions(store(Constant<2 * Shape::Tiles>()));
+    if constexpr (Shape::Single)
+        if (tiling.nchw && tiling.per_store == 4)
+            return store_pixels(Constant<4>());
+    if (tiling.nchw && tiling.per_store == 2)
+        return store_pixels(Constant<2>());
+    store_pixels(Constant<1>());
+}
+
+// What follows a task's products: the epilogue, and the stores.
+template <class Shape>
+__device__ __forceinline__ void finish_task(const Finish &finish, TaskMap<Shape> &map, char *y,
+                                            uint32_t stage) {
+    using Element = typename Shape::Element;
+    const Tiling &tiling = map.tiling;
+    scale_and_add_bias(finish, tiling.k, map);
+    if (finish.residual && tiling.to_floats)
+        add_residual<float>(finish, map);
+    else if (finish.residual)
+        add_residual<Element>(finish, map);
+    limit(finish, map);
+    const auto store_as = [&](auto stored) {
+        using Stored = decltype(stored);
+        if (tiling.staged)
+            store_task<Stored>(TaskAddresses<Shape, true>(map, sizeof(Stored), y, stage));
+        else
+            store_task<Stored>(TaskAddresses<Shape, false>(map, sizeof(Stored), y, y));
+    };
+    if (tiling.to_floats)
+        store_as(float());
+    else
+        store_as(Element());
+    if (tiling.staged)
+        publish_to_bulk_copies();
 }
 #endif
 

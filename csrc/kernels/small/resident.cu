@@ -30,241 +30,130 @@
 // which products take 4.
 #include "core/element.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/plan.cuh"
 #include "core/strides.cuh"
 #include "core/tensor_map.cuh"
 #include "kernels/small/few_channels.cuh"
 #include "kernels/small/mma_plan.cuh"
 #include "kernels/small/resident_plan.cuh"
-#include "ptx/atom.cuh"
+#include "kernels/small/resident_task.cuh"
+#include "pipeline/ring.cuh"
+#include "pipeline/scheduler.cuh"
 #include "ptx/grid.cuh"
-#include "ptx/mma.cuh"
 #include "ptx/tensor.cuh"
 
 namespace {
 
 using namespace cf::resident;
 
-// Neighbours in y.
-template <class Element, int N>
-struct alignas(sizeof(Element) * N) Run {
-    static constexpr int Count = N;
-    Element value[N] = {};
+#if CF_SM90
+// A block's strips, and how they come to shared memory.
+struct Strips {
+    const Tiling &tiling;
+    const CUtensorMap &x;
+    cf::SelfLoadingRing<MaxStages> &ring;
+    uint32_t stages; // in shared memory
+    cf::StridedTiles mine;
+    int count;
+
+    struct Place {
+        int n, row;
+    };
+    __device__ __forceinline__ Place place_of(int m) const {
+        const int strip = mine.tile(m), n = tiling.by_image.quotient(strip);
+        return {n, (strip - n * tiling.strips_per_image) * tiling.rows};
+    }
+    __device__ __forceinline__ uint32_t stage(cf::RingPosition at) const {
+        return stages + at.stage * tiling.stage_bytes;
+    }
+    // Strip m, by one lane.
+    __device__ __forceinline__ void load(int m, int stage) const {
+        const Place at = place_of(m);
+        ring.full[stage].arrive_and_expect(tiling.box_bytes);
+        cf::copy_box(stages + stage * tiling.stage_bytes, x, tiling.begin,
+                     at.row * tiling.stride_h - tiling.pad_top, 0, at.n, ring.full[stage]);
+    }
 };
 
-// Parts: 2 for fp32, hi and lo.
+// What a warp does: tasks of one group of output channels, from the first strip to the last.
+template <class Element, int Parts, int Steps, bool Nhwc>
+__device__ __forceinline__ void compute(const Strips &strips, int warp, int lane,
+                                        const uint4 *packed, Element *y, const cf::Finish &finish) {
+    const Tiling &tiling = strips.tiling;
+    const int worker = tiling.by_groups.quotient(warp), group = warp - worker * tiling.groups;
+    const int workers = tiling.by_groups.quotient(warps_of(sizeof(Element)));
+    const Filter<Parts, Steps> filter(tiling, packed, group, lane);
+    const int64_t area = int64_t(tiling.p) * tiling.q;
+    const int first_channel = group * Group + (Nhwc ? 8 : 2) * (lane % 4); // of the lane
+    int m = -1; // the strip that was waited for last
+    cf::RingPosition at = {-1, 0};
+    int pixels_of_strip = 0; // that exist
+    int64_t strip = 0;       // where it begins in y
+    for (int number = worker; number < strips.count * tiling.tasks; number += workers) {
+        const int strip_of_task = tiling.by_tasks.quotient(number);
+        if (m < strip_of_task) {
+            do { // one by one: a barrier shows one bit
+                ++m;
+                at.next(tiling.stages);
+                strips.ring.wait_full(at);
+            } while (m < strip_of_task);
+            const Strips::Place place = strips.place_of(m);
+            pixels_of_strip = min(tiling.rows, tiling.p - place.row) * tiling.q;
+            strip =
+                place.n * area * tiling.k + int64_t(place.row) * tiling.q * (Nhwc ? tiling.k : 1);
+        }
+        const Pixels<Nhwc> pixels(tiling, strips.stage(at), number - strip_of_task * tiling.tasks,
+                                  lane);
+        TaskSums<Element, Parts, Steps> sums;
+        sums.multiply(pixels.at, filter);
+        OutputMap<Nhwc, TaskSums<Element, Parts, Steps>> map = {
+            sums, pixels, strip, pixels_of_strip, first_channel, tiling.k, area};
+        cf::finish_fragment<Element>(finish, tiling.k, map);
+        map.for_runs(y, [&](auto count, Element *to, bool live, auto value) {
+            float v[count.value];
+#pragma unroll
+            for (int i = 0; i < count.value; ++i)
+                v[i] = value(i);
+            cf::store_neighbours<Element>(reinterpret_cast<char *>(to), live, v);
+        });
+
+        // Whoever does the last task of a strip asks for the next one in its place.
+        __syncwarp();
+        if (lane == 0 && m + tiling.stages < strips.count)
+            if (strips.ring.release(at, tiling.tasks * tiling.groups))
+                strips.load(m + tiling.stages, at.stage);
+        __syncwarp();
+    }
+}
+#endif
+
 template <class Element, int Parts, int Steps, bool Nhwc>
 __global__ void __launch_bounds__(warps_of(sizeof(Element)) * 32, 1)
     small_resident_kernel(const __grid_constant__ Tiling tiling,
                           const __grid_constant__ CUtensorMap x, const uint4 *__restrict__ packed,
                           Element *__restrict__ y, const __grid_constant__ cf::Finish finish) {
 #if CF_SM90
-    constexpr int Warps = warps_of(sizeof(Element)), Pixels = 2 * Sets; // of a lane
-    extern __shared__ __align__(128) unsigned char shared[];
-    __shared__ cf::Barrier full[MaxStages];
-    __shared__ int done[MaxStages]; // tasks of the strips in a stage
-    const uint32_t stages = cf::shared_address(shared);
+    extern __shared__ __align__(128) unsigned char dynamic[];
+    __shared__ cf::SelfLoadingRing<MaxStages> ring;
+    static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
+    const auto mine = cf::StridedTiles::of_block();
+    const Strips strips = {
+        tiling, x, ring, cf::shared_address(dynamic), mine, mine.count(tiling.strips)};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    const int g = lane / 4, t = lane % 4;
-
-    // This block's strips are blockIdx.x, blockIdx.x + gridDim.x, ...
-    const int strips = (tiling.strips - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-    struct Place {
-        int n, row;
-    };
-    const auto place_of = [&](int m) {
-        const int number = int(blockIdx.x) + m * int(gridDim.x);
-        const int n = tiling.by_image.quotient(number);
-        return Place{n, (number - n * tiling.strips_per_image) * tiling.rows};
-    };
-    const auto load = [&](int m, int stage) { // by one lane
-        const Place at = place_of(m);
-        full[stage].arrive_and_expect(tiling.box_bytes);
-        cf::copy_box(stages + stage * tiling.stage_bytes, x, tiling.begin,
-                     at.row * tiling.stride_h - tiling.pad_top, 0, at.n, full[stage]);
-    };
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < tiling.stages; ++i) {
-            full[i].init(1);
-            done[i] = 0;
-        }
+    if (warp == 0) {
+        ring.init(tiling.stages, 1, lane);
         cf::publish_barriers();
     }
     __syncthreads();
     cf::let_next_kernel_begin();
     cf::wait_for_kernels_before();
     if (threadIdx.x == 0)
-        for (int m = 0; m < min(strips, tiling.stages); ++m)
-            load(m, m);
+        for (int m = 0; m < min(strips.count, tiling.stages); ++m)
+            strips.load(m, m);
     __syncwarp();
-
-    const int worker = tiling.by_groups.quotient(warp), group = warp - worker * tiling.groups;
-    const int workers = tiling.by_groups.quotient(Warps);
-    uint32_t weights[Parts][Steps][Tiles][2];
-#pragma unroll
-    for (int part = 0; part < Parts; ++part)
-#pragma unroll
-        for (int step = 0; step < Steps; ++step)
-#pragma unroll
-            for (int i = 0; i < Tiles; i += 2) {
-                const int fragment = ((group * Parts + part) * Steps + step) * Tiles + i;
-                const uint4 two = packed[fragment / 2 * 32 + lane];
-                weights[part][step][i][0] = two.x, weights[part][step][i][1] = two.y;
-                weights[part][step][i + 1][0] = two.z, weights[part][step][i + 1][1] = two.w;
-            }
-    uint32_t offsets[Steps][2];
-#pragma unroll
-    for (int step = 0; step < Steps; ++step)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-            offsets[step][half] = tiling.word_offsets[step * 8 + half * 4 + t];
-
-    const int64_t area = int64_t(tiling.p) * tiling.q;
-    const int first_channel = group * Group + (Nhwc ? 8 : 2) * t; // of the lane
-    int m = -1, stage = -1; // the strip that was waited for last
-    uint32_t parity = 0;
-    int pixels = 0; // of it that exist
-    Element *strip = y;
-    for (int all = worker; all < strips * tiling.tasks; all += workers) {
-        const int strip_of = tiling.by_tasks.quotient(all), task = all - strip_of * tiling.tasks;
-        if (m < strip_of) {
-            do { // one by one: a barrier shows one bit
-                ++m;
-                if (++stage == tiling.stages)
-                    stage = 0, parity ^= 1;
-                full[stage].wait(parity);
-            } while (m < strip_of);
-            const Place place = place_of(m);
-            pixels = min(tiling.rows, tiling.p - place.row) * tiling.q;
-            strip = y + place.n * area * tiling.k +
-                    int64_t(place.row) * tiling.q * (Nhwc ? tiling.k : 1);
-        }
-
-        // The lane's pixels: neighbours, or in NHWC eight apart. Those behind the last row repeat
-        // what is there.
-        int pixel[Pixels];
-        uint32_t at[Pixels];
-#pragma unroll
-        for (int e = 0; e < Pixels; ++e) {
-            pixel[e] = task * TaskPixels + (Nhwc ? g + 8 * e : Pixels * g + e);
-            if (Nhwc || e == 0) {
-                const int inside = min(pixel[e], tiling.rows * tiling.q - (Nhwc ? 1 : Pixels));
-                const int row = tiling.by_q.quotient(inside);
-                at[e] = stages + stage * tiling.stage_bytes + row * tiling.row_step +
-                        (inside - row * tiling.q) * tiling.pixel_step;
-            } else {
-                at[e] = at[e - 1] + tiling.pixel_step;
-            }
-        }
-        cf::Fragment<Element, float> sum[Sets][Tiles];
-#pragma unroll
-        for (int set = 0; set < Sets; ++set) {
-            uint32_t a[Parts][Steps][4];
-#pragma unroll
-            for (int step = 0; step < Steps; ++step)
-#pragma unroll
-                for (int half = 0; half < 2; ++half)
-#pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        const uint32_t word =
-                            cf::load_shared(at[2 * set + e] + offsets[step][half]);
-                        const int i = 2 * half + e;
-                        if constexpr (Parts == 2) {
-                            const uint32_t hi = (word + 0x1000) & 0xffffe000;
-                            a[0][step][i] = hi;
-                            a[1][step][i] =
-                                __float_as_uint(__uint_as_float(word) - __uint_as_float(hi));
-                        } else {
-                            a[0][step][i] = word;
-                        }
-                    }
-#pragma unroll
-            for (int kind = Parts == 2 ? 0 : 2; kind < 3; ++kind) // lo hi, hi lo, hi hi
-#pragma unroll
-                for (int step = 0; step < Steps; ++step)
-#pragma unroll
-                    for (int i = 0; i < Tiles; ++i)
-                        sum[set][i].add(a[Parts == 2 && kind == 1][step],
-                                        weights[Parts == 2 && kind == 0][step][i]);
-        }
-
-        // Of pixel e, in one of two channels of a tile.
-        const auto value = [&](int e, int i, int o) -> float & {
-            return sum[e / 2][i].value[e % 2 * 2 + o];
-        };
-        const auto channel = [&](int i, int o) { // from the lane's first
-            return Nhwc ? 2 * i + o : 8 * i + o;
-        };
-        if (finish.affine) {
-#pragma unroll
-            for (int i = 0; i < Tiles; ++i)
-#pragma unroll
-                for (int o = 0; o < 2; ++o) {
-                    const int k = first_channel + channel(i, o);
-                    const float bias = finish.bias && k < tiling.k ? finish.bias[k] : 0.0f;
-#pragma unroll
-                    for (int e = 0; e < Pixels; ++e)
-                        value(e, i, o) = fmaf(finish.scale, value(e, i, o), bias);
-                }
-        }
-        // What the lane holds of neighbours in y: where it lies, whether it exists, and its values.
-        const auto for_runs = [&](auto body) {
-            if constexpr (Nhwc) {
-#pragma unroll
-                for (int e = 0; e < Pixels; ++e)
-                    body(Run<Element, 2 * Tiles>(),
-                         strip + int64_t(pixel[e]) * tiling.k + first_channel,
-                         pixel[e] < pixels && first_channel < tiling.k,
-                         [&](int j) -> float & { return value(e, j / 2, j % 2); });
-            } else {
-                Element *to = strip + first_channel * area + pixel[0];
-#pragma unroll
-                for (int i = 0; i < Tiles; ++i) {
-#pragma unroll
-                    for (int o = 0; o < 2; ++o)
-                        body(Run<Element, Pixels>(), to + o * area,
-                             pixel[0] < pixels && first_channel + channel(i, o) < tiling.k,
-                             [&](int e) -> float & { return value(e, i, o); });
-                    to += 8 * area;
-                }
-            }
-        };
-        if (finish.residual)
-            for_runs([&](auto run, Element *to, bool live, auto value) {
-                if (live)
-                    run = *reinterpret_cast<const decltype(run) *>(
-                        static_cast<const Element *>(finish.residual) + (to - y));
-#pragma unroll
-                for (int j = 0; j < run.Count; ++j)
-                    value(j) += cf::widen(run.value[j]);
-            });
-        if (finish.limited) {
-#pragma unroll
-            for (auto &set : sum)
-#pragma unroll
-                for (auto &tile : set)
-#pragma unroll
-                    for (float &v : tile.value)
-                        v = cf::between(v, finish.least, finish.most);
-        }
-        for_runs([&](auto run, Element *to, bool live, auto value) {
-#pragma unroll
-            for (int j = 0; j < run.Count; ++j)
-                run.value[j] = cf::narrow<Element>(value(j));
-            if (live)
-                *reinterpret_cast<decltype(run) *>(to) = run;
-        });
-
-        // Whoever does the last task of a strip asks for the next one in its place.
-        __syncwarp();
-        if (lane == 0 && m + tiling.stages < strips) {
-            const int tasks = tiling.tasks * tiling.groups;
-            if (cf::count_shared(done[stage]) % tasks == tasks - 1)
-                load(m + tiling.stages, stage);
-        }
-        __syncwarp();
-    }
+    compute<Element, Parts, Steps, Nhwc>(strips, warp, lane, packed, y, finish);
 #else
     cf::not_compiled();
 #endif
@@ -374,7 +263,7 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (int64_t(p.stride_w) * pixel_bytes(p) % 4 != 0)
         return no("reads windows by words of 4 bytes, as far apart as multiples");
     if (p.layout == CF_NHWC ? p.k % (2 * Tiles) != 0 : p.q % (2 * Sets) != 0)
-        return no("stores %d neighbours at once: output columns in NCHW, channels in NHWC",
+        return no("stores %d neighbours together: output columns in NCHW, channels in NHWC",
                   p.layout == CF_NHWC ? 2 * Tiles : 2 * Sets);
     return true;
 }

@@ -18,7 +18,7 @@
 //   that no accumulator is needed again soon.
 // - Blocks are persistent, one per multiprocessor. One producer warp loads images by bulk copies;
 //   twelve consumers in three groups compute and gather outputs in shared memory in the order of y;
-//   one warp lets them leave by bulk copies. These are small_mma16's.
+//   one warp lets them leave by bulk copies.
 //
 // What fills up a step meets weights of zero, which makes a NaN of an infinity.
 //
@@ -28,84 +28,64 @@
 // -> 24 k5 169 / 200 / 155.
 #include "core/element.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/plan.cuh"
 #include "core/strides.cuh"
 #include "kernels/small/few_channels.cuh"
-#include "kernels/small/mma16_load.cuh"
-#include "kernels/small/mma16_store.cuh"
+#include "kernels/small/wgmma_block.cuh"
+#include "kernels/small/wgmma_load.cuh"
 #include "kernels/small/wgmma_plan.cuh"
-#include "ptx/cp_async.cuh"
+#include "kernels/small/wgmma_store.cuh"
+#include "kernels/small/wgmma_task.cuh"
 #include "ptx/grid.cuh"
-#include "ptx/wgmma.cuh"
 
 namespace {
 
 using namespace cf::small_wgmma;
 
 #if CF_SM90A
-using cf::pack;
-using cf::small16::load_bulk;
-using cf::small16::PipelineState;
-using cf::small16::store_strip;
-using cf::small16::value_if;
-using cf::small16::wait_for_producers;
-#endif
-
-#if CF_SM90A
-// The channels of an image from planes, which lie one behind the other, to beside each other, two
-// pixels in one step. The first plane begins between two words where Between; of an Odd area every
-// other one does not begin as it does.
-template <int Quads, bool Between, bool Odd>
-__device__ __forceinline__ void interleave_quads(const Tiling &tiling, uint32_t planes,
-                                                 uint32_t stage, int thread, int threads) {
-    constexpr int Channels = pixel_of(Quads); // zeros included
-    const int area = tiling.h * tiling.w;
-    uint32_t from = planes + thread * 4, to = stage + thread * Channels * 4;
-#pragma unroll 1
-    for (int i = thread; i < area / 2; i += threads) {
-        uint32_t two[Channels];
-#pragma unroll
-        for (int c = 0; c < Channels; ++c) {
-            // Some of the last quad may not exist; those before begin as they would.
-            const bool exists = c <= Quads * 4 - 4 || c < tiling.c;
-            const uint32_t at = from + (exists ? c : c - 4) * area * 2;
-            if (c >= Quads * 4)
-                two[c] = 0;
-            else if (Between != (Odd && c % 2))
-                two[c] = __byte_perm(cf::load_shared(at - 2), cf::load_shared(at + 2), 0x5432);
+// Every group enters and leaves every image, in order, so that no arrival counts for another.
+template <class Element, int R, int N, int Quads>
+__device__ __forceinline__ void consume(const Block &block, const uint16_t *x, const char *y,
+                                        const cf::Finish &finish, int warp, int lane) {
+    constexpr bool Pairs = Quads == 0;
+    const Tiling &tiling = block.tiling;
+    // A reduction tells the compiler that all lanes have the same: products read descriptors from
+    // uniform registers.
+    const uint64_t weights =
+        cf::wgmma_descriptor(__reduce_max_sync(~0u, block.weights), R * N * 16);
+    cf::RingPosition in, out;
+    int task = warp / 4;
+    for (int m = 0; m < block.images;
+         ++m, in.next(tiling.stages), out.next(tiling.out_stages), task -= tiling.tasks) {
+        block.shared.inputs.wait_full(in);
+        block.shared.outputs.wait_empty(out);
+        const uint32_t image = block.stage(in) + (Pairs ? skew(block, x, m) : 0);
+        for (; task < tiling.tasks; task += Groups) {
+            const LanePositions<rows_of(R, N), Quads> positions(tiling, task, image, warp, lane);
+            TaskSums<Element, R, N> sums;
+            if constexpr (Pairs)
+                sums.multiply_pairs(tiling, positions.at, weights);
             else
-                two[c] = cf::load_shared(at);
-            if (!exists)
-                two[c] = 0;
-        }
-        uint32_t word[Channels]; // of the first pixel, then of the second
-#pragma unroll
-        for (int c = 0; c < Channels; c += 2) {
-            word[c / 2] = __byte_perm(two[c], two[c + 1], 0x5410);
-            word[(c + Channels) / 2] = __byte_perm(two[c], two[c + 1], 0x7632);
-        }
-#pragma unroll
-        for (int c = 0; c < Channels; c += 4)
-            cf::store_shared4(to + c * 4, word[c], word[c + 1], word[c + 2], word[c + 3]);
-        from += threads * 4, to += threads * Channels * 4;
-    }
-    if (Odd && thread < tiling.c) // the last pixel
-        cf::store_shared_u16(stage + ((area - 1) * Channels + thread) * 2,
-                             cf::load_shared_u16(planes + ((thread + 1) * area - 1) * 2));
-}
+                sums.template multiply_pixels<Quads>(tiling, positions.at[0], lane, weights);
+            sums.wait();
 
-template <int Quads>
-__device__ __forceinline__ void interleave_quads(const Tiling &tiling, uint32_t planes,
-                                                 uint32_t stage, int thread, int threads) {
-    const bool between = planes % 4, odd = tiling.h * tiling.w % 2;
-    if (between && odd)
-        interleave_quads<Quads, true, true>(tiling, planes, stage, thread, threads);
-    else if (between)
-        interleave_quads<Quads, true, false>(tiling, planes, stage, thread, threads);
-    else if (odd)
-        interleave_quads<Quads, false, true>(tiling, planes, stage, thread, threads);
-    else
-        interleave_quads<Quads, false, false>(tiling, planes, stage, thread, threads);
+            OutputMap<Element, R, N, Quads> map(tiling, sums, positions, block.output(m), lane);
+            cf::finish_fragment<Element>(finish, tiling.k, map);
+            // As far behind a multiple of 16 bytes as the image in y.
+            const uint32_t to = block.out_stage(out) +
+                                uint32_t(reinterpret_cast<uint64_t>(y + block.output(m) * 2) & 15);
+            if (tiling.per_store == 2)
+                map.store_words(to);
+            else if (!Pairs && map.area % 2)
+                map.store_odd(to);
+            else
+                map.store_elements(to);
+            cf::publish_to_bulk_copies();
+        }
+        block.shared.inputs.release(in);
+        block.shared.outputs.full[out.stage].arrive();
+    }
 }
 #endif
 
@@ -115,325 +95,30 @@ __global__ void __launch_bounds__(Warps * 32, 1)
     small_wgmma_kernel(const __grid_constant__ Tiling tiling, const uint16_t *x,
                        const uint4 *filter, char *y, const __grid_constant__ cf::Finish finish) {
 #if CF_SM90A
-    constexpr bool Pairs = Quads == 0;
-    constexpr int Rows = rows_of(R, N), Window = Rows + R - 1;
-    extern __shared__ __align__(128) char shared[];
-    __shared__ cf::Barrier full[MaxStages], empty[MaxStages], out_full[MaxOutStages],
-        out_empty[MaxOutStages], planar_full[PlanarBuffers];
-    char *const out_ring = shared + tiling.weight_bytes;
-    char *const ring = out_ring + tiling.out_stages * tiling.out_stage_bytes;
-    const uint32_t weights = cf::shared_address(shared), stages = cf::shared_address(ring);
-    const uint32_t planar = stages + tiling.stages * tiling.stage_bytes;
+    extern __shared__ __align__(128) char dynamic[];
+    __shared__ Shared shared;
+    const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-
-    // This block's images are blockIdx.x, blockIdx.x + gridDim.x, ...
-    const int images = (tiling.strips - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-    const auto number = [&](int m) { return int(blockIdx.x) + m * int(gridDim.x); };
-    const int64_t image_of_x = int64_t(tiling.c) * tiling.h * tiling.w;
-    const int64_t image_of_y = int64_t(tiling.k) * tiling.p * tiling.q;
-    PipelineState in = {tiling.stages}, out = {tiling.out_stages};
-
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < tiling.stages; ++i) {
-            full[i].init(tiling.producers * 32);
-            empty[i].init(Consumers * 32);
-        }
-        for (int i = 0; i < tiling.out_stages; ++i) {
-            out_full[i].init(Consumers * 32);
-            out_empty[i].init(32);
-        }
-        for (int i = 0; i < PlanarBuffers; ++i)
-            planar_full[i].init(32);
-        cf::publish_barriers();
-    }
-    // What lies below and behind images meets weights of zero.
-    for (uint32_t i = threadIdx.x * 16; i < tiling.stages * tiling.stage_bytes;
-         i += Warps * 32 * 16)
-        *reinterpret_cast<uint4 *>(ring + i) = make_uint4(0, 0, 0, 0);
+    if (warp == 0)
+        init_barriers(block, lane);
+    zero_stages(block, dynamic);
     cf::let_next_kernel_begin();
     cf::wait_for_kernels_before();
-    for (uint32_t i = threadIdx.x * 16; i < tiling.weight_bytes; i += Warps * 32 * 16)
-        cf::copy16_async(weights + i, reinterpret_cast<const char *>(filter) + i, true);
-    cf::end_of_group();
-    cf::wait_for_groups<0>();
-    cf::publish_to_bulk_copies(); // wgmma reads the same way
+    load_weights(block, filter);
+    cf::publish_to_bulk_copies(); // wgmma reads as they do
     __syncthreads();
 
-    if (warp == Warps - 1) {
-        for (int m = 0; m < images; ++m, out.next()) {
-            out_full[out.index].wait(out.parity);
-            store_strip(tiling, y, {number(m), 0}, Rows,
-                        out_ring + out.index * tiling.out_stage_bytes, lane);
-            out_empty[out.index].arrive();
-        }
-        return;
-    }
-    if (warp >= Consumers) {
-        if (warp >= Consumers + tiling.producers)
-            return;
-        const int thread = int(threadIdx.x) - Consumers * 32, threads = tiling.producers * 32;
-        const auto load = [&](int m, uint32_t to, cf::Barrier &there) {
-            load_bulk(x + number(m) * image_of_x, uint32_t(image_of_x * 2), tiling.zero_bytes, to,
-                      there, lane);
-        };
-        if (!Pairs && warp == Consumers)
-            for (int m = 0; m < min(images, PlanarBuffers); ++m)
-                load(m, planar + m * tiling.planar_bytes, planar_full[m]);
-        for (int m = 0; m < images; ++m, in.next()) {
-            if (m >= tiling.stages)
-                empty[in.index].wait(in.parity ^ 1);
-            const uint32_t to = stages + in.index * tiling.stage_bytes;
-            if constexpr (Pairs) {
-                load(m, to, full[in.index]);
-            } else {
-                planar_full[m % PlanarBuffers].wait(m / PlanarBuffers & 1);
-                const auto skew =
-                    uint32_t(reinterpret_cast<uint64_t>(x + number(m) * image_of_x) & 15);
-                interleave_quads<Quads>(tiling,
-                                        planar + m % PlanarBuffers * tiling.planar_bytes + skew, to,
-                                        thread, threads);
-                full[in.index].arrive();
-                wait_for_producers(threads); // all have read
-                if (m + PlanarBuffers < images && warp == Consumers)
-                    load(m + PlanarBuffers, planar + m % PlanarBuffers * tiling.planar_bytes,
-                         planar_full[m % PlanarBuffers]);
-            }
-        }
-        return;
-    }
-
-    const int pair = lane % 4;
-    // Makes a copy that the compiler does not see through: ptxas lets products wait for each other
-    // where a register is an operand of two.
-    const uint32_t zero = tiling.strips >> 31;
-    const uint32_t plane = tiling.h * tiling.pitch;
-    const uint64_t columns = cf::wgmma_descriptor(weights, R * N * 16);
-    const int all = tiling.row_tiles * tiling.positions;
-    // Every group enters and leaves every image, in order, so that no arrival counts for another.
-    int task = warp / 4;
-    for (int m = 0; m < images; ++m, in.next(), out.next(), task -= tiling.tasks) {
-        full[in.index].wait(in.parity);
-        if (m >= tiling.out_stages)
-            out_empty[out.index].wait(out.parity ^ 1);
-        const uint32_t skew =
-            Pairs ? uint32_t(reinterpret_cast<uint64_t>(x + number(m) * image_of_x) & 15) : 0;
-        for (; task < tiling.tasks; task += Groups) {
-            // The lane's two positions: row tile and first pixel. The last ones repeat.
-            int tile[2], column[2];
-            int rows[2]; // that exist
-            uint32_t at[2];
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int lanes = Pairs ? lane / 4 + 8 * i : lane / 4 * 2 + i;
-                const int position = task * Positions + warp % 4 * 16 + lanes;
-                const int known = min(position, all - 1);
-                tile[i] = tiling.by_positions.quotient(known);
-                column[i] = (known - tile[i] * tiling.positions) * (Pairs ? 2 : 1);
-                rows[i] = position == known ? tiling.p - tile[i] * Rows : 0;
-                at[i] = stages + in.index * tiling.stage_bytes + skew +
-                        tile[i] * Rows * tiling.pitch +
-                        column[i] * (Pairs ? 2 : pixel_of(Quads) * 2) + pair * 4;
-            }
-
-            float sum[Rows][N / 2];
-            // Rows h, h + R, ... of x, those of phase h, together meet each row of y once.
-            constexpr int Most = (Window + R - 1) / R;
-            uint32_t window[2][Most][4]; // of the products on the way, and of the next
-            const auto multiply_phase = [&](int h, const uint32_t(&rows_of_x)[Most][4], uint64_t b,
-                                            bool add) {
-                cf::wgmma_fence();
-#pragma unroll
-                for (int j = 0; j < Rows; ++j) {
-                    const int m = j > h ? (j - h + R - 1) / R : 0, r = h + m * R - j;
-                    cf::wgmma_16bit<Element, N>(sum[j], rows_of_x[m], b + (R - 1 - r) * N, add);
-                }
-                cf::wgmma_commit();
-                cf::wgmma_wait<1>();
-            };
-            if constexpr (Pairs) {
-                const auto load = [&](int h, uint32_t(&to)[Most][4]) {
-#pragma unroll
-                    for (int m = 0; m < Most; ++m)
-#pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            const int row = h + m * R;
-                            if (row >= Window)
-                                continue;
-                            to[m][i] = cf::load_shared(at[i] + row * tiling.pitch);
-                            to[m][2 + i] = cf::load_shared(at[i] + row * tiling.pitch + plane);
-                        }
-                };
-                // Two channels. R is odd: steps begin with each of the two windows in turn.
-                const auto step_from = [&](auto first, int step) {
-                    constexpr int First = decltype(first)::value;
-#pragma unroll
-                    for (int h = 0; h < R; ++h) {
-                        multiply_phase(h, window[(First + h) % 2], columns + step * (2 * R * N),
-                                       step > 0 || h > 0);
-                        if (h + 1 < R) {
-                            load(h + 1, window[(First + h + 1) % 2]);
-                        } else if (step + 1 < tiling.steps) {
-                            at[0] += 2 * plane, at[1] += 2 * plane;
-                            load(0, window[1 - First]);
-                        }
-                    }
-                };
-                load(0, window[0]);
-#pragma unroll 1
-                for (int step = 0; step < tiling.steps; step += 2) {
-                    step_from(cf::Constant<0>{}, step);
-                    if (step + 1 < tiling.steps)
-                        step_from(cf::Constant<1>{}, step + 1);
-                }
-            } else {
-                // Halves of steps, 8 elements: 8 channels tap by tap, then, where 4 are left, these
-                // at two taps. The second pixel's operand is the first one's at the next
-                // tap, and is loaded once.
-                constexpr int Whole = Quads / 2, Halves = halves_of(Quads, R);
-                constexpr int Steps = (Halves + 1) / 2, Pixel = pixel_of(Quads) * 2;
-                constexpr int Split = (R + 1) / 2; // taps of the rest's first lane
-                const uint32_t rest =
-                    at[0] - pair * 4 + Whole * 16 + pair / 2 * 4 + pair % 2 * (Split * Pixel);
-                const auto load = [&](int g, uint32_t(&to)[Most][4],
-                                      const uint32_t(&last)[Most][4]) {
-#pragma unroll
-                    for (int m = 0; m < Most; ++m)
-#pragma unroll
-                        for (int i = 0; i < 2; ++i) {
-                            const int row = g / Steps + m * R, half = g % Steps * 2 + i;
-                            if (row >= Window)
-                                continue;
-                            const bool whole = half < Whole * R;
-                            const int tap = whole ? half % R : half - Whole * R;
-                            const uint32_t from = (whole ? at[0] + half / R * 16 : rest) +
-                                                  row * tiling.pitch + tap * Pixel;
-                            const uint32_t before = i ? to[m][1] : last[m][3];
-                            to[m][2 * i] = tap > 0 ? before | zero : cf::load_shared(from);
-                            to[m][2 * i + 1] = cf::load_shared(from + Pixel);
-                        }
-                };
-                load(0, window[0], window[1]);
-#pragma unroll
-                for (int g = 0; g < R * Steps; ++g) {
-                    multiply_phase(g / Steps, window[g % 2], columns + g % Steps * (2 * R * N),
-                                   g > 0);
-                    if (g + 1 < R * Steps)
-                        load(g + 1, window[(g + 1) % 2], window[g % 2]);
-                }
-            }
-            cf::wgmma_wait<0>();
-#pragma unroll
-            for (int j = 0; j < Rows; ++j)
-#pragma unroll
-                for (int v = 0; v < N / 2; ++v)
-                    cf::settle(sum[j][v]);
-
-            // Value 4 u + 2 i + e is at position i and in column 8 u + 2 (lane % 4) + e.
-            const int channel0 = pair * (Pairs ? N / 8 : 2);
-            const auto channel = [&](int u, int e) { return channel0 + (Pairs ? u : 8 * u + e); };
-            const int area = tiling.p * tiling.q;
-            if (finish.affine) {
-#pragma unroll
-                for (int u = 0; u < N / 8; ++u)
-#pragma unroll
-                    for (int e = 0; e < 2; ++e) {
-                        const int k = channel(u, e);
-                        const float bias = finish.bias && k < tiling.k ? finish.bias[k] : 0.0f;
-#pragma unroll
-                        for (int j = 0; j < Rows; ++j)
-#pragma unroll
-                            for (int i = 0; i < 2; ++i) {
-                                float &v = sum[j][4 * u + 2 * i + e];
-                                v = fmaf(finish.scale, v, bias);
-                            }
-                    }
-            }
-            // Calls body(value, offset of an output in its image, whether it exists).
-            const auto each = [&](auto body) {
-#pragma unroll
-                for (int u = 0; u < N / 8; ++u)
-#pragma unroll
-                    for (int i = 0; i < 2; ++i)
-#pragma unroll
-                        for (int e = 0; e < 2; ++e) {
-                            const int k = channel(u, e), q = column[i] + (Pairs ? e : 0);
-                            const int live = k < tiling.k && q < tiling.q ? rows[i] : 0;
-                            const int first = k * area + tile[i] * Rows * tiling.q + q;
-#pragma unroll
-                            for (int j = 0; j < Rows; ++j)
-                                body(sum[j][4 * u + 2 * i + e], first + j * tiling.q, j < live);
-                        }
-            };
-            if (finish.residual)
-                each([&](float &v, int offset, bool live) {
-                    v += value_if(live, static_cast<const Element *>(finish.residual) +
-                                            number(m) * image_of_y + offset);
-                });
-            if (finish.limited)
-#pragma unroll
-                for (int j = 0; j < Rows; ++j)
-#pragma unroll
-                    for (int v = 0; v < N / 2; ++v)
-                        sum[j][v] = cf::between(sum[j][v], finish.least, finish.most);
-
-            // As far behind a multiple of 16 bytes as the image in y.
-            const auto image = reinterpret_cast<uint64_t>(y + number(m) * image_of_y * 2);
-            const uint32_t to = cf::shared_address(out_ring) + out.index * tiling.out_stage_bytes +
-                                uint32_t(image & 15);
-            if (tiling.per_store == 2) {
-                // Neighbours in a row: both columns of a position, or both positions in a column.
-#pragma unroll
-                for (int u = 0; u < N / 8; ++u)
-#pragma unroll
-                    for (int f = 0; f < 2; ++f) {
-                        const int i = Pairs ? f : 0, k = channel(u, Pairs ? 0 : f);
-                        const int live = k < tiling.k ? rows[i] : 0;
-                        const uint32_t first =
-                            to + (k * area + tile[i] * Rows * tiling.q + column[i]) * 2;
-#pragma unroll
-                        for (int j = 0; j < Rows; ++j) {
-                            const float *v = &sum[j][4 * u + (Pairs ? 2 * f : f)];
-                            const uint32_t word[1] = {pack<Element>(v[0], v[Pairs ? 1 : 2])};
-                            cf::store_if(j < live, first + j * tiling.q * 2, word);
-                        }
-                    }
-            } else if (!Pairs && area % 2) {
-                // Of two neighbouring channels one has its two pixels in a word.
-                const uint32_t first =
-                    to + (channel0 * area + tile[0] * Rows * tiling.q + column[0]) * 2;
-                const bool both = column[1] < tiling.q;
-#pragma unroll
-                for (int u = 0; u < N / 8; ++u)
-#pragma unroll
-                    for (int j = 0; j < Rows; ++j) {
-                        const float *v = &sum[j][4 * u];
-                        const uint32_t of[2] = {pack<Element>(v[0], v[2]),
-                                                pack<Element>(v[1], v[3])};
-                        const bool second = (first / 2 + j) % 2;
-                        const uint32_t word[1] = {second ? of[1] : of[0]};
-                        const uint32_t apart = second ? of[0] : of[1];
-                        const uint32_t at_word =
-                            first + (j * tiling.q + (8 * u + second) * area) * 2;
-                        const uint32_t at_apart =
-                            first + (j * tiling.q + (8 * u + !second) * area) * 2;
-                        const bool live = j < rows[0] && channel(u, second) < tiling.k;
-                        const bool beside = j < rows[0] && channel(u, !second) < tiling.k;
-                        cf::store_if(live && both, at_word, word);
-                        cf::store_if(live && !both, at_word, uint16_t(word[0]));
-                        cf::store_if(beside, at_apart, uint16_t(apart));
-                        cf::store_if(beside && both, at_apart + 2, uint16_t(apart >> 16));
-                    }
-            } else {
-                each([&](float v, int offset, bool live) {
-                    const Element narrow = cf::narrow<Element>(v);
-                    cf::store_if(live, to + offset * 2, reinterpret_cast<const uint16_t &>(narrow));
-                });
-            }
-            cf::publish_to_bulk_copies();
-        }
-        empty[in.index].arrive();
-        out_full[out.index].arrive();
+    const int producer = warp - Consumers;
+    if (producer < 0)
+        consume<Element, R, N, Quads>(block, x, y, finish, warp, lane);
+    else if (warp == Warps - 1)
+        store_images(block, y, lane);
+    else if (producer < tiling.producers) {
+        if constexpr (Quads == 0)
+            produce(block, x, lane);
+        else
+            produce_interleaved<Quads>(block, x, producer, lane);
     }
 #else
     cf::not_compiled();
@@ -528,7 +213,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const Tiling &t = state.tiling = best_tiling(query, state.shapes);
     if (t.input_rows == 0)
         return no("keeps two images of %dx%dx%d and what comes of them in shared memory, which has "
-                  "%d bytes, and brings less than 1 MB at once",
+                  "%d bytes, and copies less than 1 MB in bulk",
                   p.c, p.h, p.w, query.device.shared_per_block);
     plan.packed_bytes = packed_size(state.shapes);
     plan.filter_layout = filter_layout(p, state.shapes);
