@@ -287,7 +287,8 @@ def natural(text):
 
 def rows_of(root):
     """The rows of the table with their sources, in its order."""
-    listed = re.findall(r"^ROW\((\w+), *(\w+)\)", (root / "csrc/kernels.def").read_text(), re.M)
+    table = (root / "csrc/kernels.def").read_text()
+    listed = re.findall(r"^(?:ROW|UNRANKED)\((\w+), *(\w+)\)", table, re.M)
     return {f"{family}_{file}": f"csrc/kernels/{family}/{file}.cu" for family, file in listed}
 
 

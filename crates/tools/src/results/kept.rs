@@ -172,7 +172,7 @@ fn supersede(source: &mut Source, later: &[&Source]) {
         let later: Vec<&E> = later.flatten().collect();
         rows.retain(|row| {
             let again = |other: &&E| row.is_same(other) && !row.outlasts([*other].into_iter());
-            !later.iter().any(|other| again(other))
+            !later.iter().any(again)
         });
     }
     let compared = |view| later.iter().map(move |source| source.compared(view));

@@ -84,7 +84,7 @@ fn what_is_kept_is_read_as_it_was() {
         vec![row("a", Some(20.0)), cudnn(10.0), row("c", None), other],
     );
     assert_eq!(report.rows[0].speedup_vs_cudnn, Some(0.5));
-    let folder = folder(&[report.clone()]);
+    let folder = folder(std::slice::from_ref(&report));
     let read = Source::read(&folder.path().join("1.jsonl")).unwrap();
     let full: Vec<FullRow> = read.rows().collect();
     assert_eq!(
