@@ -33,7 +33,12 @@ fn kernels(_files: &[PathBuf]) -> Result<(), String> {
 
 #[cfg(feature = "cuda")]
 fn kernels(files: &[PathBuf]) -> Result<(), String> {
-    const HEADERS: [&str; 3] = ["csrc/problem.h", "csrc/row.h", "csrc/passes.h"];
+    const HEADERS: [&str; 4] = [
+        "csrc/problem.h",
+        "csrc/row.h",
+        "csrc/registry.h",
+        "csrc/passes.h",
+    ];
     if convforge_bind::no_toolkit() {
         return convforge_bind::stub_of_headers(&HEADERS);
     }
@@ -80,7 +85,10 @@ fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let kernels = Path::new("csrc/kernels");
     let table = fs::read_to_string("csrc/kernels.def").map_err(|why| why.to_string())?;
     let row = |line: &str| {
-        let words = line.strip_prefix("ROW(")?.strip_suffix(')')?;
+        let words = line
+            .strip_prefix("ROW(")
+            .or(line.strip_prefix("UNRANKED("))?;
+        let words = words.strip_suffix(')')?;
         let (family, file) = words.split_once(',')?;
         Some(kernels.join(format!("{}/{}.cu", family.trim(), file.trim())))
     };
@@ -102,8 +110,8 @@ fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     };
     if let Some(path) = sources.iter().find(|path| !belongs(path)) {
         return Err(format!(
-            "{} has no line in csrc/kernels.def: add ROW(family, file), or put a further file of a \
-             row into the folder family/file",
+            "{} has no line in csrc/kernels.def: add UNRANKED(family, file), or ROW once it is \
+             measured; a further file of a row goes into the folder family/file",
             path.display()
         ));
     }

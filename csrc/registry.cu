@@ -1,8 +1,10 @@
 // The array of rows that everything else walks, and what this build compiled them for.
+#include "registry.h"
 #include "row.h"
 
 #include <cuda_runtime.h>
 
+#define UNRANKED(family, file) ROW(family, file)
 #define ROW(family, file) extern "C" const cf_row CF_ROW(family, file);
 #include "kernels.def"
 #undef ROW
@@ -14,6 +16,15 @@ const cf_row *const rows[] = {
 #include "kernels.def"
 #undef ROW
     nullptr,
+};
+#undef UNRANKED
+
+constexpr int32_t ranked[] = {
+#define ROW(family, file) 1,
+#define UNRANKED(family, file) 0,
+#include "kernels.def"
+#undef ROW
+#undef UNRANKED
 };
 
 // Device code of a build: machine code of one generation, or PTX, which a driver translates. Rows
@@ -68,6 +79,8 @@ constexpr Words words = joined();
 } // namespace
 
 const cf_row *const *cf_rows(void) { return rows; }
+
+int32_t cf_is_ranked(uint64_t row) { return ranked[row]; }
 
 int32_t cf_compiled_for(int32_t needs, int32_t arch) {
     for (const Image &image : images)

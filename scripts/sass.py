@@ -287,7 +287,7 @@ def natural(text):
 
 def sources_of(root):
     """Each row of the table with its source and, behind it, those in the row's folder."""
-    listed = re.findall(r"^ROW\((\w+), *(\w+)\)", (root / "csrc/kernels.def").read_text(), re.M)
+    listed = re.findall(r"^(?:ROW|UNRANKED)\((\w+), *(\w+)\)", (root / "csrc/kernels.def").read_text(), re.M)
     for family, file in listed:
         source = Path(f"csrc/kernels/{family}/{file}.cu")
         further = sorted((root / source.with_suffix("")).glob("*.cu"))

@@ -82,10 +82,12 @@ pub struct Info {
     pub max_arch: u32,
     /// Its configurations, `tile=16`; the first is the default. Empty where there is nothing to set.
     pub configs: Vec<String>,
+    /// Whether a measurement backs its estimates, so that rules may choose it. Others run by name.
+    pub ranked: bool,
 }
 
 impl Info {
-    /// A variant of exact arithmetic, for any chip, without configurations.
+    /// A variant of exact arithmetic, for any chip, without configurations, that rules may choose.
     pub fn new(name: &str, family: &str, idea: &str, source: &str, kind: Kind) -> Self {
         Info {
             name: name.to_owned(),
@@ -98,6 +100,7 @@ impl Info {
             min_arch: 0,
             max_arch: u32::MAX,
             configs: Vec::new(),
+            ranked: true,
         }
     }
 

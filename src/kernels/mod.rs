@@ -36,10 +36,13 @@ pub(crate) fn rows() -> impl Iterator<Item = Arc<dyn Variant>> {
     let table = unsafe { ffi::cf_rows() };
     (0..)
         // SAFETY: `take_while` stops at the null, before the end of the array.
-        .map(move |i| unsafe { *table.add(i) })
-        .take_while(|row| !row.is_null())
-        // SAFETY: rows are constants of this program.
-        .map(|row| Arc::new(Row::new(unsafe { &*row })) as Arc<dyn Variant>)
+        .map(move |i| (i, unsafe { *table.add(i) }))
+        .take_while(|(_, row)| !row.is_null())
+        .map(|(i, row)| {
+            // SAFETY: rows are constants of this program, and the index is one of theirs.
+            let (row, ranked) = unsafe { (&*row, ffi::cf_is_ranked(i as u64) != 0) };
+            Arc::new(Row::new(row, ranked)) as Arc<dyn Variant>
+        })
 }
 
 struct Row {
@@ -55,7 +58,7 @@ unsafe impl Send for Row {}
 unsafe impl Sync for Row {}
 
 impl Row {
-    fn new(row: &'static ffi::cf_row) -> Self {
+    fn new(row: &'static ffi::cf_row, ranked: bool) -> Self {
         let mut configs = Vec::new();
         let mut next = row.configs;
         // SAFETY: a row's strings are constants, and its configurations end with a null.
@@ -76,6 +79,7 @@ impl Row {
             min_arch,
             max_arch,
             configs,
+            ranked,
             ..Info::new(&name, &family, &idea, &source, Kind::Kernel)
         };
         let constant = row.functions.constant_memory.map(ConstantMemory::new);

@@ -33,6 +33,19 @@ unsafe impl Variant for Missing {
     }
 }
 
+#[test]
+fn what_was_never_measured_is_not_chosen() {
+    let cpu = Device::Cpu.limits();
+    let of = |ranked| {
+        let mut info = missing().info().clone();
+        info.ranked = ranked;
+        let variant: Arc<dyn Variant> = Arc::new(Missing(info));
+        best_config(&variant, &cpu, &problem()).map(|(_, best)| best.config)
+    };
+    assert_eq!(of(true), Ok(0));
+    assert!(of(false).unwrap_err().contains("no measurement backs"));
+}
+
 fn problem() -> Problem {
     "mb1ic3ih8oc4kh3".parse().unwrap()
 }

@@ -601,6 +601,56 @@ fn a_report_of_files_that_are_no_results() {
 }
 
 #[test]
+fn every_committed_row_is_printed_whole() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command.args(["report", "--rows"]).current_dir(root);
+    let text = String::from_utf8(output.output().unwrap().stdout).unwrap();
+    assert!(text.lines().count() > 1000, "{text}");
+    for line in text.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        for field in [
+            "suite",
+            "layer",
+            "problem",
+            "math",
+            "variant",
+            "config",
+            "status",
+            "reason",
+            "median_us",
+            "p10_us",
+            "p90_us",
+            "samples",
+            "floor_us",
+            "workspace_bytes",
+            "cudnn_us",
+            "cudnn_plan",
+            "csrc",
+            "device",
+            "date",
+        ] {
+            assert!(row.get(field).is_some(), "{field} is missing: {line}");
+        }
+        let timed = row["status"] == "passed";
+        assert_eq!(row["median_us"].is_number(), timed, "{line}");
+        assert_eq!(row["tflops"].is_number(), timed, "{line}");
+    }
+    // Elsewhere there are none.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command
+        .args(["report", "--rows"])
+        .current_dir(folder.path());
+    let output = output.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && text.contains("go to the root"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_page_of_files_that_are_no_results() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -34,7 +34,8 @@ pub struct Args {
     /// That many random valid problems
     #[arg(long, value_name = "N")]
     generated: Option<usize>,
-    /// For every variant so many random problems that it can do, however rare they are
+    /// For every variant so many random problems that it can do, however rare they are; a variant that
+    /// meets fewer fails
     #[arg(long, value_name = "N")]
     each: Option<usize>,
     /// Seed of the problems and of the data
@@ -92,6 +93,13 @@ fn data(name: &str) -> Result<Data, String> {
     found.ok_or_else(|| format!("the kinds are {}", known().collect::<Vec<_>>().join(", ")))
 }
 
+/// What is to be done.
+struct Work<'a> {
+    cases: Vec<(Problem, &'a Configured)>,
+    /// That variants meet too few problems, each with the command that shows it.
+    short: Vec<String>,
+}
+
 /// A case that did not pass.
 #[derive(Serialize)]
 struct Case {
@@ -111,19 +119,16 @@ struct Counts {
 }
 
 impl Args {
-    /// What is checked, in order.
-    fn cases<'a>(
-        &self,
-        device: &Device,
-        variants: &'a [Configured],
-    ) -> Result<Vec<(Problem, &'a Configured)>, Failure> {
+    /// What is checked, in order; and which variants met too few problems of --each.
+    fn cases<'a>(&self, device: &Device, variants: &'a [Configured]) -> Result<Work<'a>, Failure> {
         let problems = self.problems()?;
-        let mut cases = Vec::new();
+        let (mut cases, mut short) = (Vec::new(), Vec::new());
         for problem in self.shard.of(problems) {
             cases.extend(variants.iter().map(|variant| (problem.clone(), variant)));
         }
         for variant in variants {
             let possible = self.possible(device, variant);
+            short.extend(self.shortage(variant, possible.len()));
             cases.extend(self.shard.of(possible).map(|problem| (problem, variant)));
         }
         if cases.is_empty() && !self.data.is_empty() {
@@ -133,7 +138,23 @@ impl Args {
                     .to_owned(),
             ));
         }
-        Ok(cases)
+        Ok(Work { cases, short })
+    }
+
+    /// That a variant can do fewer of the problems drawn for it than --each asks for. What can do none
+    /// is not for this device, or for this data.
+    fn shortage(&self, (variant, config): &Configured, met: usize) -> Option<String> {
+        let wanted = self.each.unwrap_or(0);
+        let name = variant.info().spelled(*config);
+        (0 < met && met < wanted).then(|| {
+            format!(
+                "{name} meets {met} of {wanted} problems in {} draws: draw its kind of shapes in \
+                 crates/check/src/domain.rs, and try\n    convforge check --variant {name} --each \
+                 {wanted} --seed {}",
+                wanted as u64 * DRAWS,
+                self.seed
+            )
+        })
     }
 
     /// The problems for every variant.
@@ -190,7 +211,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         terminal::remark(&terminal::no_gpu(&why), !args.json)?;
     }
     let variants = args.variants.variants(&device, Configs::All)?;
-    let work = args.cases(&device, &variants)?;
+    let Work { cases: work, short } = args.cases(&device, &variants)?;
     let options = check::Options {
         data: args.kinds().to_vec(),
         ..args.judge.options()
@@ -245,8 +266,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             "interrupted": terminal::interrupted(),
             "counts": counts,
             "cases": cases,
+            "short": short,
         }))?;
     } else {
+        for why in &short {
+            writeln!(out, "FAILED {why}")?;
+        }
         for case in cases.iter().filter(|case| case.status == Status::Skipped) {
             writeln!(
                 out,
@@ -276,7 +301,36 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     Ok(match terminal::interrupted() {
         true => ExitCode::from(terminal::INTERRUPTED),
-        false if failed > 0 => ExitCode::FAILURE,
+        false if failed > 0 || !short.is_empty() => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use convforge::variants;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn too_few_problems_are_said_with_the_command_that_shows_it() {
+        let args = Cli::parse_from(["test", "--each", "30", "--seed", "7"]).args;
+        let variant = (variants::find("cpu_direct").unwrap(), 0);
+        let why = args.shortage(&variant, 12).unwrap();
+        for part in [
+            "cpu_direct meets 12 of 30 problems in 60000 draws",
+            "convforge check --variant cpu_direct --each 30 --seed 7",
+        ] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(args.shortage(&variant, 30), None);
+        assert_eq!(args.shortage(&variant, 0), None);
+    }
 }

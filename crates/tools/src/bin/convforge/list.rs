@@ -104,6 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         None => {
             writeln!(out, "{}", everything(&entries))?;
             tell_caveats(&mut out, &entries)?;
+            tell_unranked(&mut out, &entries)?;
             writeln!(out, "\nPicks that choose by themselves:")?;
             for pick in Pick::automatic() {
                 writeln!(out, "{pick}: {}", pick.explain()?)?;
@@ -188,6 +189,20 @@ fn tell_caveats(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     }
     for (caveat, names) in caveats {
         writeln!(out, "{}: {caveat}", names.join(", "))?;
+    }
+    Ok(())
+}
+
+/// Which variants no rule chooses.
+fn tell_unranked(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
+    let unranked = entries.iter().filter(|entry| !entry.info.ranked);
+    let names: Vec<&str> = unranked.map(|entry| &*entry.info.name).collect();
+    if !names.is_empty() {
+        let names = names.join(", ");
+        writeln!(
+            out,
+            "\nNot measured yet, so that no rule chooses them: {names}"
+        )?;
     }
     Ok(())
 }
