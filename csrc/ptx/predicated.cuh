@@ -61,21 +61,6 @@ __device__ __forceinline__ void store_if(bool live, uint32_t to, float v) {
                  "f"(v), "r"(int(live))
                  : "memory");
 }
-__device__ __forceinline__ void store_if(bool live, uint32_t to, float v, float next) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %3, 0;\n"
-                 "@live st.shared.v2.f32 [%0], {%1, %2};\n}" ::"r"(to),
-                 "f"(v), "f"(next), "r"(int(live))
-                 : "memory");
-}
-// To a global address: the compiler makes two stores of some float2.
-__device__ __forceinline__ void store_if(bool live, float *to, float v, float next) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %3, 0;\n"
-                 "@live st.global.v2.f32 [%0], {%1, %2};\n}" ::"l"(to),
-                 "f"(v), "f"(next), "r"(int(live))
-                 : "memory");
-}
 
 // Words and halves of one, to a global address or into shared memory.
 #define CF_STORE_IF(Space, Address, Constraint)                                                    \

@@ -47,14 +47,14 @@ struct TaskMap {
     const Tiling &tiling;
     Accumulators<Shape> &sum;
     Place strip;
-    int channel0;           // the lane's first
+    int group0, channel0;   // the group's first channel, and the lane's
     int tile[2], column[2]; // of the lane's positions
     int rows[2];            // of them that exist
 
     __device__ __forceinline__ TaskMap(const Tiling &tiling, Accumulators<Shape> &sum, Place strip,
                                        int group, const LanePositions &lanes, int lane)
-        : tiling(tiling), sum(sum), strip(strip),
-          channel0(group * tiling.per_group + lane % 4 * tiling.per_pair) {
+        : tiling(tiling), sum(sum), strip(strip), group0(group * tiling.per_group),
+          channel0(group0 + lane % 4 * tiling.per_pair) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             tile[i] = lanes.tile[i], column[i] = lanes.column[i];
@@ -165,20 +165,24 @@ struct TaskAddresses {
     }
 };
 
-// Adds what lies where the sums belong.
+// Adds what lies where the sums belong. Where sums are many, the compiler has all loads on the way
+// together, and spills. What keeps them apart was found by trying: a branch that no warp diverges
+// at, or a meeting of the warp, which costs the epilogue's uniform registers.
 template <class Stored, class Shape>
 __device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape> &map) {
     using Addresses = TaskAddresses<Shape, false>;
     char *const residual = static_cast<char *>(const_cast<void *>(finish.residual)); // only read
     const Addresses addresses(map, sizeof(Stored), residual, residual);
     Addresses::template for_runs<1>([&](int t, int i, int u) {
+        if (Shape::Single && map.group0 + t * map.tiling.per_tile >= map.tiling.k)
+            return;
         addresses.template for_rows<1>(t, i, u, [&](char *at, bool live, auto value) {
             float added[1];
             load_neighbours(reinterpret_cast<Stored *>(at), live, added);
             value(0) += added[0];
         });
-        // With more loads on the way together the compiler spills.
-        __syncwarp();
+        if constexpr (!Shape::Single && Shape::R > 0 && Shape::Tiles == MaxTiles)
+            __syncwarp();
     });
 }
 

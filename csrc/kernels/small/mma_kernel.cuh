@@ -229,8 +229,11 @@ __device__ __forceinline__ void compute_task(const Block &block, const Columns &
                       self);
     const auto finish_sums = [&] {
         // Without this branch around all of it, sums are moved even where there is nothing to do.
-        if (finish.affine || finish.residual || finish.limited)
-            finish_fragment<float>(finish, tiling.k, map);
+        if (!finish.affine && !finish.residual && !finish.limited)
+            return;
+        scale_and_add_bias(finish, tiling.k, map);
+        add_residual<float>(finish, map);
+        limit(finish, map);
     };
     const auto store = [&] {
         if (tiling.vector_stores)
