@@ -63,7 +63,7 @@ fn table() -> Result<(), Failure> {
                 continue;
             }
         };
-        match conv.problem().storage {
+        match conv.problem().storage() {
             Storage::F32 => line::<f32>(&conv)?,
             Storage::F16 => line::<half::f16>(&conv)?,
             Storage::Bf16 => line::<half::bf16>(&conv)?,
@@ -75,7 +75,7 @@ fn table() -> Result<(), Failure> {
 fn line<T: Element>(conv: &Conv) -> Result<(), Failure> {
     let (device, problem) = (conv.device(), conv.problem());
     let stream = device.stream()?;
-    let Stream::Gpu(queue) = &stream else {
+    let Some(queue) = stream.as_gpu() else {
         return Ok(());
     };
     let x = device.upload(&vec![T::zeroed(); problem.x_len()])?;

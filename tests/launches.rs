@@ -72,7 +72,7 @@ mod cases {
             Ok(conv) => conv,
             Err(answer) => return answer,
         };
-        match conv.problem().storage {
+        match conv.problem().storage() {
             Storage::F32 => counted::<f32>(&conv),
             Storage::F16 => counted::<half::f16>(&conv),
             Storage::Bf16 => counted::<half::bf16>(&conv),
@@ -82,7 +82,7 @@ mod cases {
     fn counted<T: Element>(conv: &Conv) -> Answer {
         let (device, problem) = (conv.device(), conv.problem());
         let stream = device.stream()?;
-        let Stream::Gpu(queue) = &stream else {
+        let Some(queue) = stream.as_gpu() else {
             return Ok(Completion::ignored_with("the CPU enqueues nothing"));
         };
         // SAFETY: it only looks for the library.
@@ -102,7 +102,7 @@ mod cases {
         let mut workspace = conv.workspace(&stream)?;
         let run = |y: &mut Buffer<T>, workspace: &mut Workspace| {
             let mut operands = Operands::new(&x, &w, y);
-            if problem.epilogue.bias {
+            if problem.epilogue().bias {
                 operands = operands.bias(&bias);
             }
             if let Some(packed) = &packed {
