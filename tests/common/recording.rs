@@ -9,13 +9,9 @@ use std::{
 use convforge::{Error, gpu::Stream};
 use cudarc::driver::sys::{self, CUgraphNodeType, CUstreamCaptureMode, cudaError_enum as Code};
 
-const EARLY: sys::CUlaunchAttributeID =
-    sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-
 /// A call of the driver's that enqueues.
 enum Node {
-    /// And whether it may begin before the one ahead of it has ended.
-    Kernel(sys::CUDA_KERNEL_NODE_PARAMS, bool),
+    Kernel(sys::CUDA_KERNEL_NODE_PARAMS),
     Memset(sys::CUDA_MEMSET_NODE_PARAMS),
 }
 
@@ -80,7 +76,7 @@ impl Recording {
             // SAFETY: as the caller says; the parameters are the graph's own.
             fine(unsafe {
                 match node {
-                    Node::Kernel(kernel, early) => launch(kernel, *early, stream),
+                    Node::Kernel(kernel) => launch(kernel, stream),
                     Node::Memset(memset) => set(memset, stream),
                 }
             })?;
@@ -124,16 +120,9 @@ fn node(handle: sys::CUgraphNode) -> Result<Node, String> {
     }
 }
 
-/// As the runtime launches: by the extended call, which takes attributes.
-unsafe fn launch(
-    kernel: &sys::CUDA_KERNEL_NODE_PARAMS,
-    early: bool,
-    stream: sys::CUstream,
-) -> Code {
-    // SAFETY: all of it are numbers.
-    let mut attribute: sys::CUlaunchAttribute = unsafe { mem::zeroed() };
-    attribute.id = EARLY;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
+/// As the runtime launches: by the extended call. A node does not say whether its kernel may begin
+/// before the one ahead of it has ended, so here none may.
+unsafe fn launch(kernel: &sys::CUDA_KERNEL_NODE_PARAMS, stream: sys::CUstream) -> Code {
     let config = sys::CUlaunchConfig {
         gridDimX: kernel.gridDimX,
         gridDimY: kernel.gridDimY,
@@ -143,8 +132,8 @@ unsafe fn launch(
         blockDimZ: kernel.blockDimZ,
         sharedMemBytes: kernel.sharedMemBytes,
         hStream: stream,
-        attrs: &mut attribute,
-        numAttrs: early.into(),
+        attrs: ptr::null_mut(),
+        numAttrs: 0,
     };
     let function = match kernel.func.is_null() {
         // A kernel of a library, which the driver takes for a function.
