@@ -21,8 +21,7 @@ use crate::error::closest;
 pub struct Contenders(Vec<Arc<dyn Variant>>);
 
 impl Contenders {
-    /// Every variant; cuDNN is searched as [`cudnn::Options`](crate::cudnn::Options) have it by
-    /// default.
+    /// Every variant; cuDNN is searched as `cudnn::Options` have it by default.
     pub fn new() -> Self {
         #[cfg(feature = "cudnn")]
         return Self::searching(&cudnn::Options::default());

@@ -239,6 +239,7 @@ pub fn no_toolkit() -> bool {
 pub fn stub_on_docs_rs() -> Result<bool, String> {
     let there = no_toolkit();
     if there {
+        println!("cargo::rerun-if-changed=src/stub.rs");
         fs::copy("src/stub.rs", bindings_file()).map_err(|why| format!("src/stub.rs: {why}"))?;
     }
     Ok(there)

@@ -13,6 +13,7 @@ macro_rules! numbers {
         pub struct $name(pub u32);
     )*};
 }
-numbers! { cudnnStatus_t cudnnDataType_t cudnnTensorFormat_t cudnnMathType_t
-cudnnConvolutionFwdAlgo_t cudnnBackendDescriptorType_t cudnnBackendAttributeName_t
-cudnnBackendAttributeType_t cudnnBackendHeurMode_t cudnnPointwiseMode_t }
+numbers! { cudnnStatus_t cudnnDataType_t cudnnTensorFormat_t cudnnMathType_t cudnnNanPropagation_t
+cudnnActivationMode_t cudnnConvolutionMode_t cudnnConvolutionFwdAlgo_t cudnnPointwiseMode_t
+cudnnBackendDescriptorType_t cudnnBackendAttributeName_t cudnnBackendAttributeType_t
+cudnnBackendHeurMode_t cudnnBackendBehaviorNote_t cudnnBackendNumericalNote_t }

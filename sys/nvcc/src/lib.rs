@@ -160,14 +160,16 @@ fn objects(out: &Path) -> PathBuf {
     target(out).join("convforge-objects").join(package)
 }
 
-/// Cargo's target folder, from one inside of it. Cargo marks it, and those in it for a --target.
+/// Cargo's target folder, from `OUT_DIR` inside of it. Cargo marks it, and those in it for a --target,
+/// but not one that was there before; from that one it is <profile>/build/<package>/out.
 fn target(out: &Path) -> &Path {
     let marked = |folder: &&Path| folder.join("CACHEDIR.TAG").is_file();
     let unmarked = |folder: &&Path| !marked(folder);
     let mut marked_ones = out.ancestors().skip_while(unmarked).take_while(marked);
-    marked_ones
-        .next()
-        .map_or(out, |inner| marked_ones.last().unwrap_or(inner))
+    match marked_ones.next() {
+        Some(inner) => marked_ones.last().unwrap_or(inner),
+        None => out.ancestors().nth(4).unwrap_or(out),
+    }
 }
 
 /// Keeps other builds of this checkout (a debug one beside a release one, an editor's) out of the
@@ -237,7 +239,7 @@ mod tests {
         let cross = root.join("x86_64-unknown-linux-gnu/debug/build/convforge-1/out");
         fs::create_dir_all(&native).unwrap();
         fs::create_dir_all(&cross).unwrap();
-        assert_eq!(target(&native), native, "nothing is marked");
+        assert_eq!(target(&native), root, "nothing is marked");
         fs::write(root.join("CACHEDIR.TAG"), "").unwrap();
         fs::write(root.join("x86_64-unknown-linux-gnu/CACHEDIR.TAG"), "").unwrap();
         assert_eq!(target(&native), root);
