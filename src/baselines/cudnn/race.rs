@@ -13,7 +13,7 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    Conv, Device, Problem, RawOperands, Result, Stream, Workspace,
+    Conv, Device, Problem, RawOperands, Result, Workspace,
     gpu::{self, DeviceBuffer, Event, Gpu},
     variant::{Arithmetic, Info, Kind, Plan, Prepared, Query, Variant},
 };

@@ -1,8 +1,8 @@
 //! One convolution by itself, for a profiler: plain calls, no graph, nothing else meanwhile.
 
-use convforge::{Conv, Mark};
 #[cfg(feature = "cuda")]
-use convforge::{Stream, gpu::ProfilerRange};
+use convforge::gpu::ProfilerRange;
+use convforge::{Conv, Mark};
 
 use super::{
     Event, Options,
