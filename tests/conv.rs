@@ -6,6 +6,7 @@
 //! | recorded | it can be recorded in a graph, and replayed on other inputs |
 //! | shared | several threads run it on streams of their own at the same time |
 //! | elsewhere | what lies on another device is refused |
+//! | viewed | it reads and writes the middle of larger buffers as it does whole ones |
 //! | packed once | one packed filter serves every batch, another filter's is refused |
 //!
 //! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
@@ -18,8 +19,8 @@ use std::thread;
 use bytemuck::Pod;
 use common::{Answer, Configured};
 use convforge::{
-    Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream,
-    Workspace, variant::Space,
+    Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream, View,
+    ViewMut, Workspace, variant::Space,
 };
 use convforge_check::{Data, Domain, Recipe, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
@@ -33,6 +34,7 @@ fn main() {
     let trials = common::trials(&gpu, "recorded", recorded)
         .chain(common::trials(&gpu, "shared", shared))
         .chain(common::trials(&gpu, "elsewhere", elsewhere))
+        .chain(common::trials(&gpu, "viewed", viewed))
         .chain(common::trials(&gpu, "packed once", packed_once));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
@@ -116,7 +118,7 @@ impl<T: Element> Inputs<T> {
     fn operands<'a>(
         &'a self,
         problem: &Problem,
-        (x, y): (&'a Buffer<T>, &'a mut Buffer<T>),
+        (x, y): (impl Into<View<'a, T>>, impl Into<ViewMut<'a, T>>),
         packed: Option<&'a Packed>,
     ) -> Operands<'a, T> {
         let mut operands = Operands::new(x, &self.w, y);
@@ -337,6 +339,48 @@ fn refused(what: &str, result: Result<()>) -> Result<(), Failed> {
         Err(Error::WrongDevice { .. }) => Ok(()),
         other => Err(format!("the {what} is on another device: {other:?}").into()),
     }
+}
+
+fn viewed(device: &Device, configured: &Configured) -> Answer {
+    let conv = match ready(device, configured) {
+        Ok(conv) => conv,
+        Err(answer) => return answer,
+    };
+    with_element!(conv.problem().storage(), in_the_middle(&conv))
+}
+
+/// Bytes on both sides of a tensor, as many as the largest alignment has.
+const AROUND: usize = 4096;
+
+fn in_the_middle<T: Element>(conv: &Conv) -> Answer {
+    let (device, problem) = (conv.device(), conv.problem());
+    let inputs = Inputs::<T>::new(device, problem)?;
+    let stream = device.stream()?;
+    let packed = conv.pack(&inputs.w, &stream)?;
+    let x = values(problem, Tensor::X, SEED);
+    let expected = alone(conv, &inputs, &device.upload(&x)?, packed.as_ref())?;
+
+    let gap = AROUND / size_of::<T>();
+    let x = device.upload(&[poison(gap), x, poison(gap)].concat())?;
+    let mut y = device.upload(&poison::<T>(2 * gap + problem.y_len()))?;
+    let middle = |len: usize| gap..gap + len;
+    let parts = (
+        x.view(middle(problem.x_len()))?,
+        y.view_mut(middle(problem.y_len()))?,
+    );
+    let operands = inputs.operands(problem, parts, packed.as_ref());
+    conv.run_with(operands, &mut conv.workspace(&stream)?, &stream)?;
+
+    let y = bytes(&y, &stream)?;
+    let (front, rest) = y.split_at(AROUND);
+    let (inside, rear) = rest.split_at(expected.len());
+    ensure(
+        inside == expected,
+        "in the middle of a buffer it gives another output",
+    )?;
+    let untouched = front.iter().chain(rear).all(|byte| *byte == 0xff);
+    ensure(untouched, "it wrote around its output")?;
+    Ok(Completion::Completed)
 }
 
 /// So many bytes in constant memory leave room for some filters.

@@ -333,6 +333,5 @@ fn the_last_image_alone_is_one_image() {
     let (mut pipeline, _) = at(3, |_| Err(no_luck()));
     assert_eq!((pipeline.chunks(), pipeline.chunk()), (4, 3));
     let failed = pipeline.run(&[0.0; 90], &mut [-1.0; 90]).unwrap_err();
-    let text = "chunk 3 of 4 (image 9): there is no luck";
-    assert_eq!(failed.to_string(), text);
+    assert_eq!(failed.to_string(), "chunk 3 of 4 (image 9)");
 }

@@ -144,6 +144,10 @@ int cuStreamSynchronize(uintptr_t stream) {
 int cuStreamIsCapturing(uintptr_t stream, int *status) { return (void)stream, *status = 0, OK; }
 int cuThreadExchangeStreamCaptureMode(int *mode) { return (void)mode, OK; }
 
+int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, uintptr_t stream) {
+    return (void)stream, memset((void *)(uintptr_t)address, byte, bytes), OK;
+}
+
 static int copy(void *to, const void *from, size_t bytes) {
     if (++thread.copies == thread.failing_copy)
         return FAULT;

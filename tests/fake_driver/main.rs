@@ -2,11 +2,17 @@
 //! driver made of a page of C (`driver.c`), which launches nothing. Everything here ends before a
 //! launch, or has a variant of its own that launches nothing.
 
+#[cfg(feature = "cudnn")]
+mod cudnn;
 mod foreign;
 mod pipeline;
 mod scale;
 
-use std::{env, fs, process::Command, process::ExitCode};
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 use convforge::{
     Conv, Device, Error, Problem,
@@ -16,19 +22,17 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
     let folder = tempfile::tempdir().unwrap();
-    let (source, library) = (
-        folder.path().join("driver.c"),
-        folder.path().join("libcuda.so.1"),
+    stand_in(
+        "CONVFORGE_CUDA_LIB",
+        include_str!("driver.c"),
+        &folder.path().join("libcuda.so.1"),
     );
-    fs::write(&source, include_str!("driver.c")).unwrap();
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .args([&library, &source])
-        .status()
-        .unwrap();
-    assert!(compiled.success());
-    // SAFETY: no other thread runs yet.
-    unsafe { env::set_var("CONVFORGE_CUDA_LIB", &library) };
+    #[cfg(feature = "cudnn")]
+    stand_in(
+        "CONVFORGE_CUDNN_LIB",
+        include_str!("cudnn.c"),
+        &folder.path().join("libcudnn.so.9"),
+    );
 
     let case = |name: &str, test: fn()| {
         Trial::test(name, move || {
@@ -65,8 +69,27 @@ fn main() -> ExitCode {
             "a_panic_waits_for_every_stream",
             pipeline::a_panic_waits_for_every_stream,
         ),
+        #[cfg(feature = "cudnn")]
+        case(
+            "cudnns_objects_in_order",
+            cudnn::what_things_are_made_of_outlives_them,
+        ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Compiles a library that takes another's place.
+fn stand_in(variable: &str, source: &str, library: &Path) {
+    let file = library.with_extension("c");
+    fs::write(&file, source).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([library, &file])
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    // SAFETY: no other thread runs yet.
+    unsafe { env::set_var(variable, library) };
 }
 
 fn devices() -> [Device; 3] {
