@@ -374,12 +374,12 @@ fn in_the_middle<T: Element>(conv: &Conv) -> Answer {
     let y = bytes(&y, &stream)?;
     let (front, rest) = y.split_at(AROUND);
     let (inside, rear) = rest.split_at(expected.len());
-    ensure(
+    common::ensure(
         inside == expected,
         "in the middle of a buffer it gives another output",
     )?;
     let untouched = front.iter().chain(rear).all(|byte| *byte == 0xff);
-    ensure(untouched, "it wrote around its output")?;
+    common::ensure(untouched, "it wrote around its output")?;
     Ok(Completion::Completed)
 }
 

@@ -35,7 +35,7 @@ unsafe impl Variant for Missing {
 
 #[test]
 fn what_was_never_measured_is_not_chosen() {
-    let cpu = Device::Cpu.limits();
+    let cpu = Device::cpu().limits();
     let of = |ranked| {
         let mut info = missing().info().clone();
         info.ranked = ranked;

@@ -103,12 +103,7 @@ fn node(handle: sys::CUgraphNode) -> Result<Node, String> {
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL => {
                 let mut kernel = mem::zeroed();
                 fine(sys::cuGraphKernelNodeGetParams_v2(handle, &mut kernel))?;
-                let mut early = mem::zeroed();
-                fine(sys::cuGraphKernelNodeGetAttribute(
-                    handle, EARLY, &mut early,
-                ))?;
-                let early = early.programmaticStreamSerializationAllowed != 0;
-                Ok(Node::Kernel(kernel, early))
+                Ok(Node::Kernel(kernel))
             }
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET => {
                 let mut memset = mem::zeroed();
