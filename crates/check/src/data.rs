@@ -110,6 +110,8 @@ pub struct Recipe {
     exponents: u64,
     /// What each tensor is multiplied by at last, plus or minus a power of two.
     factors: [f32; 4],
+    /// An activation makes zeros of what is negative.
+    clips: bool,
 }
 
 /// Exponent of the least normal f16, without its sign.
@@ -215,6 +217,10 @@ impl Recipe {
             block: block as usize,
             exponents: exponents as u64,
             factors: [x_factor, sign * w_factor, added, added],
+            clips: matches!(
+                problem.epilogue().activation,
+                Activation::Relu | Activation::Relu6
+            ),
         }
     }
 
@@ -229,6 +235,8 @@ impl Recipe {
                 Tensor::W => integer(hash, self.largest[1]),
                 Tensor::Bias | Tensor::Residual => integer(hash, ADDED),
             },
+            // Where there are few channels, all of them could be zeros otherwise.
+            (_, Tensor::Bias) if self.clips && index == 0 => 1.0,
             (Data::Normal, _) => {
                 let again = mix(hash);
                 let halves = [
