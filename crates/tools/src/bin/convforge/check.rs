@@ -3,12 +3,16 @@
 use std::{
     collections::HashSet,
     io::{self, Write},
+    num::NonZero,
     process::ExitCode,
+    sync::{Mutex, PoisonError},
+    thread,
 };
 
 use convforge::{Device, Problem};
 use convforge_check::{self as check, Data, Domain, Outcome, Profile};
 use convforge_tools::measure::Status;
+use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
@@ -22,6 +26,8 @@ use crate::{
 const DEFAULT_GENERATED: usize = 100;
 /// So many random problems are drawn for each that --each asks for, before it gives up.
 const DRAWS: u64 = 2000;
+/// Cases at a time on a GPU: more than these wait for each other's memory.
+const JOBS: usize = 8;
 
 #[derive(clap::Args)]
 #[command(
@@ -55,6 +61,10 @@ pub struct Args {
     /// Who compares with the f64 oracle
     #[arg(long, value_enum, default_value_t = Judge::Auto)]
     judge: Judge,
+    /// Cases at a time [default: one for each core on a GPU, at most 8; one on the CPU, which shares
+    /// out each case]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -126,8 +136,10 @@ impl Args {
         for problem in self.shard.of(problems) {
             cases.extend(variants.iter().map(|variant| (problem.clone(), variant)));
         }
-        for variant in variants {
-            let possible = self.possible(device, variant);
+        let all: Vec<Vec<Problem>> = (variants.par_iter())
+            .map(|variant| self.possible(device, variant))
+            .collect();
+        for (variant, possible) in variants.iter().zip(all) {
             short.extend(self.shortage(variant, possible.len()));
             cases.extend(self.shard.of(possible).map(|problem| (problem, variant)));
         }
@@ -190,6 +202,70 @@ impl Args {
         (0..count).map(move |index| profile.problem(self.seed, index))
     }
 
+    /// Checks all, several at a time; the cases that did not pass, in their order.
+    fn checked(
+        &self,
+        device: &Device,
+        work: &[(Problem, &Configured)],
+        options: &check::Options,
+    ) -> Result<(Counts, Vec<Case>), Failure> {
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let jobs = match (self.jobs, device.is_gpu()) {
+            (Some(jobs), _) => jobs.get(),
+            (None, true) => cores().min(JOBS),
+            (None, false) => 1,
+        };
+        let progress = Mutex::new(Progress::new(work.len()));
+        let progress = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = |(problem, (variant, config)): &(Problem, &Configured)| {
+            if terminal::interrupted() {
+                return Ok(None);
+            }
+            let name = variant.info().spelled(*config);
+            progress().say(&format!("{name} {problem}"));
+            let outcome = check::case(device, variant, *config, problem, self.seed, options);
+            let mut progress = progress();
+            progress.step();
+            if let (Outcome::Failed(why), false) = (&outcome, self.json) {
+                progress.print(&format!("FAILED {name} {problem}\n    {why}"))?;
+            }
+            Ok(Some(outcome))
+        };
+        let outcomes: Vec<Option<Outcome>> = match jobs {
+            // The CPU's oracle and variants then have all threads.
+            1 => work.iter().map(one).collect::<io::Result<_>>()?,
+            _ => rayon::ThreadPoolBuilder::new()
+                .num_threads(jobs)
+                .build()
+                .map_err(io::Error::other)?
+                .install(|| work.par_iter().map(one).collect::<io::Result<_>>())?,
+        };
+
+        let (mut counts, mut cases) = (Counts::default(), Vec::new());
+        for ((problem, (variant, config)), outcome) in work.iter().zip(outcomes) {
+            let (count, status, reason) = match outcome {
+                None => continue,
+                Some(Outcome::Passed(_)) => {
+                    counts.passed += 1;
+                    continue;
+                }
+                Some(Outcome::Failed(why)) => (&mut counts.failed, Status::Failed, why),
+                Some(Outcome::Skipped(why)) => (&mut counts.skipped, Status::Skipped, why),
+                Some(Outcome::Unsupported(why)) => {
+                    (&mut counts.unsupported, Status::Unsupported, why)
+                }
+            };
+            *count += 1;
+            cases.push(Case {
+                problem: problem.clone(),
+                variant: variant.info().spelled(*config),
+                status,
+                reason,
+            });
+        }
+        Ok((counts, cases))
+    }
+
     /// Whether any of the data that was asked for fits the problem.
     fn fits(&self, problem: &Problem) -> bool {
         self.kinds().iter().any(|data| data.fits(problem))
@@ -217,38 +293,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         ..args.judge.options()
     };
 
-    let mut counts = Counts::default();
-    let mut cases = Vec::new();
-    let mut progress = Progress::new(work.len());
-    for (problem, (variant, config)) in &work {
-        if terminal::interrupted() {
-            break;
-        }
-        let name = variant.info().spelled(*config);
-        progress.say(&format!("{name} {problem}"));
-        let outcome = check::case(&device, variant, *config, problem, args.seed, &options);
-        progress.step();
-        let (count, status, reason) = match outcome {
-            Outcome::Passed(_) => {
-                counts.passed += 1;
-                continue;
-            }
-            Outcome::Failed(why) => (&mut counts.failed, Status::Failed, why),
-            Outcome::Skipped(why) => (&mut counts.skipped, Status::Skipped, why),
-            Outcome::Unsupported(why) => (&mut counts.unsupported, Status::Unsupported, why),
-        };
-        *count += 1;
-        if status == Status::Failed && !args.json {
-            progress.print(&format!("FAILED {name} {problem}\n    {reason}"))?;
-        }
-        cases.push(Case {
-            problem: problem.clone(),
-            variant: name,
-            status,
-            reason,
-        });
-    }
-    drop(progress);
+    let (counts, cases) = args.checked(&device, &work, &options)?;
 
     let mut out = io::stdout().lock();
     let Counts {
