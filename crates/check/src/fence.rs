@@ -9,6 +9,7 @@ use convforge::{Buffer, Device, Error, Result, Stream};
 
 #[cfg(feature = "cuda")]
 use crate::oracle;
+use crate::outcome::{Trouble, wrong};
 
 /// Bytes of each fence.
 const FENCE: usize = 512;
@@ -165,4 +166,12 @@ fn read(memory: &Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<Vec
 /// A GPU that the library knows of and this build of the judge does not.
 pub(crate) fn elsewhere() -> Error {
     Error::NoGpu("the judge was built without the feature `cuda`".to_owned())
+}
+
+/// That nothing was written around a tensor.
+pub(crate) fn whole(what: &str, memory: &Fenced, stream: &Stream) -> Result<(), Trouble> {
+    match memory.breach(stream)? {
+        None => Ok(()),
+        Some(breach) => wrong(format!("the memory around {what} {breach}")),
+    }
 }

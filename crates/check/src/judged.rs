@@ -9,8 +9,8 @@ use crate::{
     data::widen,
     fence::Fenced,
     judge::judge,
+    outcome::{Trouble, wrong},
     position,
-    run::{Trouble, wrong},
     stored::{as_stored, rounds},
 };
 

@@ -44,6 +44,7 @@ mod judge;
 mod judged;
 #[cfg(feature = "cuda")]
 mod oracle;
+mod outcome;
 mod packed;
 #[cfg(feature = "cuda")]
 mod proof;
@@ -59,8 +60,9 @@ pub use domain::Domain;
 pub use error::{Error, Result};
 pub use generate::{COVERAGE_PROBLEMS, Profile, coverage};
 pub use judge::{Verdict, judge};
+pub use outcome::{Measured, Options, Outcome};
 #[cfg(feature = "cuda")]
 pub use proof::prove_oracle;
 pub use reference::{Expected, Reference, Tensors, position};
-pub use run::{Measured, Options, Outcome, case, conv};
+pub use run::{case, conv};
 pub use stored::{Deviation, rounds, sequential};

@@ -7,9 +7,8 @@ use convforge::gpu::DeviceBuffer;
 use convforge::{Conv, Error, Packed, Result, Stream, Workspace, variant::Space};
 
 use crate::{
-    fence::{Fence, Fenced},
-    run::{Trouble, wrong},
-    trial::whole,
+    fence::{Fence, Fenced, whole},
+    outcome::{Trouble, wrong},
 };
 
 /// A filter packed for a convolution.

@@ -6,9 +6,9 @@ use convforge::{Conv, Device, RawOperands, Result, Stream, Workspace};
 
 use crate::{
     Recipe, Tensor,
-    fence::{Fence, Fenced},
+    fence::{Fence, Fenced, whole},
+    outcome::{Trouble, wrong},
     packed::Filter,
-    run::{Trouble, wrong},
 };
 
 /// The operands of a convolution in watched memory.
@@ -137,13 +137,5 @@ impl Input {
             0 => Ok(()),
             count => wrong(format!("{} was changed in {count} words", self.what)),
         }
-    }
-}
-
-/// That nothing was written around a tensor.
-pub(crate) fn whole(what: &str, memory: &Fenced, stream: &Stream) -> Result<(), Trouble> {
-    match memory.breach(stream)? {
-        None => Ok(()),
-        Some(breach) => wrong(format!("the memory around {what} {breach}")),
     }
 }

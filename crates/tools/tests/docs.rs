@@ -56,7 +56,8 @@ fn what_documents_call_is_there() {
     for path in documents() {
         for call in calls(&fs::read_to_string(&path).unwrap()) {
             let mut words = call.split_whitespace();
-            let Some(subcommand) = words.next() else {
+            // `convforge = {...}` is a line of a Cargo.toml.
+            let Some(subcommand) = words.next().filter(|word| *word != "=") else {
                 continue;
             };
             count += 1;

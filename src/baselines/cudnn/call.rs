@@ -9,10 +9,6 @@ use std::{
 
 use cudnn_sys::{cudnnHandle_t, cudnnStatus_t, loader::Missing};
 
-use super::{
-    descriptor::Descriptor,
-    variant_pack::{Addresses, VariantPack},
-};
 use crate::{Error, Result, gpu::Gpu};
 
 /// `cudnn!(cudnnCreate(&mut handle))`: the call, with its failure as an [`Error`]. Unsafe as the
@@ -120,8 +116,6 @@ impl fmt::Display for Version {
 pub(super) struct Handle {
     raw: cudnnHandle_t,
     gpu: Gpu,
-    /// Of the last launch with it.
-    pack: VariantPack,
 }
 
 // SAFETY: a handle may be used from any thread, one at a time. Whoever launches with it holds it by
@@ -137,7 +131,6 @@ impl Handle {
         let mut handle = Handle {
             raw: ptr::null_mut(),
             gpu: gpu.clone(),
-            pack: VariantPack::default(),
         };
         // SAFETY: it writes one handle of the current context, which `drop` destroys.
         unsafe { cudnn!(cudnnCreate(&mut handle.raw)) }?;
@@ -152,11 +145,6 @@ impl Handle {
 
     pub(super) fn gpu(&self) -> &Gpu {
         &self.gpu
-    }
-
-    /// A descriptor of a launch's addresses.
-    pub(super) fn pack(&mut self, addresses: Addresses) -> Result<&Descriptor> {
-        self.pack.of(addresses, &self.gpu)
     }
 }
 

@@ -12,10 +12,9 @@ use cudnn_sys::{
 };
 
 use super::{
-    call::Handle,
     descriptor::Descriptor,
     graph::{Graph, Operand},
-    variant_pack::Addresses,
+    variant_pack::{Addresses, Launcher},
 };
 use crate::Result;
 
@@ -284,7 +283,7 @@ impl Engine {
     /// this work.
     pub(super) unsafe fn launch(
         &self,
-        handle: &mut Handle,
+        launcher: &mut Launcher,
         address: impl Fn(Operand) -> *mut c_void,
         workspace: *mut c_void,
     ) -> Result<()> {
@@ -293,12 +292,11 @@ impl Engine {
             other => address(other),
         };
         let addresses = Addresses::new(self.graph.operands(), address, workspace);
-        let library = handle.raw();
-        let pack = handle.pack(addresses)?;
+        let (handle, pack) = launcher.with(addresses)?;
         let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the descriptors are finalized; the caller vouches for the addresses, and the
         // factor, which is only read, lives in the graph.
-        unsafe { cudnn!(cudnnBackendExecute(library, plan.raw(), pack.raw())) }
+        unsafe { cudnn!(cudnnBackendExecute(handle.raw(), plan.raw(), pack.raw())) }
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     graph::{Graph, Operand},
     legacy,
     rules::{self, Form, strides},
+    variant_pack::Launcher,
 };
 use crate::{
     Error, Problem, Result, Stream,
@@ -209,11 +210,14 @@ unsafe impl Prepared for Settled {
     }
 
     fn handle_type(&self) -> Option<TypeId> {
-        Some(TypeId::of::<Handle>())
+        Some(TypeId::of::<Launcher>())
     }
 
     fn handle(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
-        Ok(Box::new(Handle::new(&self.gpu, stream.raw())?))
+        Ok(Box::new(Launcher::new(Handle::new(
+            &self.gpu,
+            stream.raw(),
+        )?)))
     }
 
     fn note(&self) -> Option<String> {
@@ -232,10 +236,10 @@ unsafe impl Prepared for Settled {
         let sums: *mut c_void =
             scratch.wrapping_byte_add(candidate.scratch().next_multiple_of(ALIGN));
         {
-            let handle = args
+            let launcher = args
                 .handle
                 .as_deref_mut()
-                .and_then(|any| any.downcast_mut::<Handle>())
+                .and_then(|any| any.downcast_mut::<Launcher>())
                 .ok_or_else(|| Error::Operand {
                     problem: Box::new(self.problem.clone()),
                     why: "was given a workspace whose handle is not cuDNN's".to_owned(),
@@ -254,8 +258,10 @@ unsafe impl Prepared for Settled {
             // `workspace` said, so both parts lie within it.
             unsafe {
                 match &candidate.kernels {
-                    Kernels::Graph(engine) => engine.launch(handle, address, scratch),
-                    Kernels::Legacy(algorithm) => algorithm.launch(handle, address, scratch),
+                    Kernels::Graph(engine) => engine.launch(launcher, address, scratch),
+                    Kernels::Legacy(algorithm) => {
+                        algorithm.launch(&launcher.handle, address, scratch)
+                    }
                 }
             }?;
         }

@@ -4,7 +4,7 @@ use std::{ffi::c_void, ptr::null_mut};
 
 use cudnn_sys::{cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind};
 
-use super::{descriptor::Descriptor, graph::Operand};
+use super::{call::Handle, descriptor::Descriptor, graph::Operand};
 use crate::{Result, gpu::Gpu};
 
 /// There are no more operands than these.
@@ -47,20 +47,34 @@ impl Addresses {
     }
 }
 
-/// The last one that was made: most launches repeat the addresses of the one before, and a finalized
-/// descriptor cannot be changed.
-#[derive(Default)]
-pub(super) struct VariantPack(Option<(Addresses, Descriptor)>);
+/// What launches on one stream need: a handle, and the variant pack of the last of them. Most launches
+/// repeat the addresses of the one before, and a finalized descriptor cannot be changed.
+pub(super) struct Launcher {
+    pub(super) handle: Handle,
+    last: Option<(Addresses, Descriptor)>,
+}
 
-impl VariantPack {
-    /// The descriptor of these addresses.
-    pub(super) fn of(&mut self, addresses: Addresses, gpu: &Gpu) -> Result<&Descriptor> {
-        if self.0.as_ref().is_none_or(|(made, _)| *made != addresses) {
-            self.0 = None;
+// SAFETY: the addresses are only compared, and handed to launches whose callers vouch for them.
+unsafe impl Send for Launcher {}
+
+impl Launcher {
+    pub(super) fn new(handle: Handle) -> Self {
+        Launcher { handle, last: None }
+    }
+
+    /// The handle, and a descriptor of these addresses.
+    pub(super) fn with(&mut self, addresses: Addresses) -> Result<(&Handle, &Descriptor)> {
+        if self
+            .last
+            .as_ref()
+            .is_some_and(|(made, _)| *made != addresses)
+        {
+            self.last = None;
         }
-        match &mut self.0 {
-            Some((_, descriptor)) => Ok(descriptor),
-            none => Ok(&none.insert((addresses, addresses.descriptor(gpu)?)).1),
-        }
+        let (_, descriptor) = match &mut self.last {
+            Some(last) => last,
+            none => none.insert((addresses, addresses.descriptor(self.handle.gpu())?)),
+        };
+        Ok((&self.handle, descriptor))
     }
 }
