@@ -14,3 +14,5 @@ pub struct CUresult(pub u32);
 pub struct CUdevice_attribute(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CUstreamCaptureMode(pub u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUpointer_attribute(pub u32);
