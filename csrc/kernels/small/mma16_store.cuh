@@ -223,12 +223,17 @@ __device__ __forceinline__ void finish_task(const Finish &finish, TaskMap<Shape>
                                             uint32_t stage) {
     using Element = typename Shape::Element;
     const Tiling &tiling = map.tiling;
-    scale_and_add_bias(finish, tiling.k, map);
-    if (finish.residual && tiling.to_floats)
-        add_residual<float>(finish, map);
-    else if (finish.residual)
-        add_residual<Element>(finish, map);
-    limit(finish, map);
+    // One branch around all of it keeps the walk over tasks in uniform registers. Where sums are
+    // most it would spill them.
+    const bool most_sums = !Shape::Single && Shape::Tiles == MaxTiles;
+    if (most_sums || finish.affine || finish.residual || finish.limited) {
+        scale_and_add_bias(finish, tiling.k, map);
+        if (finish.residual && tiling.to_floats)
+            add_residual<float>(finish, map);
+        else if (finish.residual)
+            add_residual<Element>(finish, map);
+        limit(finish, map);
+    }
     const auto store_as = [&](auto stored) {
         using Stored = decltype(stored);
         if (tiling.staged)

@@ -181,7 +181,6 @@ __device__ __forceinline__ void begin_task(const Block &block, const Columns &ow
                                            uint32_t (&at)[Task::Pixels]) {
     constexpr TaskShape F = Task::F;
     const Tiling &tiling = block.tiling;
-    work.shared = block.shared;
     work.places = block.places + block.lane % 4;
     work.pitch = tiling.pitch;
     const int64_t skipped = int64_t(own.group) * tiling.order.steps * Task::StepFloats;
@@ -201,9 +200,11 @@ __device__ __forceinline__ void begin_task(const Block &block, const Columns &ow
         const int row_tile = tiling.by_row_columns.quotient(column);
         const int m = tiling.by_row_tiles.quotient(row_tile);
         const int below = row_tile - m * tiling.row_tiles; // in the strip
-        at[v] = ring_position(m, tiling.stages, tiling.by_stages).stage * tiling.stage_bytes +
+        at[v] = block.base +
+                ring_position(m, tiling.stages, tiling.by_stages).stage * tiling.stage_bytes +
                 below * (tiling.tile_rows * tiling.stride_h) * tiling.pitch + tiling.begin +
                 (column - row_tile * tiling.row_columns) * tiling.column_step;
+        keep(at[v]); // or the address of the block's shared memory is worked out at each load
     }
 }
 

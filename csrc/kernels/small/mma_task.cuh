@@ -19,11 +19,11 @@ template <int Parts, int Pixels>
 struct Half {
     uint32_t part[Parts][Pixels];
 
-    __device__ __forceinline__ void load(const unsigned char *shared,
-                                         const uint32_t (&at)[Pixels]) {
+    // From addresses of shared memory.
+    __device__ __forceinline__ void load(const uint32_t (&at)[Pixels]) {
 #pragma unroll
         for (int v = 0; v < Pixels; ++v) {
-            const uint32_t bits = *reinterpret_cast<const uint32_t *>(shared + at[v]);
+            const uint32_t bits = load_shared(at[v]);
             if constexpr (Parts == 2) {
                 const uint32_t hi = (bits + 0x1000) & 0xffffe000;
                 part[0][v] = hi;
@@ -53,7 +53,7 @@ struct Window {
     __device__ __forceinline__ void load(const Task &task, int number) {
 #pragma unroll
         for (int h = 0; h < Halves; ++h) {
-            row[number % Rows][h].load(task.shared, here[h]);
+            row[number % Rows][h].load(here[h]);
 #pragma unroll
             for (int v = 0; v < Task::Pixels; ++v)
                 here[h][v] += task.pitch;
@@ -82,7 +82,6 @@ struct WarpTask {
         uint32_t part[F.channel_tiles][Parts][Regs];
     };
 
-    const unsigned char *shared;
     const int *places;
     const float *weights; // of this lane, generic address
     uint32_t pitch;
@@ -257,7 +256,7 @@ struct WarpTask {
 #pragma unroll
                     for (int v = 0; v < Pixels; ++v)
                         here[v] = at[v] + offset[u][h] + row * row_step;
-                    inputs[u][h].load(shared, here);
+                    inputs[u][h].load(here);
                 }
             }
             if constexpr (Three) {
@@ -296,7 +295,6 @@ struct WarpgroupTask {
     static constexpr int StepFloats = Parts * PartBytes / 4;
     using Half = small_mma::Half<Parts, Pixels>;
 
-    const unsigned char *shared;
     const int *places;
     uint32_t weights; // lower half of the descriptor
     uint32_t pitch;
@@ -447,7 +445,7 @@ struct WarpgroupTask {
             for (int u = 0; u < Steps; ++u) {
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    inputs[row % 2][u][h].load(shared, here[u][h]);
+                    inputs[row % 2][u][h].load(here[u][h]);
 #pragma unroll
                     for (int v = 0; v < Pixels; ++v)
                         here[u][h][v] += row_step;
