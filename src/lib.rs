@@ -55,8 +55,8 @@
 //! # Environment
 //!
 //! `CONVFORGE_CUDA_LIB`, `CONVFORGE_CUBLAS_LIB`, `CONVFORGE_CUDNN_LIB` and `CONVFORGE_NVRTC_LIB` name
-//! libraries, or folders of them; `CONVFORGE_CACHE` is where scripts/toolkit.py installs them. No variable
-//! changes what is chosen or computed, and no default searches by time: what costs seconds is asked for by
+//! libraries, or folders of them; `CONVFORGE_CACHE` is where scripts/toolkit.py installs them. Beside which
+//! libraries can be opened, no variable changes what is chosen or computed, and no default searches by time: what costs seconds is asked for by
 //! a value that has a budget.
 //!
 //! # Features
