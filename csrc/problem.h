@@ -18,7 +18,7 @@ typedef enum cf_storage { CF_STORE_F32 = 0, CF_STORE_F16 = 1, CF_STORE_BF16 = 2 
 /* How products are made and summed, apart from storage. */
 typedef enum cf_math {
     CF_MATH_FP32 = 0,   /* fp32 products, fp32 sum */
-    CF_MATH_TF32 = 1,   /* operands cut or rounded to 10 bits of mantissa, fp32 sum */
+    CF_MATH_TF32 = 1,   /* operands truncated or rounded to 10 bits of mantissa, fp32 sum */
     CF_MATH_F16 = 2,    /* operands rounded to f16, fp32 sum */
     CF_MATH_BF16 = 3,   /* operands rounded to bf16, fp32 sum */
     CF_MATH_F16_ACC = 4 /* operands rounded to f16, f16 sum */
@@ -47,7 +47,7 @@ typedef struct cf_epilogue {
 typedef struct cf_problem {
     int64_t n;
     int32_t c, h, w;
-    int32_t k, r, s;
+    int32_t k, r, s; /* c / groups * r * s is below 2^31 - 2^16, so that steps end below 2^31 */
     int32_t p, q;
     int32_t stride_h, stride_w, dilation_h, dilation_w;
     int32_t pad_top, pad_left, pad_bottom, pad_right;

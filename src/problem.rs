@@ -306,6 +306,8 @@ reads! {
 
 /// Largest value of one dimension: kernels may count a single dimension in 32 bits.
 const MAX_DIM: usize = i32::MAX as usize;
+/// Most products of a sum: kernels count them in 32 bits, in steps that may end behind the last.
+const MAX_SUM: usize = MAX_DIM - 0xffff;
 /// Largest number of elements of one tensor.
 const MAX_ELEMENTS: usize = 1 << 46;
 
@@ -399,9 +401,9 @@ impl Problem {
                 s.w + pad.left + pad.right
             )));
         };
-        if s.c / s.groups > MAX_DIM / s.r / s.s {
+        if s.c / s.groups > MAX_SUM / s.r / s.s {
             return Err(invalid(format!(
-                "one filter of {}x{}x{} has more than {MAX_DIM} weights",
+                "one filter of {}x{}x{} has more than {MAX_SUM} weights",
                 s.c / s.groups,
                 s.r,
                 s.s

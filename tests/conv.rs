@@ -3,7 +3,7 @@
 //!
 //! | trial | promise |
 //! | --- | --- |
-//! | recorded | it can be recorded in a graph, and replayed on other inputs |
+//! | recorded | its first run can be recorded in a graph, and replayed on other inputs |
 //! | shared | several threads run it on streams of their own at the same time |
 //! | elsewhere | what lies on another device is refused |
 //! | viewed | it reads and writes the middle of larger buffers as it does whole ones |
@@ -20,7 +20,8 @@ use bytemuck::Pod;
 use common::{Answer, Configured};
 use convforge::{
     Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream, View,
-    ViewMut, Workspace, variant::Space,
+    ViewMut, Workspace,
+    variant::{Kind, Space},
 };
 use convforge_check::{Data, Domain, Recipe, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
@@ -177,12 +178,11 @@ fn replayed<T: Element>(conv: &Conv) -> Answer {
     let inputs = Inputs::<T>::new(device, problem)?;
     let packed = conv.pack(&inputs.w, &stream)?;
     stream.synchronize()?;
-    let mut x = device.alloc::<T>(problem.x_len())?;
-    let mut pairs = Vec::new();
-    for seed in [1, 2] {
-        let values = values(problem, Tensor::X, seed);
-        x.copy_from(&values, &stream)?;
-        pairs.push((values, alone(conv, &inputs, &x, packed.as_ref())?));
+    let mut x = device.upload(&values(problem, Tensor::X, SEED))?;
+    // Libraries load their kernels in the first run, which cannot be recorded; what a handwritten row
+    // launches is loaded before.
+    if conv.variant().info().kind != Kind::Kernel {
+        alone(conv, &inputs, &x, packed.as_ref())?;
     }
 
     let mut workspace = conv.workspace(&stream)?;
@@ -194,6 +194,12 @@ fn replayed<T: Element>(conv: &Conv) -> Answer {
     })?;
     let untouched = bytes(&y, &stream)? == bytemuck::cast_slice::<T, u8>(&nothing);
     common::ensure(untouched, "it ran while it was recorded")?;
+    let mut pairs = Vec::new();
+    for seed in [1, 2] {
+        let values = values(problem, Tensor::X, seed);
+        x.copy_from(&values, &stream)?;
+        pairs.push((values, alone(conv, &inputs, &x, packed.as_ref())?));
+    }
     for round in 0..3 {
         for (values, expected) in &pairs {
             x.copy_from(values, &stream)?;

@@ -205,6 +205,7 @@ fn bad_input_is_refused_in_words() {
         ),
         ("mb9000000000000000000ic1ih2oc4kh1", "has more than"),
         ("ic2000000000ih9oc1kh9", "weights"),
+        ("ic2147483647ih1oc1kh1", "weights"),
     ] {
         let error = refused(text);
         assert!(error.contains(words), "`{text}`: {error}");

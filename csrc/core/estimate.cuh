@@ -33,6 +33,11 @@ inline double busy_us(const cf_device &d, double operations, double per_clock) {
     return operations / (per_clock * d.sm_count * d.clocks_per_us);
 }
 
+// The same where blocks may be too few for that: one by itself takes so many clocks.
+inline double busy_us(const cf_device &d, double operations, double per_clock, double clocks) {
+    return std::max(busy_us(d, operations, per_clock), clocks / d.clocks_per_us);
+}
+
 inline double pixels(const cf_problem &p) { return double(p.n) * p.p * p.q; }
 inline double reduction(const cf_problem &p) { return double(p.c / p.groups) * p.r * p.s; }
 // What a kernel takes however few its blocks are, where a thread walks a whole sum: some 120 clocks

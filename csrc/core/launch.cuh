@@ -97,6 +97,14 @@ Kernel<typename Erased<Parameters>::type...> kernel_of(void (*function)(Paramete
     return kernel;
 }
 
+// Prepares kernels of which a launch takes one or the other.
+template <class... Functions>
+int32_t prepare_all(Functions... functions) {
+    int32_t error = 0;
+    ((error = error ? error : kernel_of(functions, dim3(), dim3()).prepare()), ...);
+    return error;
+}
+
 // For what is launched at once, as passes are whose grid depends on the chunk.
 template <class... Parameters, class... Arguments>
 int32_t launch(void (*function)(Parameters...), dim3 grid, dim3 block, void *stream,

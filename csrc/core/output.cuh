@@ -55,6 +55,11 @@ struct Sums {
     }
     explicit Sums(const cf_problem &p) : Sums(p, p.epilogue.pool_h > 0) {}
 
+    // Readies the shared pass, if it follows.
+    int32_t prepare(const cf_problem &p) const {
+        return follow ? cf_prepare_finish(&p, residual_strides(p)) : 0;
+    }
+
     // Workspace of a row that needs none but for these sums.
     void workspace(cf_plan &plan) const {
         if (follow)
@@ -78,5 +83,12 @@ struct Sums {
         });
     }
 };
+
+// cf_functions::prepare of a State with one kernel and sums behind it.
+template <class State>
+int32_t prepare_with_sums(State &state) {
+    const int32_t error = state.kernel.prepare();
+    return error ? error : state.sums.prepare(state.problem);
+}
 
 } // namespace cf

@@ -11,7 +11,7 @@
 namespace cf {
 
 constexpr int UnrollThreads = 256;
-constexpr int64_t UnrollBlocks = 1 << 12; // some times what the chip holds
+constexpr int64_t UnrollBlocks = 1 << 12; // some times what the largest chips hold
 
 // Blocks that share so many lines where there are so many blocks beside each other: not one to a
 // line, since a thread prepares itself once for all its lines.

@@ -11,7 +11,7 @@
 namespace {
 
 constexpr int Threads = 256;
-constexpr int64_t EnoughBlocks = 1 << 13; // some times what the chip holds
+constexpr int64_t EnoughBlocks = 1 << 13; // some times what the largest chips hold
 
 // Without pooling y is lines that the sums hold as well, with other distances between: planes in
 // NCHW, the channels of a pixel in NHWC.
@@ -83,9 +83,9 @@ __global__ void finish_lines(const cf_epilogue e, const Lines lines, const cf::L
 // NHWC after a product whose sums are contiguous along pixels: a thread reads Count of a channel at
 // once; neighbours have neighbouring channels, so that writes are contiguous as well.
 template <class T, int Count>
-__global__ void finish_turned(const cf_epilogue e, const Lines lines,
-                              const float *__restrict__ sums, const float *__restrict__ bias,
-                              const T *__restrict__ residual, T *__restrict__ y) {
+__global__ void finish_transposed(const cf_epilogue e, const Lines lines,
+                                  const float *__restrict__ sums, const float *__restrict__ bias,
+                                  const T *__restrict__ residual, T *__restrict__ y) {
     const int64_t down = int64_t(gridDim.y) * blockDim.y * Count;
     const int64_t across = int64_t(gridDim.x) * blockDim.x;
     for (int64_t line = (int64_t(blockIdx.y) * blockDim.y + threadIdx.y) * Count;
@@ -165,7 +165,7 @@ int32_t finish_by_lines(const cf_problem &p, const cf_args &args, const Lines &l
     if (!nchw && lines.pixel == 1 && lines.count % 4 == 0 && lines.channel % 4 == 0 &&
         cf::aligned(sums, 4)) {
         const Shape s(lines.length, lines.count / 4);
-        return cf::launch(finish_turned<T, 4>, s.grid, s.block, args.stream, p.epilogue, lines,
+        return cf::launch(finish_transposed<T, 4>, s.grid, s.block, args.stream, p.epilogue, lines,
                           sums, args.bias, residual, y);
     }
     const bool together = (nchw ? lines.pixel : lines.channel) == 1;
@@ -203,7 +203,27 @@ int32_t finish_as(const cf_problem &p, const cf_args &args, int64_t first, int64
                       residual, y, first, outputs);
 }
 
+// What that may launch, whatever the addresses.
+template <class T>
+int32_t prepare_as(const cf_problem &p, cf_strides strides) {
+    if (Lines lines; !in_lines(p, strides, 1, &lines))
+        return cf::prepare_all(finish<T>);
+    if (p.layout == CF_NCHW)
+        return cf::prepare_all(finish_lines<T, true, true, 8>, finish_lines<T, true, true, 4>,
+                               finish_lines<T, true, false, 4>);
+    return cf::prepare_all(finish_transposed<T, 4>, finish_lines<T, false, true, 8>,
+                           finish_lines<T, false, true, 4>, finish_lines<T, false, false, 4>);
+}
+
 } // namespace
+
+int32_t cf_prepare_finish(const cf_problem *problem, cf_strides strides) {
+    int32_t error = 0;
+    cf::for_storage(problem->storage, [&](auto element) {
+        error = prepare_as<decltype(element)>(*problem, strides);
+    });
+    return error;
+}
 
 int32_t cf_finish(const cf_problem *problem, const cf_args *args, int64_t first, int64_t count,
                   const float *sums, cf_strides strides) {

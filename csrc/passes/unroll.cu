@@ -4,12 +4,13 @@
 #include "passes/columns.cuh"
 #include "passes/storage.cuh"
 
+#include <initializer_list>
 #include <numeric>
 
 namespace {
 
 constexpr int Threads = cf::UnrollThreads;
-constexpr int64_t EnoughTiles = 1 << 11; // some times what the chip holds
+constexpr int64_t EnoughTiles = 1 << 11; // as many blocks as the largest chips hold
 constexpr int WordBytes = 16;            // most that a thread writes at once
 constexpr int TileBytes = cf::FreeShared;
 
@@ -50,20 +51,20 @@ __global__ void unroll_rows(const cf_problem p, const cf::UnrollDivisors by,
     }
 }
 
-// What a block of unroll_tiles works on: output pixels, and the input that they read. A unit is as
-// many channels as alignment allows to copy at once.
+// What a block of unroll_tiles works on: output pixels, and the input that they read. A vector is
+// as many channels as alignment allows to copy at once.
 struct Tile {
-    int p = 1, q;      // output pixels
-    int rows, columns; // input pixels
-    int units, period; // units of a pixel's rows of the matrix; pixels after which words repeat
-    int64_t bytes;     // of the input; more than TileBytes where not even one word's pixels fit
-    cf::Divisor by_row, by_units, by_pitch, by_channels, by_s;
+    int p = 1, q;        // output pixels
+    int rows, columns;   // input pixels
+    int vectors, period; // vectors of a pixel's rows of the matrix; pixels after which words repeat
+    int64_t bytes;       // of the input; more than TileBytes where not even one word's pixels fit
+    cf::Divisor by_row, by_vectors, by_pitch, by_channels, by_s;
     cf::LongDivisor across, down; // tiles of an image
 
     Tile() = default;
-    // As many output pixels as fit, whole lines where they do; for words of `count` units, and rows
-    // of `pitch` units.
-    Tile(const cf_problem &problem, int64_t images, int pitch, int unit, int count,
+    // As many output pixels as fit, whole lines where they do; for words of `count` vectors, and
+    // rows of `pitch` vectors.
+    Tile(const cf_problem &problem, int64_t images, int pitch, int vector, int count,
          int64_t pixel_bytes) {
         const auto fits = [&](int64_t lines, int64_t width) {
             rows = int((lines - 1) * problem.stride_h + (problem.r - 1) * problem.dilation_h + 1);
@@ -72,8 +73,8 @@ struct Tile {
             bytes = int64_t(rows) * columns * pixel_bytes;
             return bytes <= TileBytes;
         };
-        units = pitch * problem.groups;
-        period = count / std::gcd(count, units);
+        vectors = pitch * problem.groups;
+        period = count / std::gcd(count, vectors);
         q = problem.q;
         while (q > period && !fits(1, q))
             q = int(cf::ceil_div(cf::ceil_div(q, 2), period)) * period;
@@ -86,10 +87,10 @@ struct Tile {
         if (!fits(p, q))
             return;
         down = cf::LongDivisor(cf::ceil_div(problem.p, p));
-        by_row = cf::Divisor(columns * (problem.c / unit));
-        by_units = cf::Divisor(units);
+        by_row = cf::Divisor(columns * (problem.c / vector));
+        by_vectors = cf::Divisor(vectors);
         by_pitch = cf::Divisor(pitch);
-        by_channels = cf::Divisor(problem.c / problem.groups / unit);
+        by_channels = cf::Divisor(problem.c / problem.groups / vector);
         by_s = cf::Divisor(problem.s);
     }
 };
@@ -98,35 +99,35 @@ struct Tile {
 // around the image, and writes their rows of the matrix from there. A thread has one word of a row:
 // where its elements lie is the same for every pixel, seen from the window's first element, and
 // worked out once. So it writes words of what lies apart in x: few channels, or few to a group.
-template <class From, class To, int Unit, int Count>
+template <class From, class To, int Vector, int Count>
 __global__ void unroll_tiles(const cf_problem p, const Tile t, const From *__restrict__ x,
                              To *__restrict__ out, int64_t first, int64_t tiles, int pitch) {
-    using Stored = cf::Pack<To, Unit>;
+    using Stored = cf::Pack<To, Vector>;
     extern __shared__ __align__(16) unsigned char memory[];
     auto *const stage = reinterpret_cast<Stored *>(memory);
     const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
-    const int channels = p.c / Unit, inner = channels / p.groups, reduction = inner * p.r * p.s;
+    const int channels = p.c / Vector, inner = channels / p.groups, reduction = inner * p.r * p.s;
     const int line = p.w * channels, length = t.columns * channels;
-    const int words = t.units * t.period / Count;
+    const int words = t.vectors * t.period / Count;
     const int step = t.period * p.stride_w * channels;
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int64_t n = tile;
         const int q0 = t.across.digit(n) * t.q, p0 = t.down.digit(n) * t.p;
         const int top = p0 * p.stride_h - p.pad_top, left = q0 * p.stride_w - p.pad_left;
-        const auto *image =
-            reinterpret_cast<const cf::Pack<From, Unit> *>(x) + (first + n) * p.h * p.w * channels;
+        const auto *image = reinterpret_cast<const cf::Pack<From, Vector> *>(x) +
+                            (first + n) * p.h * p.w * channels;
         __syncthreads(); // the tile before is written
 #pragma unroll 4
         for (int e = thread; e < t.rows * length; e += threads) {
             const int row = t.by_row.quotient(e), h = top + row;
             const int i = left * channels + e - row * length;
             const bool inside = unsigned(h) < unsigned(p.h) && unsigned(i) < unsigned(line);
-            cf::Pack<From, Unit> v = image[inside ? int64_t(h) * line + i : 0];
+            cf::Pack<From, Vector> v = image[inside ? int64_t(h) * line + i : 0];
             if (!inside)
                 v = {};
             Stored to;
 #pragma unroll
-            for (int j = 0; j < Unit; ++j)
+            for (int j = 0; j < Vector; ++j)
                 to.v[j] = cf::narrow<To>(cf::widen(v.v[j]));
             stage[e] = to;
         }
@@ -136,8 +137,8 @@ __global__ void unroll_tiles(const cf_problem p, const Tile t, const From *__res
             int at[Count]; // from the first element of a pixel's window; or it fills up the row
 #pragma unroll
             for (int j = 0; j < Count; ++j) {
-                const int e = word * Count + j, pixel = t.by_units.quotient(e);
-                const int rest = e - pixel * t.units, group = t.by_pitch.quotient(rest);
+                const int e = word * Count + j, pixel = t.by_vectors.quotient(e);
+                const int rest = e - pixel * t.vectors, group = t.by_pitch.quotient(rest);
                 const int i = rest - group * pitch, tap = t.by_channels.quotient(i);
                 const int r = t.by_s.quotient(tap), s = tap - r * p.s;
                 at[j] = (r * p.dilation_h * t.columns + s * p.dilation_w + pixel * p.stride_w) *
@@ -148,7 +149,8 @@ __global__ void unroll_tiles(const cf_problem p, const Tile t, const From *__res
             }
             for (int down = 0; down < lines; ++down) {
                 auto *to = reinterpret_cast<cf::Pack<Stored, Count> *>(
-                    reinterpret_cast<Stored *>(out) + ((n * p.p + p0 + down) * p.q + q0) * t.units);
+                    reinterpret_cast<Stored *>(out) +
+                    ((n * p.p + p0 + down) * p.q + q0) * t.vectors);
                 const Stored *const from = stage + down * p.stride_h * length;
                 for (int i = threadIdx.y; i * t.period < width; i += blockDim.y) {
                     cf::Pack<Stored, Count> v;
@@ -251,40 +253,55 @@ int32_t columns(const cf_problem &p, const cf_args &args, int64_t first, int64_t
     return pass.launch(p, args, first, count, height, pitch, out);
 }
 
+// What that may launch, whatever the addresses.
+template <class From, class To>
+int32_t prepare_columns(const cf_problem &p) {
+    const auto prepare = [](std::initializer_list<cf::Columns> passes) {
+        int32_t error = 0;
+        for (const cf::Columns &pass : passes)
+            error = error ? error : pass.kernel.prepare();
+        return error;
+    };
+    if (p.layout == CF_NCHW)
+        return prepare({cf::columns_of<From, To, true, 4>(p), cf::columns_of<From, To, true, 2>(p),
+                        cf::columns_of<From, To, true, 1>(p)});
+    return prepare({cf::columns_of<From, To, false, 8>(p), cf::columns_of<From, To, false, 1>(p)});
+}
+
 // As many threads beside each other as share so many places evenly, the others below.
 dim3 block(int64_t places) {
     const auto width = unsigned(cf::ceil_div(places, cf::ceil_div(places, Threads)));
     return dim3(width, Threads / width);
 }
 
-// The two kernels for rows, with Unit elements read together.
-template <int Unit, class From, class To>
+// The two kernels for rows, with Vector elements read together.
+template <int Vector, class From, class To>
 int32_t rows_of(const cf_problem &p, const cf_args &args, int64_t first, int64_t count,
                 int64_t pitch, void *out) {
-    constexpr int Most = std::max<int>(WordBytes / int(Unit * sizeof(To)), 1);
-    const int64_t units = pitch / Unit * p.groups;
+    constexpr int Most = std::max<int>(WordBytes / int(Vector * sizeof(To)), 1);
+    const int64_t vectors = pitch / Vector * p.groups;
     // One tap reads everything once, so nothing is gained by keeping it.
-    if (p.r * p.s > 1 && std::max(units * Most, int64_t(p.w) * p.c) <= INT32_MAX) {
+    if (p.r * p.s > 1 && std::max(vectors * Most, int64_t(p.w) * p.c) <= INT32_MAX) {
         Tile t;
         cf::Kernel<cf_problem, Tile, const void *, void *, int64_t, int64_t, int> kernel;
         // Each line of pixels begins with a word.
-        const auto whole = [&](int n) { return units * p.q % n == 0; };
+        const auto whole = [&](int n) { return vectors * p.q % n == 0; };
         cf::largest<Most, std::max(Most / 2, 1), 1>(whole, [&](auto together) {
             constexpr int Count = decltype(together)::value;
-            t = Tile(p, count, int(pitch / Unit), Unit, Count, p.c * int64_t(sizeof(To)));
-            kernel = cf::kernel_of(unroll_tiles<From, To, Unit, Count>, dim3(),
-                                   block(units * t.period / Count), t.bytes);
+            t = Tile(p, count, int(pitch / Vector), Vector, Count, p.c * int64_t(sizeof(To)));
+            kernel = cf::kernel_of(unroll_tiles<From, To, Vector, Count>, dim3(),
+                                   block(vectors * t.period / Count), t.bytes);
         });
         const int64_t tiles = count * t.across.by * t.down.by;
         kernel.grid = cf::blocks(tiles, 1);
         if (t.bytes <= TileBytes)
-            return kernel.launch(args.stream, p, t, args.x, out, first, tiles, int(pitch / Unit));
+            return kernel.launch(args.stream, p, t, args.x, out, first, tiles, int(pitch / Vector));
     }
     const int64_t rows = count * p.p * p.q * p.groups;
-    const dim3 threads = block(pitch / Unit);
-    const unsigned across = cf::blocks(pitch / Unit, threads.x);
+    const dim3 threads = block(pitch / Vector);
+    const unsigned across = cf::blocks(pitch / Vector, threads.x);
     const dim3 grid(across, cf::blocks_for_lines(cf::ceil_div(rows, threads.y), across));
-    return cf::launch(unroll_rows<From, To, Unit>, grid, threads, args.stream, p,
+    return cf::launch(unroll_rows<From, To, Vector>, grid, threads, args.stream, p,
                       cf::UnrollDivisors(p), args.x, out, first, rows, pitch);
 }
 
@@ -297,9 +314,26 @@ int32_t rows(const cf_problem &p, const cf_args &args, int64_t first, int64_t co
                cf::aligned(static_cast<To *>(out), n);
     };
     int32_t error = 0;
-    cf::largest<16 / sizeof(To), 4, 2, 1>(fits, [&](auto unit) {
-        error = rows_of<decltype(unit)::value, From, To>(p, args, first, count, pitch, out);
+    cf::largest<16 / sizeof(To), 4, 2, 1>(fits, [&](auto vector) {
+        error = rows_of<decltype(vector)::value, From, To>(p, args, first, count, pitch, out);
     });
+    return error;
+}
+
+// What that may launch, whatever the addresses: with vectors of so many elements, and all shorter.
+template <class From, class To, int Vector = 16 / sizeof(To)>
+int32_t prepare_rows(const cf_problem &p) {
+    constexpr int Most = std::max<int>(WordBytes / int(Vector * sizeof(To)), 1);
+    int32_t error = 0;
+    if (p.c / p.groups % Vector == 0) {
+        error = cf::prepare_all(unroll_rows<From, To, Vector>);
+        if (!error && p.r * p.s > 1)
+            error = cf::prepare_all(unroll_tiles<From, To, Vector, Most>,
+                                    unroll_tiles<From, To, Vector, std::max(Most / 2, 1)>,
+                                    unroll_tiles<From, To, Vector, 1>);
+    }
+    if constexpr (Vector > 1)
+        return error ? error : prepare_rows<From, To, Vector / 2>(p);
     return error;
 }
 
@@ -310,6 +344,37 @@ void for_storages(int32_t from, int32_t to, Body body) {
 }
 
 } // namespace
+
+int32_t cf_prepare_unroll_columns(const cf_problem *problem, int32_t storage) {
+    int32_t error = 0;
+    for_storages(problem->storage, storage, [&](auto from, auto to) {
+        error = prepare_columns<decltype(from), decltype(to)>(*problem);
+    });
+    return error;
+}
+
+int32_t cf_prepare_unroll_rows(const cf_problem *problem, int32_t storage) {
+    int32_t error = 0;
+    for_storages(problem->storage, storage, [&](auto from, auto to) {
+        error = prepare_rows<decltype(from), decltype(to)>(*problem);
+    });
+    return error;
+}
+
+int32_t cf_prepare_unroll_scatter(const cf_problem *problem) {
+    return problem->storage == CF_STORE_F32 ? cf::prepare_all(scatter<uint32_t>)
+                                            : cf::prepare_all(scatter<uint16_t>);
+}
+
+int32_t cf_prepare_convert(int32_t src_storage, int32_t dst_storage) {
+    int32_t error = 0;
+    for_storages(src_storage, dst_storage, [&](auto from, auto to) {
+        using From = decltype(from);
+        using To = decltype(to);
+        error = cf::prepare_all(convert<From, To>, convert_rows<From, To>);
+    });
+    return error;
+}
 
 int32_t cf_unroll_columns(const cf_problem *problem, const cf_args *args, int64_t first,
                           int64_t count, int32_t storage, int64_t height, int64_t pitch,

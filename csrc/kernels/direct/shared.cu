@@ -59,5 +59,5 @@ extern "C" const cf_row CF_ROW(direct, shared) = {
     cf::HaloCaveat,
     CF_NEEDS_SM80,
     configs,
-    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
+    cf::Row<State, plan, cf::prepare_with_sums<State>, launch>::functions(),
 };

@@ -126,7 +126,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const cf::HaloTiling tiling(p, Block::Side, Block::Images, 0);
     if (!state.halo.tile(query, tiling, plan, no))
         return false;
-    plan.us = tiling.us(query, 2.5); // a load, the FMA and half of a constant load
+    plan.us = tiling.us(query, 3.4); // a load, the FMA and a constant load or part of one
     cf::for_value<Both, Restrict, Unroll, Plain>(query.config, [&](auto form) {
         cf::for_unrolled_side(p, [&](auto side) {
             cf::for_storage_and_math(p, [&](auto storage, auto math) {
@@ -141,7 +141,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 int32_t constant_memory(void **address) { return cf::constant_address(constants, address); }
 
 int32_t prepare(State &state) {
-    if (const int32_t error = state.halo.kernel.prepare())
+    if (const int32_t error = cf::prepare_with_sums(state.halo))
         return error;
     return constant_memory(&state.constants);
 }

@@ -313,5 +313,5 @@ extern "C" const cf_row CF_ROW(fused, offsets) = {
     cf::PaddingCaveat,
     CF_NEEDS_SM80,
     nullptr, // configs
-    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
+    cf::Row<State, plan, cf::prepare_with_sums<State>, launch>::functions(),
 };

@@ -75,6 +75,25 @@ struct Im2col {
         return m;
     }
 
+    // How the product of a chunk lies in memory.
+    cf_strides strides(const Product &m) const {
+        const int64_t plane = int64_t(problem.p) * problem.q;
+        return m.nchw ? cf_strides{plane, m.out_pitch, problem.q, 1}
+                      : cf_strides{plane * m.out_pitch, 1, problem.q * m.out_pitch, m.out_pitch};
+    }
+
+    // Readies the passes around the product; a row may unroll in another way.
+    int32_t prepare_finish() const {
+        const cf_strides of_one = strides(product(nullptr, 1));
+        return cf_prepare_finish(&problem, of_one);
+    }
+    int32_t prepare() const {
+        const int32_t error = problem.layout == CF_NCHW
+                                  ? cf_prepare_unroll_columns(&problem, storage)
+                                  : cf_prepare_unroll_rows(&problem, storage);
+        return error ? error : prepare_finish();
+    }
+
     // unroll(first, count, matrix) enqueues what writes the matrix, multiply(product) what writes
     // the sums; both answer 0 or an error.
     template <class Unroll, class Multiply>
@@ -88,11 +107,7 @@ struct Im2col {
             if (const int32_t error = multiply(m))
                 return error;
             stage(args, "gemm");
-            const int64_t plane = int64_t(problem.p) * problem.q;
-            const cf_strides strides =
-                m.nchw ? cf_strides{plane, m.out_pitch, problem.q, 1}
-                       : cf_strides{plane * m.out_pitch, 1, problem.q * m.out_pitch, m.out_pitch};
-            const int32_t error = cf_finish(&problem, &args, first, count, m.product, strides);
+            const int32_t error = cf_finish(&problem, &args, first, count, m.product, strides(m));
             stage(args, "permute");
             return error;
         });
@@ -115,6 +130,13 @@ struct Im2col {
         return launch(args, unroll, multiply);
     }
 };
+
+// cf_functions::prepare of a State with the kernel of its product.
+template <class State>
+int32_t prepare_im2col(State &state) {
+    const int32_t error = state.kernel.prepare();
+    return error ? error : state.im2col.prepare();
+}
 
 // A grid of (pixel tiles, channel tiles, groups); a block has a thread for each output of its tile,
 // pixels along x.
@@ -160,13 +182,11 @@ inline bool im2col_fits_flat(const cf_problem &p, int pixel_tile, int channel_ti
 // Elements of the unrolled matrix, all images together.
 inline double unrolled_elements(const cf_problem &p) { return pixels(p) * reduction(p) * p.groups; }
 
-// Bytes of memory in whose time the shared pass writes an element of the matrix: what it took in
-// f32 (h200-im2col.json) before it wrote whole words. Now it is 4 to 5 there and 2 to 4 in 16 bits,
-// and no row was compared with an estimate of that.
-constexpr double GatherBytes = 6.3;
-
-inline double gather_us(const cf_query &q) {
-    return memory_us(q.device, GatherBytes * unrolled_elements(q.problem));
+// Bytes of memory in whose time the shared pass writes an element of the matrix: medians of the
+// stages over 100 us in h200-small-*.jsonl and h200-suites-*.jsonl, half of which are within 10 %.
+inline double gather_us(const cf_query &q, int32_t storage) {
+    const double bytes = storage == CF_STORE_F32 ? 4.6 : 3.0;
+    return memory_us(q.device, bytes * unrolled_elements(q.problem));
 }
 
 // A product between the passes around it.

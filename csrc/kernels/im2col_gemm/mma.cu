@@ -17,9 +17,9 @@
 // Report D tried this and got wrong results. What is easily wrong is which element a lane holds:
 // ptx/mma.cuh has the table.
 //
-// Sums are in fp32, cut toward zero by every mma.sync, so math fp32 is refused: its products would
+// Sums are in fp32, truncated by every mma.sync, so math fp32 is refused: its products would
 // be exact for 16-bit storage, but its sums not as good as fp32's. tf32 operands are rounded in the
-// filter and cut in the unrolled matrix. Under f16acc sums are in f16 as well.
+// filter and truncated in the unrolled matrix. Under f16acc sums are in f16 as well.
 //
 // Configurations, output channels x pixels of a block's tile: few channels leave most of a large
 // tile idle.
@@ -293,9 +293,12 @@ void choose_pack(const cf_problem &p, State &state) {
     }
 }
 
-// Operations of a multiprocessor in a clock, the idle ones of its tiles included: assumed to be a
-// third of what mma.sync was measured at on an H200, 640 TFLOP/s; of tf32 half.
-constexpr double Rate = 765;
+// Operations of a multiprocessor in a clock, the idle ones of its tiles included, where reading is
+// no bound: up to 840, 490 in the middle. What a block takes by itself for each product of a sum:
+// 23 to 30 clocks (h200-small-*.jsonl and h200-suites-*.jsonl). In tf32 half as many, twice as
+// long.
+constexpr double Rate = 600;
+constexpr double Clocks = 24;
 
 // The product takes that, until reading its operands at the rate of other passes takes longer.
 double estimate(const cf_query &q, const State &state) {
@@ -303,15 +306,17 @@ double estimate(const cf_query &q, const State &state) {
     const bool tf32 = p.math == CF_MATH_TF32;
     const double flops = cf::tiled_flops(p, state.pixel_tile, state.channel_tile, tf32 ? 16 : 32);
     const double bytes = cf::unrolled_elements(p) * (tf32 ? 4 : 2) + cf::pixels(p) * p.k * 4;
-    const double product_us = std::max(cf::busy_us(q.device, flops, tf32 ? Rate / 2 : Rate),
-                                       cf::memory_us(q.device, bytes));
-    return cf::im2col_us(q, cf::gather_us(q), product_us);
+    const double width = tf32 ? 2 : 1;
+    const double busy_us =
+        cf::busy_us(q.device, flops, Rate / width, width * Clocks * cf::reduction(p));
+    return cf::im2col_us(q, cf::gather_us(q, state.im2col.storage),
+                         std::max(busy_us, cf::memory_us(q.device, bytes)));
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = query.problem;
     if (p.math == CF_MATH_FP32)
-        return no("runs on tensor cores, which cut their sums; math fp32 wants fp32 sums");
+        return no("runs on tensor cores, which truncate their sums; math fp32 wants fp32 sums");
     for_tile(query.config, [&](auto tile) {
         for_math(p, [&](auto element, auto acc) {
             using T = decltype(tile);
@@ -346,7 +351,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 
 int32_t prepare(State &state) {
     const int32_t error = state.pack.prepare();
-    return error ? error : state.kernel.prepare();
+    return error ? error : cf::prepare_im2col(state);
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {

@@ -211,9 +211,11 @@ struct State {
     cf::Kernel<const void *, const void *, void *, cf::Product, int32_t> kernel;
 };
 
-// Operations of a multiprocessor in a clock, the idle ones of its tiles included: assumed to be
-// half of what the FMA units were measured at on an H200, 60 TFLOP/s. Sums in f16 no more.
-constexpr double Rate = 115;
+// Operations of a multiprocessor in a clock, the idle ones of its tiles included: 70 to 138, and
+// what a block takes by itself for each product of a sum: 222 to 292 clocks (h200-small-*.jsonl and
+// h200-suites-*.jsonl).
+constexpr double Rate = 104;
+constexpr double Clocks = 255;
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = query.problem;
@@ -228,7 +230,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.im2col = cf::Im2col(p, p.storage, Vector);
     state.im2col.chunks.workspace(plan);
     const double flops = cf::tiled_flops(p, Tile, Tile, Depth);
-    plan.us = cf::im2col_us(query, cf::gather_us(query), cf::busy_us(query.device, flops, Rate));
+    plan.us = cf::im2col_us(query, cf::gather_us(query, p.storage),
+                            cf::busy_us(query.device, flops, Rate, Clocks * cf::reduction(p)));
     return true;
 }
 
@@ -251,5 +254,5 @@ extern "C" const cf_row CF_ROW(im2col_gemm, register) = {
     cf::Im2colCaveat,
     CF_NEEDS_SM80,
     nullptr, // configs
-    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
+    cf::Row<State, plan, cf::prepare_im2col<State>, launch>::functions(),
 };

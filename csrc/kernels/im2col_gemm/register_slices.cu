@@ -24,8 +24,8 @@ constexpr int Slice = 4; // products whose operands are in registers together
 const char *const configs[] = {"slices=looped", "slices=unrolled", nullptr};
 
 bool plan(const cf_query &query, cf::TileState &state, cf_plan &plan, const cf::Refusal &no) {
-    cf::for_value<1, Tile / Slice>(query.config, [&](auto at_once) {
-        state.kernel = cf::tile_kernel<Tile, Slice, decltype(at_once)::value>(query.problem);
+    cf::for_value<1, Tile / Slice>(query.config, [&](auto slices) {
+        state.kernel = cf::tile_kernel<Tile, Slice, decltype(slices)::value>(query.problem);
     });
     return cf::plan_tiles(query, state, plan, no);
 }
@@ -40,5 +40,5 @@ extern "C" const cf_row CF_ROW(im2col_gemm, register_slices) = {
     cf::Im2colCaveat,
     CF_NEEDS_SM80,
     configs,
-    cf::Row<cf::TileState, plan, cf::prepare_kernel<cf::TileState>, cf::launch_tiles>::functions(),
+    cf::Row<cf::TileState, plan, cf::prepare_im2col<cf::TileState>, cf::launch_tiles>::functions(),
 };

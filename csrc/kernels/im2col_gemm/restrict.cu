@@ -40,5 +40,5 @@ extern "C" const cf_row CF_ROW(im2col_gemm, restrict) = {
     cf::Im2colCaveat,
     CF_NEEDS_SM80,
     configs,
-    cf::Row<cf::TileState, plan, cf::prepare_kernel<cf::TileState>, cf::launch_tiles>::functions(),
+    cf::Row<cf::TileState, plan, cf::prepare_im2col<cf::TileState>, cf::launch_tiles>::functions(),
 };

@@ -69,14 +69,14 @@ bool takes_chunks(const cf_query &query, const cf_plan &plan, int images, const 
 }
 
 // Bytes of memory in whose time a scattered unrolling writes an element: 3.1 ps of an H200
-// (h200-sweep.json). A zeroing pass writes the element once more.
+// (h200-sweep.jsonl). A zeroing pass writes the element once more.
 constexpr double ScatterBytes = 10.85;
 
 double estimate(const cf_query &q, const Config &config) {
     const cf_problem &p = q.problem;
     const double scatter_us =
         cf::memory_us(q.device, (ScatterBytes + 4) * cf::unrolled_elements(p));
-    const double unroll_us = config.scatter ? scatter_us : cf::gather_us(q);
+    const double unroll_us = config.scatter ? scatter_us : cf::gather_us(q, p.storage);
     const double chunks = config.images ? double(cf::ceil_div(p.n, config.images)) : 1;
     return cf::im2col_us(q, unroll_us, cf::tile_product_us(q, config.tile)) +
            (chunks - 1) * 3 * cf::LaunchUs;
@@ -96,6 +96,13 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.scatter = config.scatter;
     plan.us = estimate(query, config);
     return cf::im2col_fits(p, state.kernel.block, no);
+}
+
+int32_t prepare(State &state) {
+    if (state.scatter)
+        if (const int32_t error = cf_prepare_unroll_scatter(&state.im2col.problem))
+            return error;
+    return cf::prepare_im2col(state);
 }
 
 int32_t launch(const State &state, const cf_args &args) {
@@ -119,5 +126,5 @@ extern "C" const cf_row CF_ROW(im2col_gemm, shared) = {
     cf::Im2colCaveat,
     CF_NEEDS_SM80,
     configs,
-    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
+    cf::Row<State, plan, prepare, launch>::functions(),
 };

@@ -10,11 +10,11 @@ namespace cf {
 // product[pixel, k] = sum over i of unrolled[i, pixel] * filter[k, i], without padding of rows.
 // Threads run along the dimension that is contiguous in the product.
 //
-// `Slice` products at a time have their operands in registers. `AtOnce` slices make one pass of
-// the loop over a tile, and `Ahead` tiles one pass of the loop over all.
+// `Slice` products at a time have their operands in registers. `SlicesPerPass` of
+// them make one pass of the loop over a tile, and `Ahead` tiles one pass of the loop over all.
 //
 // A body for kernels: what their pointers promise is their own.
-template <class T, int Math, bool Nchw, int Tile, int Slice, int AtOnce, int Ahead>
+template <class T, int Math, bool Nchw, int Tile, int Slice, int SlicesPerPass, int Ahead>
 __device__ __forceinline__ void tile_product(const T *unrolled, const T *filter, float *product,
                                              int64_t pixels, int channels, int reduction,
                                              int groups) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ void tile_product(const T *unrolled, const T *filter,
                 ? widen(filter[(int64_t(group) * channels + channel0 + ty) * reduction + i0 + tx])
                 : 0.0f);
         __syncthreads();
-#pragma unroll AtOnce
+#pragma unroll SlicesPerPass
         for (int i = 0; i < Tile; i += Slice) {
             typename Sum::Operand u[Slice], f[Slice];
 #pragma unroll
@@ -71,28 +71,29 @@ __device__ __forceinline__ void tile_product(const T *unrolled, const T *filter,
 }
 
 // With plain pointers.
-template <class T, int Math, bool Nchw, int Tile, int Slice, int AtOnce, int Ahead>
+template <class T, int Math, bool Nchw, int Tile, int Slice, int SlicesPerPass, int Ahead>
 __global__ void __launch_bounds__(Tile *Tile)
     tile_product_plain(const T *unrolled, const T *filter, float *product, int64_t pixels,
                        int channels, int reduction, int groups) {
-    tile_product<T, Math, Nchw, Tile, Slice, AtOnce, Ahead>(unrolled, filter, product, pixels,
-                                                            channels, reduction, groups);
+    tile_product<T, Math, Nchw, Tile, Slice, SlicesPerPass, Ahead>(
+        unrolled, filter, product, pixels, channels, reduction, groups);
 }
 
 // With pointers that promise not to overlap.
-template <class T, int Math, bool Nchw, int Tile, int Slice, int AtOnce, int Ahead>
+template <class T, int Math, bool Nchw, int Tile, int Slice, int SlicesPerPass, int Ahead>
 __global__ void __launch_bounds__(Tile *Tile)
     tile_product_restrict(const T *__restrict__ unrolled, const T *__restrict__ filter,
                           float *__restrict__ product, int64_t pixels, int channels, int reduction,
                           int groups) {
-    tile_product<T, Math, Nchw, Tile, Slice, AtOnce, Ahead>(unrolled, filter, product, pixels,
-                                                            channels, reduction, groups);
+    tile_product<T, Math, Nchw, Tile, Slice, SlicesPerPass, Ahead>(
+        unrolled, filter, product, pixels, channels, reduction, groups);
 }
 
 using TileKernel = Kernel<const void *, const void *, void *, int64_t, int32_t, int32_t, int32_t>;
 
 // The kernel for a problem's elements as they are stored.
-template <int Tile, int Slice = 1, int AtOnce = Tile / Slice, int Ahead = 1, bool Restrict = false>
+template <int Tile, int Slice = 1, int SlicesPerPass = Tile / Slice, int Ahead = 1,
+          bool Restrict = false>
 TileKernel tile_kernel(const cf_problem &p) {
     TileKernel kernel;
     for_storage_and_math(p, [&](auto storage, auto math) {
@@ -102,11 +103,11 @@ TileKernel tile_kernel(const cf_problem &p) {
             kernel = kernel_of(p.layout == CF_NCHW ? in_nchw : in_nhwc, dim3(), dim3(Tile, Tile));
         };
         if constexpr (Restrict)
-            choose(tile_product_restrict<T, Math, true, Tile, Slice, AtOnce, Ahead>,
-                   tile_product_restrict<T, Math, false, Tile, Slice, AtOnce, Ahead>);
+            choose(tile_product_restrict<T, Math, true, Tile, Slice, SlicesPerPass, Ahead>,
+                   tile_product_restrict<T, Math, false, Tile, Slice, SlicesPerPass, Ahead>);
         else
-            choose(tile_product_plain<T, Math, true, Tile, Slice, AtOnce, Ahead>,
-                   tile_product_plain<T, Math, false, Tile, Slice, AtOnce, Ahead>);
+            choose(tile_product_plain<T, Math, true, Tile, Slice, SlicesPerPass, Ahead>,
+                   tile_product_plain<T, Math, false, Tile, Slice, SlicesPerPass, Ahead>);
     });
     return kernel;
 }
@@ -130,8 +131,11 @@ inline int32_t launch_tiles(const TileState &state, const cf_args &args) {
 }
 
 // Operations of a multiprocessor in a clock, the idle ones of its tiles included: 5.9 TFLOP/s on
-// 132 at 1980 MHz, within 5 % of what tiles of 16 took on four layers (h200-reports-fp32.json).
+// 132 at 1980 MHz, within 5 % of what tiles of 16 took on four layers (h200-reports-fp32.jsonl).
 constexpr double TileRate = 22.6;
+// What a tile takes by itself for each product of a sum, in the same results and
+// h200-small-*.jsonl: 74 to 97.
+constexpr double TileClocks = 88;
 
 // Other tiles are assumed to spend a product's time on T products and that of 8 on staging, and to
 // suffer from lanes that a block's last warp leaves idle.
@@ -139,7 +143,7 @@ inline double tile_product_us(const cf_query &q, int tile) {
     const int threads = tile * tile;
     const double lanes = threads / padded(threads, 32);
     const double rate = TileRate * lanes * (1 + 8.0 / 16) / (1 + 8.0 / tile);
-    return busy_us(q.device, tiled_flops(q.problem, tile), rate);
+    return busy_us(q.device, tiled_flops(q.problem, tile), rate, TileClocks * reduction(q.problem));
 }
 
 // Plans the rest for a kernel that was chosen and the shared unrolling, or says why not.
@@ -149,7 +153,8 @@ inline bool plan_tiles(const cf_query &query, TileState &state, cf_plan &plan, c
         return false;
     state.im2col = Im2col(p, p.storage);
     state.im2col.chunks.workspace(plan);
-    plan.us = im2col_us(query, gather_us(query), tile_product_us(query, int(state.kernel.block.x)));
+    plan.us = im2col_us(query, gather_us(query, p.storage),
+                        tile_product_us(query, int(state.kernel.block.x)));
     return true;
 }
 

@@ -60,11 +60,13 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 }
 
 int32_t prepare(State &state) {
-    if (state.im2col.problem.layout == CF_NCHW)
-        for (const cf::Columns &columns : state.columns)
-            if (const int32_t error = columns.kernel.prepare())
-                return error;
-    return state.kernel.prepare();
+    if (state.im2col.problem.layout == CF_NHWC)
+        return cf::prepare_im2col(state);
+    for (const cf::Columns &columns : state.columns)
+        if (const int32_t error = columns.kernel.prepare())
+            return error;
+    const int32_t error = state.kernel.prepare();
+    return error ? error : state.im2col.prepare_finish();
 }
 
 // As cf::Im2col::gather, of which it is the part for NCHW.

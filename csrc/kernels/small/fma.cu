@@ -318,7 +318,8 @@ int32_t prepare(State &state) {
     if (state.constant)
         if (const int32_t error = constant_memory(&state.constant_begin))
             return error;
-    return state.kernel.prepare();
+    const int32_t error = cf::prepare_all(pack_kernel);
+    return error ? error : cf::prepare_with_sums(state);
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {

@@ -241,8 +241,8 @@ inline void set_divisors(Tiling &t) {
     t.by_rows = Divisor(t.rows);
 }
 
-// The estimate's numbers are fitted to the tilings of h200-small-fma-cuts.txt and -pairs.txt, under
-// benches/results/evidence.
+// The estimate's numbers are fitted to the tilings of h200-small-fma-tilings.txt and -pairs.txt,
+// under benches/results/evidence.
 constexpr double StreamShare = 0.8675; // of the memory's pins, where blocks stream strips
 // Sectors that two warps write cost the memory as much as so many.
 constexpr double PartialSectors = 2.5;

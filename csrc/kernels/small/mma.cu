@@ -15,7 +15,7 @@
 //   one step is a whole row of the filter, weights are stationary: a task goes down its strip, and
 //   each row of inputs is loaded and split once.
 // - fp32 = hi + lo, hi rounded to 11 bits of mantissa by integers, lo what is left. A product is
-//   lo hi + hi lo + hi hi. The tensor core cuts its sums toward zero, so the products of at most
+//   lo hi + hi lo + hi hi. The tensor core truncates its sums, so the products of at most
 //   four steps, small ones first, are summed there and then added to an fp32 sum. hi of an input
 //   from (2 - 2^-11) 2^127 on, an infinite one included, is infinite, and the sum becomes a NaN.
 // - Few output channels leave most of a tile idle, so a column may be 2, 4 or 8 adjacent pixels: 4
@@ -138,6 +138,11 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     return true;
 }
 
+int32_t prepare(State &state) {
+    const int32_t error = cf::prepare_all(pack_kernel);
+    return error ? error : cf::prepare_with_sums(state);
+}
+
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
     const Choice &choice = state.choice;
     return cf::launch(pack_kernel, cf::blocks(choice.floats, 256), 256, stream, w, packed,
@@ -169,10 +174,12 @@ extern "C" const cf_row CF_ROW(small, mma) = {
     "memory",
     "this project; three products as in CUTLASS, example 27",
     "in math fp32 an input or weight that is infinite, or at least 3.40199e38 in magnitude, makes "
-    "NaN of every sum that it is part of, and an infinite one may in math tf32; up to 7 outputs "
+    "NaN of every sum that it is part of; in math tf32 an infinite one may, and a weight from "
+    "there on "
+    "counts as infinite; up to 7 outputs "
     "beside them in a row may become NaN as well, and padding is multiplied as zeros, so that a "
     "weight that is not finite gives NaN there",
     CF_NEEDS_SM90A,
     nullptr, // configs
-    cf::Row<State, plan, cf::prepare_kernel<State>, launch, pack>::functions(),
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
 };

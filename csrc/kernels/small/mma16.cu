@@ -141,6 +141,16 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     return true;
 }
 
+int32_t prepare(State &state) {
+    const bool f32 = state.problem.storage == CF_STORE_F32;
+    const int32_t error = cf::small16::for_element(state.problem, [&](auto element) {
+        using Element = decltype(element);
+        return f32 ? cf::prepare_all(pack_kernel<Element, float>)
+                   : cf::prepare_all(pack_kernel<Element, Element>);
+    });
+    return error ? error : cf::prepare_with_sums(state);
+}
+
 int32_t pack_for(const cf_problem &p, const Tiling &shape, const void *w, void *packed,
                  void *stream) {
     const int elements = int(packed_bytes(shape) / 2);
@@ -196,5 +206,5 @@ extern "C" const cf_row CF_ROW(small, mma16) = {
     "an infinity or a NaN in x may make NaN of outputs whose windows it lies just beside",
     CF_NEEDS_SM90,
     nullptr, // configs
-    cf::Row<State, plan, cf::prepare_kernel<State>, launch, pack>::functions(),
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
 };

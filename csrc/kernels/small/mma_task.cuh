@@ -29,7 +29,7 @@ struct Half {
                 part[0][v] = hi;
                 part[1][v] = __float_as_uint(__uint_as_float(bits) - __uint_as_float(hi));
             } else {
-                part[0][v] = bits; // the tensor core cuts it
+                part[0][v] = bits; // the tensor core truncates it
             }
         }
     }

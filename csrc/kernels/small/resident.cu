@@ -287,7 +287,20 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     return true;
 }
 
+// Calls body with an element of x and w.
+template <class Body>
+int32_t for_storage(const cf_problem &p, Body body) {
+    return p.storage == CF_STORE_F32   ? body(float())
+           : p.storage == CF_STORE_F16 ? body(__half())
+                                       : body(__nv_bfloat16());
+}
+
 int32_t prepare(State &state) {
+    const int32_t error = for_storage(state.problem, [](auto element) {
+        return cf::prepare_all(pack_kernel<decltype(element)>);
+    });
+    if (error)
+        return error;
     if (const int32_t error = state.kernel.prepare())
         return error;
     return state.x.prepare(state.box);
@@ -296,13 +309,10 @@ int32_t prepare(State &state) {
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
     const cf_problem &p = state.problem;
     const int count = int(packed_bytes(p) / 4);
-    const auto run = [&](auto element) {
+    return for_storage(p, [&](auto element) {
         return cf::launch(pack_kernel<decltype(element)>, cf::blocks(count, 256), 256, stream,
                           order_of(p), w, cf::filter_strides(p), packed, count);
-    };
-    return p.storage == CF_STORE_F32   ? run(float())
-           : p.storage == CF_STORE_F16 ? run(__half())
-                                       : run(__nv_bfloat16());
+    });
 }
 
 int32_t launch(const State &state, const cf_args &args) {
@@ -322,7 +332,8 @@ extern "C" const cf_row CF_ROW(small, resident) = {
     "padding",
     "this project; three products as in CUTLASS, example 27",
     "in math fp32 an infinity, or a number from 3.4019e38 on, becomes a NaN, in tf32 an infinity "
-    "may; in 16 bits an infinity or a NaN in x may make NaN of outputs whose windows it lies just "
+    "may, and a weight from there on counts as infinite; in 16 bits an infinity or a NaN in x may "
+    "make NaN of outputs whose windows it lies just "
     "beside",
     CF_NEEDS_SM90,
     nullptr, // configs

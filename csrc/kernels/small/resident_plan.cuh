@@ -164,11 +164,11 @@ inline double clocks(const cf_query &query, const Tiling &t, int64_t of_block) {
         std::max(rounds, std::ceil(rounds) - 0.5) * (products + others) * warps / 4;
     const double rate = memory_rate(query.device);
     const double in = double(t.box_bytes), out = double(t.rows) * p.q * p.k * bytes;
-    const bool in_turn = t.stages < of_block; // strips are waited for
-    const double memory = double(of_block) * ((in + out) / rate + (in_turn ? 400 : 0));
+    const bool refilled = t.stages < of_block; // stages: strips are waited for
+    const double memory = double(of_block) * ((in + out) / rate + (refilled ? 400 : 0));
     const double all = 1000 + in / rate + std::max(computing, memory);
     // What many planes get at a time lies far apart.
-    return in_turn ? all * (1 + std::max(p.k * bytes - 64, 0) / 730.0) : all;
+    return refilled ? all * (1 + std::max(p.k * bytes - 64, 0) / 730.0) : all;
 }
 
 // With so many rows of y to a strip; false where it does not fit.

@@ -225,6 +225,13 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     return true;
 }
 
+int32_t prepare(State &state) {
+    const int32_t error = cf::small16::for_element(state.problem, [&](auto element) {
+        return cf::prepare_all(pack_kernel<decltype(element)>);
+    });
+    return error ? error : state.kernel.prepare();
+}
+
 int32_t pack_for(const cf_problem &p, const Tiling &shape, const void *w, void *packed,
                  void *stream) {
     const int elements = int(packed_size(shape) / 2);
@@ -261,5 +268,5 @@ extern "C" const cf_row CF_ROW(small, wgmma) = {
     "an infinity or a NaN in x may make NaN of outputs whose windows it lies just beside",
     CF_NEEDS_SM90A,
     nullptr, // configs
-    cf::Row<State, plan, cf::prepare_kernel<State>, launch, pack>::functions(),
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
 };

@@ -159,13 +159,15 @@ unsafe impl Variant for CublasGemm {
                 "cublas_gemm: the plan is another variant's".to_owned(),
             ));
         };
-        Ok(Box::new(GemmPlan {
+        let plan = GemmPlan {
             gpu: gpu.clone(),
             problem: query.problem.clone(),
             c_problem: CProblem::new(query.problem),
             settled: *settled,
             packing: plan.packing,
-        }))
+        };
+        plan.prepare_passes()?;
+        Ok(Box::new(plan))
     }
 }
 
@@ -266,6 +268,31 @@ unsafe impl Prepared for GemmPlan {
 }
 
 impl GemmPlan {
+    /// Readies the passes around the product, and those that pack.
+    fn prepare_passes(&self) -> Result<()> {
+        let _current = self.gpu.enter()?;
+        let (product, problem) = (&self.settled.product, &self.c_problem.0);
+        let (x, operand) = (code(self.problem.storage()), code(product.operand));
+        let (sum, f32) = (code(product.sum), code(Storage::F32));
+        // SAFETY: the context is current; they read the problem and nothing else.
+        let passes = unsafe {
+            [
+                match product.form {
+                    _ if product.direct => 0,
+                    Form::Rows => ffi::cf_prepare_unroll_rows(problem, operand),
+                    Form::Wide | Form::Batched => ffi::cf_prepare_unroll_columns(problem, operand),
+                },
+                ffi::cf_prepare_convert(x, operand),
+                ffi::cf_prepare_convert(sum, f32),
+                match product.in_place {
+                    true => 0,
+                    false => ffi::cf_prepare_finish(problem, product.strides(1)),
+                },
+            ]
+        };
+        (passes.into_iter()).try_for_each(|code| checked("prepare", code))
+    }
+
     /// Enqueues some images: where they begin, and how many.
     ///
     /// # Safety

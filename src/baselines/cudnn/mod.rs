@@ -78,7 +78,7 @@ pub fn prepare(device: &Device, problem: &Problem, choice: &Choice) -> Result<Bo
     let _current = gpu.enter()?;
     let candidate = Candidate::again(&handle, problem, choice)?;
     let note = note(&candidate, problem, version()?);
-    Ok(settled(gpu, problem, Some(candidate), Some(note)))
+    settled(gpu, problem, Some(candidate), Some(note))
 }
 
 /// The device's GPU, and a handle that descriptors are made with.
@@ -95,8 +95,9 @@ fn settled(
     problem: &Problem,
     candidate: Option<Candidate>,
     note: Option<String>,
-) -> Box<dyn Prepared> {
-    Box::new(Settled::new(gpu, problem, candidate.map(Arc::new), note))
+) -> Result<Box<dyn Prepared>> {
+    let candidate = candidate.map(Arc::new);
+    Ok(Box::new(Settled::new(gpu, problem, candidate, note)?))
 }
 
 fn note(candidate: &Candidate, problem: &Problem, version: Version) -> String {
@@ -150,7 +151,7 @@ unsafe impl Variant for Cudnn {
         let problem = query.problem;
         let (gpu, handle) = open(device)?;
         if problem.n() == 0 {
-            return Ok(settled(gpu, problem, None, None));
+            return settled(gpu, problem, None, None);
         }
         let _current = gpu.enter()?;
         let proposals = Proposals {
@@ -169,7 +170,7 @@ unsafe impl Variant for Cudnn {
             "{}, the first of its heuristics",
             note(&candidate, problem, version()?)
         );
-        Ok(settled(gpu, problem, Some(candidate), Some(note)))
+        settled(gpu, problem, Some(candidate), Some(note))
     }
 }
 

@@ -170,6 +170,18 @@ fn sums_bytes(problem: &Problem) -> usize {
     problem.n() * problem.k() * problem.p() * problem.q() * size_of::<f32>()
 }
 
+/// Where sums lie that are finished behind cuDNN.
+fn strides_of_sums(p: &Problem) -> ffi::cf_strides {
+    let at = strides(p.layout(), [p.n(), p.k(), p.p(), p.q()]).map(|stride| stride as i64);
+    let [image, channel, row, column] = at;
+    ffi::cf_strides {
+        image,
+        channel,
+        row,
+        column,
+    }
+}
+
 /// A candidate settled on its problem; none where there are no images.
 pub(super) struct Settled {
     gpu: Gpu,
@@ -185,14 +197,23 @@ impl Settled {
         problem: &Problem,
         candidate: Option<Arc<Candidate>>,
         note: Option<String>,
-    ) -> Self {
-        Settled {
+    ) -> Result<Self> {
+        let settled = Settled {
             gpu: gpu.clone(),
             problem: problem.clone(),
             c_problem: CProblem::new(problem),
             candidate,
             note,
+        };
+        let finishes = |candidate: &Arc<Candidate>| candidate.choice.form().finishes();
+        if settled.candidate.as_ref().is_some_and(finishes) {
+            let _current = gpu.enter()?;
+            let strides = strides_of_sums(problem);
+            // SAFETY: the context is current; it reads the problem and nothing else.
+            let code = unsafe { ffi::cf_prepare_finish(&settled.c_problem.0, strides) };
+            checked("cf_prepare_finish", code)?;
         }
+        Ok(settled)
     }
 }
 
@@ -268,14 +289,6 @@ unsafe impl Prepared for Settled {
         args.stage(c"cudnn");
         if finishes {
             let p = &self.problem;
-            let at = strides(p.layout(), [p.n(), p.k(), p.p(), p.q()]).map(|stride| stride as i64);
-            let [image, channel, row, column] = at;
-            let at = ffi::cf_strides {
-                image,
-                channel,
-                row,
-                column,
-            };
             // SAFETY: the sums were enqueued before, for every image; the rest is the caller's.
             let code = unsafe {
                 ffi::cf_finish(
@@ -284,7 +297,7 @@ unsafe impl Prepared for Settled {
                     0,
                     p.n() as i64,
                     sums.cast(),
-                    at,
+                    strides_of_sums(p),
                 )
             };
             checked("cf_finish", code)?;

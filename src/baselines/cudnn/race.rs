@@ -214,7 +214,7 @@ unsafe impl Variant for Only {
             query.problem,
             candidate,
             None,
-        )))
+        )?))
     }
 }
 
