@@ -16,7 +16,8 @@ usage: gpu.sh [options] COMMAND
   infer [V...]       classify the images with the variants V (rule)
   study              measure what the reports measured: layers, the network, streams; and how far
                      results are from f64
-  sanitize           compute-sanitizer's memcheck, initcheck and racecheck over a sample
+  sanitize           compute-sanitizer's memcheck, initcheck, racecheck and synccheck over a problem of
+                     every configuration of every variant
   all                all of these: every suite
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
@@ -240,10 +241,10 @@ sanitize() {
         return
     fi
     local tool part
-    for tool in memcheck initcheck racecheck; do
+    for tool in memcheck initcheck racecheck synccheck; do
         for part in 1 2 3 4; do
             step "$tool-$part-of-4" "$sanitizer" --tool "$tool" --error-exitcode 9 \
-                "$convforge" check --device "$device" --generated 40 --seed 7 --shard "$part/4"
+                "$convforge" check --device "$device" --each 1 --seed 7 --shard "$part/4"
         done
     done
 }

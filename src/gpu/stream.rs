@@ -180,24 +180,37 @@ impl Stream {
         same_gpu("the target", to.gpu(), &self.0.gpu)?;
         same_length("copy", from.len(), to.len())?;
         let (source, bytes) = from.bytes("copy", &(0..from.len()))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let _current = self.0.gpu.enter()?;
         // SAFETY: both buffers have so many bytes, and are waited for as in `memset`.
-        unsafe { self.copy_raw(to.address(), source, bytes) }
+        unsafe {
+            cu!(cuMemcpyDtoDAsync(
+                to.address(),
+                source,
+                bytes,
+                self.0.stream
+            ))
+        }
     }
 
-    /// Queues copying `bytes` from one address in device memory to another.
+    /// Copies bytes of device memory that is no buffer's into `to`, behind what was queued before, and
+    /// waits.
     ///
     /// # Errors
     /// What the driver answers.
     ///
     /// # Safety
-    /// Both stretches are in device memory, allocated until the copy is done.
-    pub unsafe fn copy_raw(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
+    /// From the address `from` on there are so many bytes in the device's memory.
+    pub unsafe fn download_raw(&self, from: u64, to: &mut [u8]) -> Result<()> {
+        if !to.is_empty() {
+            let (target, bytes) = (to.as_mut_ptr().cast(), to.len());
+            let _current = self.0.gpu.enter()?;
+            // SAFETY: as the caller promised; `to` is borrowed until the copy is done.
+            unsafe { cu!(cuMemcpyDtoHAsync(target, from, bytes, self.0.stream)) }?;
         }
-        let _current = self.0.gpu.enter()?;
-        // SAFETY: as the caller promised.
-        unsafe { cu!(cuMemcpyDtoDAsync(to, from, bytes, self.0.stream)) }
+        self.synchronize()
     }
 
     /// Queues copying all of `from` over all of `to`; the answer holds `from` until it is done.

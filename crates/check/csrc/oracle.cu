@@ -233,8 +233,7 @@ __global__ void judge_kernel(Call call, cf_bounds bounds, int64_t count, cf_verd
         if (mag > 0) {
             ++found.counted;
             if (!nan) {
-                const double unfair =
-                    bounds.rounding > 0 ? fmax(bounds.rounding * fabs(value), bounds.floor) : 0;
+                const double unfair = fmax(bounds.rounding * fabs(value), bounds.floor);
                 const double mine = fmax(error - unfair, 0.0) / mag;
                 const double of_loop =
                     fmax(fabs(double(expected.sequential) - value) - unfair, 0.0) / mag;

@@ -15,7 +15,7 @@ extern "C" {
 typedef struct cf_bounds {
     int32_t exact;
     double per_mag, per_ref, floor;
-    double rounding; /* of a 16-bit output, in units of ref; it (or floor) is left out of sums */
+    double rounding; /* of a 16-bit output, in units of ref; it or floor is left out of sums */
 } cf_bounds;
 
 typedef struct cf_verdict {

@@ -28,7 +28,8 @@
 //! | f16acc | 2^-11 (2 + sqrt(K)), on positive data 2^-11 (2 + K / 4) | a random walk; but a positive sum stops growing once a term is under half its unit, from K of about 2000 on |
 //!
 //! For 16-bit storage the rounding of the output, no fault of a variant, is first taken off the
-//! error, of the result and of the sequential loop alike.
+//! error, of the result and of the sequential loop alike; and so is the floor, which is nothing but
+//! where the output or, under f16acc, the sums are f16: a small product is a subnormal one there.
 //!
 //! **On whole numbers** equality takes the place of both rules, for who adds up products. For a
 //! variant that declares [`Arithmetic::Transform`] the bound of every element stands there; the RMS
@@ -56,7 +57,8 @@ pub struct Bounds {
     pub per_ref: f64,
     /// Allowed error per element, absolute.
     pub floor: f64,
-    /// What the RMS leaves out, in units of the reference: the rounding of a 16-bit output.
+    /// What the RMS leaves out beside `floor`, in units of the reference: the rounding of a 16-bit
+    /// output.
     pub rounding: f64,
     /// Limit of the RMS, and how many times that of the sequential loop is added to it.
     rms: f64,

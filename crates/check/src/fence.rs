@@ -3,7 +3,11 @@
 //! The tensor starts at exactly the alignment it is promised and no better, and ends where the rear
 //! fence begins, so that one element too far is seen.
 
-use std::{ffi::c_void, ops::Range};
+use std::{
+    cell::RefCell,
+    ffi::c_void,
+    ops::{Deref, DerefMut, Range},
+};
 
 use convforge::{Buffer, Device, Error, Result, Stream};
 
@@ -25,9 +29,60 @@ pub(crate) enum Fence {
     Pattern = 0x5a,
 }
 
-/// A tensor between two fences.
+/// Memory that its thread keeps for the next tensor of the same size: the kinds of data of a case have
+/// the same sizes, and for several threads at a time the driver allocates more slowly than kernels run.
+struct Memory(Option<Buffer<u8>>);
+
+thread_local! {
+    /// The one given back last at the end.
+    static SPARE: RefCell<Vec<Buffer<u8>>> = const { RefCell::new(Vec::new()) };
+}
+/// How many of them a thread keeps, and of how many bytes at most.
+const SPARES: usize = 24;
+const SPARE_BYTES: usize = 1 << 22;
+
+impl Memory {
+    fn new(device: &Device, bytes: usize) -> Result<Self> {
+        let spare = SPARE.with_borrow_mut(|spare| {
+            let fits = |one: &Buffer<u8>| one.len() == bytes && one.device() == *device;
+            spare.iter().rposition(fits).map(|at| spare.remove(at))
+        });
+        let memory = match spare {
+            Some(memory) => memory,
+            None => device.alloc(bytes)?,
+        };
+        Ok(Memory(Some(memory)))
+    }
+}
+
+impl Deref for Memory {
+    type Target = Buffer<u8>;
+
+    fn deref(&self) -> &Buffer<u8> {
+        self.0.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut Buffer<u8> {
+        self.0.as_mut().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(memory) = self.0.take().filter(|one| one.len() <= SPARE_BYTES) {
+            SPARE.with_borrow_mut(|spare| {
+                spare.push(memory);
+                spare.drain(..spare.len().saturating_sub(SPARES));
+            });
+        }
+    }
+}
+
+/// A tensor between two fences. What uses it has been waited for when it is dropped.
 pub(crate) struct Fenced {
-    memory: Buffer<u8>,
+    memory: Memory,
     start: usize,
     len: usize,
     fence: Fence,
@@ -42,7 +97,7 @@ impl Fenced {
         fence: Fence,
         stream: &Stream,
     ) -> Result<Self> {
-        let mut memory = device.alloc::<u8>(FENCE + 2 * align + len + FENCE)?;
+        let mut memory = Memory::new(device, FENCE + 2 * align + len + FENCE)?;
         let earliest = memory.as_mut_ptr() as usize + FENCE;
         // The first address from there on that is `align` past a multiple of twice `align`.
         let start = FENCE + (align + 2 * align - earliest % (2 * align)) % (2 * align);

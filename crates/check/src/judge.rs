@@ -20,7 +20,8 @@ pub struct Verdict {
     pub nonzero: u64,
     /// Outputs whose mag is not zero; the sums and `worst` are over these.
     pub counted: u64,
-    /// Sum of (|y - ref| / mag)^2, less the rounding of a 16-bit output.
+    /// Sum of (|y - ref| / mag)^2, less the rounding of a 16-bit output and what is below the least
+    /// number of the type that is stored or summed in.
     pub sum_sq: f64,
     /// The same for a sequential fp32 loop.
     pub sum_sq_sequential: f64,
@@ -74,11 +75,7 @@ impl Verdict {
         if mag > 0.0 {
             self.counted += 1;
             if !y.is_nan() {
-                let unfair = if bounds.rounding > 0.0 {
-                    (bounds.rounding * value.abs()).max(bounds.floor)
-                } else {
-                    0.0
-                };
+                let unfair = (bounds.rounding * value.abs()).max(bounds.floor);
                 let of_loop = (f64::from(sequential) - value).abs();
                 self.sum_sq += ((error - unfair).max(0.0) / mag).powi(2);
                 self.sum_sq_sequential += ((of_loop - unfair).max(0.0) / mag).powi(2);
@@ -135,4 +132,32 @@ pub fn judge(reference: &Reference, y: &[u8], bounds: &Bounds) -> Result<Verdict
     let chunks: Vec<Verdict> = chunks.collect();
     let none = Verdict::NONE;
     Ok(chunks.iter().fold(none, |all, chunk| all.then(chunk)))
+}
+
+#[cfg(test)]
+mod tests {
+    use convforge::{Problem, variant::Arithmetic};
+    use half::f16;
+
+    use super::*;
+    use crate::{Data, Recipe};
+
+    /// A product of small numbers is subnormal in f16, where rounding costs more than a part in 2048.
+    #[test]
+    fn one_product_rounded_to_f16_is_right() {
+        let problem: Problem = "mb4ic1ih1iw63oc24oh1ow32kh1sh1sw2+math=f16acc"
+            .parse()
+            .unwrap();
+        let tensors = Recipe::new(&problem, Data::Normal, 22).tensors();
+        let reference = Reference::new(&problem, &tensors).unwrap();
+        let bounds = Bounds::new(&problem, Data::Normal, Arithmetic::Exact);
+        let judged = |sum: fn(f64) -> f32| {
+            let sums = (0..problem.y_len()).map(|index| sum(reference.expected(index).value));
+            let y: Vec<u8> = sums.flat_map(f32::to_ne_bytes).collect();
+            let verdict = judge(&reference, &y, &bounds).unwrap();
+            verdict.bad == 0 && verdict.rms() <= bounds.rms_limit(&verdict)
+        };
+        assert!(judged(|sum| f16::from_f64(sum).to_f32()));
+        assert!(!judged(|sum| f16::from_f64(sum * 1.003).to_f32()));
+    }
 }

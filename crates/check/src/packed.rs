@@ -2,8 +2,6 @@
 
 use std::{ffi::c_void, ptr::null};
 
-#[cfg(feature = "cuda")]
-use convforge::gpu::DeviceBuffer;
 use convforge::{Conv, Error, Packed, Result, Stream, Workspace, variant::Space};
 
 use crate::{
@@ -123,11 +121,12 @@ fn content(packed: &Packed, stream: &Stream) -> Result<Vec<u8>> {
     stream.synchronize()?;
     #[cfg(feature = "cuda")]
     if let Some(stream) = stream.as_gpu() {
-        let copy = DeviceBuffer::<u8>::alloc(stream.gpu(), packed.bytes())?;
-        // SAFETY: both have so many bytes.
-        unsafe { stream.copy_raw(copy.address(), packed.as_ptr() as u64, packed.bytes())? };
-        stream.synchronize()?;
-        return copy.download();
+        // Straight to the host: compute-sanitizer does not see that a copy on the device, out of
+        // constant memory, copies what was written.
+        let mut bytes = vec![0; packed.bytes()];
+        // SAFETY: the packed filter has so many bytes.
+        unsafe { stream.download_raw(packed.as_ptr() as u64, &mut bytes)? };
+        return Ok(bytes);
     }
     // SAFETY: it has so many bytes of host memory, which the packing wrote.
     let bytes = unsafe { std::slice::from_raw_parts(packed.as_ptr().cast(), packed.bytes()) };

@@ -70,8 +70,9 @@ impl<'a> Trial<'a> {
         workspace.reserve(conv, stream)?;
         // SAFETY: every operand has the size that the problem says and outlives the stream's work,
         // which is waited for here.
-        unsafe { conv.run_raw(&operands, &mut workspace, stream)? };
+        let ran = unsafe { conv.run_raw(&operands, &mut workspace, stream) };
         stream.synchronize()?;
+        ran?;
         whole("the output", &y, stream)?;
         whole(
             &format!("the workspace of {workspace_bytes} bytes"),

@@ -231,7 +231,7 @@ impl Args {
             }
             Ok(Some(outcome))
         };
-        let outcomes: Vec<Option<Outcome>> = match jobs {
+        let mut outcomes: Vec<Option<Outcome>> = match jobs {
             // The CPU's oracle and variants then have all threads.
             1 => work.iter().map(one).collect::<io::Result<_>>()?,
             _ => rayon::ThreadPoolBuilder::new()
@@ -240,6 +240,14 @@ impl Args {
                 .map_err(io::Error::other)?
                 .install(|| work.par_iter().map(one).collect::<io::Result<_>>())?,
         };
+        // What found no room beside the others, in constant memory or at all, has it alone.
+        let skipped = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Skipped(_)));
+        for (outcome, (problem, (variant, config))) in outcomes.iter_mut().zip(work) {
+            if jobs > 1 && skipped(outcome) && !terminal::interrupted() {
+                let again = check::case(device, variant, *config, problem, self.seed, options);
+                *outcome = Some(again);
+            }
+        }
 
         let (mut counts, mut cases) = (Counts::default(), Vec::new());
         for ((problem, (variant, config)), outcome) in work.iter().zip(outcomes) {
