@@ -81,21 +81,26 @@ struct Tiling {
     int per_group, per_tile, per_pair, per_column;
     int row_tiles; // of a strip
     int strips_per_image;
-    int strips;                  // of the images of a launch
-    int tasks_per_group;         // of a strip
-    int tasks;                   // of a strip
-    int input_rows;              // of x in a strip
-    int producers;               // warps
-    int stages;                  // of the input ring: strips
-    uint32_t pitch, stage_bytes; // from row to row, from stage to stage
-    uint32_t planar_bytes;       // of a buffer for an image as it is in x
-    uint32_t zero_bytes;         // behind rows that a bulk copy loads
-    uint32_t weight_bytes;       // in shared memory; 0: they stay in global memory
+    int strips;                          // of the images of a launch
+    int tasks_per_group;                 // of a strip
+    int tasks;                           // of a strip
+    int input_rows;                      // of x in a strip
+    int producers;                       // warps
+    int stages;                          // of the input ring: strips
+    uint32_t pitch, stage_bytes;         // from row to row, from stage to stage
+    uint32_t tile_bytes, position_bytes; // from row tile to row tile, from position to position
+    uint32_t planar_bytes;               // of a buffer for an image as it is in x
+    uint32_t zero_bytes;                 // behind rows that a bulk copy loads
+    uint32_t weight_bytes;               // in shared memory; 0: they stay in global memory
     Copy copy;
     int channel_parts;           // of a column: pairs of channels, or fours in NCHW
     int copies_per_line, copies; // of a row (NCHW: in one part), of a strip
-    bool staged;                 // outputs gather in shared memory and leave by bulk copies
-    int out_stages;              // of the output ring
+    // From one to the next in y, worked out here: a task would begin its stores with these
+    // products.
+    int pixel_bytes, row_bytes;
+    int64_t area_bytes;
+    bool staged;    // outputs gather in shared memory and leave by bulk copies
+    int out_stages; // of the output ring
     uint32_t out_stage_bytes;
     // Segments of an output stage that are contiguous in y: all of it, or each channel (strips of
     // NCHW).
@@ -159,6 +164,9 @@ inline Tiling shape_of(const cf_problem &p, bool unrolled) {
 
     const int align = sums_follow(p) ? 16 : p.align; // of what is written
     const int64_t out_bytes = t.to_floats ? 4 : 2;
+    t.pixel_bytes = int(out_bytes) * (t.nchw ? 1 : p.k);
+    t.row_bytes = p.q * t.pixel_bytes;
+    t.area_bytes = int64_t(p.p) * p.q * out_bytes;
     if (t.nchw) {
         const int width = 2 * t.pixels_per_position;
         t.per_store = p.q % width == 0 && align >= width * out_bytes ? width
@@ -396,6 +404,8 @@ inline bool tile(const cf_query &query, int64_t images, const Option &option, Ti
     t.tasks = t.tasks_per_group * t.groups;
     t.input_rows = int(input_rows);
     t.pitch = uint32_t(pitch);
+    t.tile_bytes = uint32_t(rows * p.stride_h * pitch);
+    t.position_bytes = uint32_t(t.pixels_per_position * p.stride_w * t.pixel_elements * 2);
     t.staged = option.staged;
     t.strips_per_out_stage = option.joined ? t.strips_per_image : 1;
     if (!choose_copy(p, option, t))

@@ -48,10 +48,10 @@ __device__ __forceinline__ LanePositions lane_positions(const Tiling &tiling, in
     for (int i = 0; i < 2; ++i) {
         const int position = min(lanes.first + i, columns - 1);
         const int tile = tiling.by_positions.quotient(position);
-        const int column = (position - tile * tiling.positions) * Shape::PositionPixels;
-        lanes.tile[i] = tile, lanes.column[i] = column;
-        lanes.at[i] = strip + tile * Shape::Rows * tiling.stride_h * tiling.pitch +
-                      column * tiling.stride_w * tiling.pixel_elements * 2 + lane % 4 * 4;
+        const int in_row = position - tile * tiling.positions;
+        lanes.tile[i] = tile, lanes.column[i] = in_row * Shape::PositionPixels;
+        lanes.at[i] =
+            strip + tile * tiling.tile_bytes + in_row * tiling.position_bytes + lane % 4 * 4;
     }
     return lanes;
 }

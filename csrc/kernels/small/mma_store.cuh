@@ -139,8 +139,10 @@ template <class Count, class Address, class Value>
 __device__ __forceinline__ void store_sums(Count, Address to, bool live, Value value) {
     float v[Count::value];
 #pragma unroll
-    for (int i = 0; i < Count::value; ++i)
+    for (int i = 0; i < Count::value; ++i) {
         v[i] = value(i);
+        settle(v[i]); // or all sums become words, by moves, long before they are stored
+    }
     store_neighbours<float>(to, live, v);
 }
 

@@ -350,10 +350,15 @@ struct WarpgroupTask {
             if constexpr (Second > 0)
                 wait_for_products(two);
 #pragma unroll
-            for (int i = 0; i < F.channel_tiles; ++i)
+            for (int i = 0; i < F.channel_tiles; ++i) {
 #pragma unroll
-                for (int v = 0; v < 4; ++v)
-                    to[i].value[v] += one[i].value[v] + (Second > 0 ? two[i].value[v] : 0);
+                for (int v = 0; v < 4; ++v) {
+                    float sum = one[i].value[v];
+                    if constexpr (Second > 0) // no zero instead: it would be added, -0 + 0 is +0
+                        sum += two[i].value[v];
+                    to[i].value[v] += sum;
+                }
+            }
         }
     }
 
