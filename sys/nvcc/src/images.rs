@@ -46,11 +46,11 @@ fn without_comments(source: &str) -> String {
     while let Some(at) = rest.find(['/', '"']) {
         let (before, here) = rest.split_at(at);
         code.push_str(before);
-        let (kept, length) = if here.starts_with("//") {
-            (" ", here.find('\n').unwrap_or(here.len()))
-        } else if here.starts_with("/*") {
-            let end = here[2..].find("*/");
-            (" ", end.map_or(here.len(), |end| end + 4))
+        let (kept, length) = if let Some(line) = here.strip_prefix("//") {
+            (" ", 2 + line.find('\n').unwrap_or(line.len()))
+        } else if let Some(block) = here.strip_prefix("/*") {
+            let end = block.find("*/");
+            (" ", 2 + end.map_or(block.len(), |end| end + 2))
         } else if here.starts_with('"') {
             let length = quoted(here);
             (&here[..length], length)

@@ -159,7 +159,9 @@ fn answers(layers: &[&Layer]) -> Markup {
                 Cell::time(best.and_then(|row| row.floor_us)),
                 Cell::times(best.and_then(over_floor)),
                 Cell::gain(against_cudnn(layer)),
-                Cell::text(html! { (layer.environment.day()) ", " code { (layer.environment.csrc) } }),
+                Cell::text(
+                    html! { (layer.environment.day()) ", " code { (layer.environment.csrc) } },
+                ),
             ],
         }
     };
