@@ -67,7 +67,7 @@ fn measured(results: &Results) -> Markup {
         }
         p {
             "No time stands here for a variant that did not pass its check in the same run. Calls on "
-            "layers are captured in a CUDA graph and timed by device events, variants take turns round by round, "
+            "layers are captured in a CUDA graph and timed by device events, variants interleaved round by round, "
             "and inputs, filters and outputs rotate among buffers that exceed twice the L2. A time is "
             "the median of its samples. The floor is the longer of two: the fewest bytes at the "
             "bandwidth, or all operations at the full rate, both measured in the same run."
