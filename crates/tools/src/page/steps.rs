@@ -57,8 +57,8 @@ pub const STEPS: [Step; 19] = [
     step(
         "direct_naive",
         "direct_constant",
-        "filter in constant memory, its addresses in 32 bits",
-        "in NHWC threads along pixels",
+        "filter in constant memory",
+        "addresses of weights in 32 bits, in NHWC threads along pixels",
     ),
     step(
         "direct_naive",
@@ -93,8 +93,8 @@ pub const STEPS: [Step; 19] = [
     step(
         "im2col_gemm_shared",
         "im2col_gemm_constant",
-        "filter in constant memory, rounded at each product",
-        "a loop for the rest of the sum, in NHWC threads along pixels and sums through shared memory",
+        "filter in constant memory",
+        "weights rounded at each product, a loop for the rest of the sum, in NHWC threads along pixels and sums through shared memory",
     ),
     step(
         "im2col_gemm_shared",
