@@ -1,5 +1,5 @@
-"""What documents name exists: links, paths and files in backticks, documents that sources point to. The maps
-name every folder, the index of csrc every header, the chapters every row.
+"""What documents and comments name exists: links, paths and files in backticks, documents, committed results and
+headers that sources point to. The maps name every folder, the index of csrc every header, the chapters every row.
 """
 
 import fnmatch
@@ -15,7 +15,13 @@ CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 DOCUMENT = re.compile(r"\bdocs/[\w/.-]+\.(?:md|html|svg)")
 # A file's name by itself: what sources, scripts and results end with.
-FILE = re.compile(r"[\w.-]+\.(?:c|cu|cuh|def|h|html|js|json|md|py|rs|safetensors|sh|svg|toml|txt)")
+FILE = re.compile(r"[\w.-]+\.(?:c|cu|cuh|def|h|html|js|jsonl?|csv|md|py|rs|safetensors|sh|svg|toml|txt)")
+# A committed file of results.
+RESULTS = re.compile(r"(?:\bevidence/|\bh200-)[\w-]+\.(?:jsonl?|txt|csv)\b")
+COMMENT = re.compile(r"(?://|^\s*/?\*)(.*)", re.MULTILINE)
+HEADER = re.compile(r"[\w./-]*\w\.(?:cuh|h)\b")
+# Those of the toolkit that comments name.
+FOREIGN = {"cuda.h", "cudaProfiler.h", "stddef.h"}
 SOURCES = (".rs", ".cu", ".cuh", ".h", ".def", ".py", ".sh", ".toml")
 
 
@@ -30,6 +36,7 @@ def tracked():
 FILES = tracked()
 FOLDERS = {str(folder) for name in FILES for folder in PurePosixPath(name).parents} - {"."}
 NAMES = {PurePosixPath(name).name for name in FILES}
+RESULT_NAMES = {PurePosixPath(name).name for name in FILES if name.startswith("benches/results/")}
 TOP = {name.split("/")[0] for name in FILES}
 DOCUMENTS = [name for name in FILES if name.endswith(".md")]
 
@@ -42,6 +49,11 @@ def exists(path):
     """Whether it is a tracked file or folder; with a star, whether any fits."""
     path = path.removeprefix("./").rstrip("/")
     return path in FOLDERS or bool(fnmatch.filter(FILES, path))
+
+
+def names_a_header(path):
+    """Whether a tracked header ends so, or the toolkit has it."""
+    return path in FOREIGN or any(f"/{name}".endswith(f"/{path}") for name in FILES)
 
 
 def spans(name):
@@ -89,6 +101,30 @@ class Documents(unittest.TestCase):
             if not exists(document)
         ]
         self.assertEqual([], found)
+
+
+    def test_results_that_sources_name_exist(self):
+        found = [
+            f"{name}: {result}"
+            for name in FILES
+            if name.endswith((*SOURCES, ".md")) and name != "scripts/tables_test.py"
+            for result in RESULTS.findall(text(name))
+            if PurePosixPath(result).name not in RESULT_NAMES
+        ]
+        self.assertEqual([], found, "\n" + "\n".join(found))
+
+    def test_headers_that_comments_name_exist(self):
+        self.assertTrue(names_a_header("core/launch.cuh") and names_a_header("launch.cuh"))
+        self.assertFalse(names_a_header("ptx/launch.cuh") or names_a_header("lunch.cuh"))
+        found = [
+            f"{name}: {header}"
+            for name in FILES
+            if name.endswith((".cu", ".cuh", ".h", ".def", ".rs")) and not name.startswith("tests/")
+            for comment in COMMENT.findall(text(name))
+            for header in HEADER.findall(comment)
+            if not names_a_header(header)
+        ]
+        self.assertEqual([], found, "\n" + "\n".join(found))
 
 
 class Maps(unittest.TestCase):

@@ -37,6 +37,7 @@ class Line:
         self.suite, self.layer = first["suite"] or "others", first["layer"]
         self.problem, self.math = first["problem"], first["math"]
         self.gpu = report["environment"]["gpu"]
+        self.run = run(report["environment"])
         self.images = int(re.search(r"mb(\d+)", self.problem)[1])
         words = self.problem.split("+")[1:]
         storage = next((w for w in words if w in ("f16", "bf16")), "f32")
@@ -67,6 +68,11 @@ class Line:
         if self.best and self.floor:
             return self.best["median_us"] / self.floor
         return None
+
+
+def run(environment):
+    """The day of a report and the code that it measured: "2026-11-22 `725cc9a8`"."""
+    return f"{environment['date'].split('T')[0]} `{environment['csrc'][:8]}`"
 
 
 def family(row):
@@ -133,12 +139,13 @@ def mean(values):
 
 
 def table(header, rows, left):
-    """Markdown; the first `left` columns are text, the rest numbers."""
-    ruler = ["---" if i < left else "---:" for i in range(len(header))]
+    """Markdown; the first `left` columns and the last one are text, the rest numbers."""
+    last = len(header) - 1
+    ruler = ["---" if i < left or i == last else "---:" for i in range(len(header))]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ruler, *rows])
 
 
-COLUMNS = ["cuBLAS", "cuDNN", "floor", "x floor", "vs cuDNN"]
+COLUMNS = ["cuBLAS", "cuDNN", "floor", "x floor", "vs cuDNN", "measured"]
 
 
 def numbers(line):
@@ -148,6 +155,7 @@ def numbers(line):
         time(line.floor),
         times(line.over_floor()),
         times(line.speedup(line.cudnn)),
+        line.run,
     ]
 
 
@@ -188,8 +196,9 @@ def headline(lines):
         parts.append(summary(rest))
     parts.append(
         "Medians; vs is how many times faster than that library at its best: of cuDNN the fastest plan\n"
-        "that passed, marked † where it is a transform (Winograd, FFT). Every layer, type and layout is\n"
-        "in [docs/results.md](docs/results.md), the reports in benches/results. Measured on:"
+        "that passed, marked † where it is a transform (Winograd, FFT); measured is the day of a row's\n"
+        "report and the hash of csrc that it ran. Every layer, type and layout is in\n"
+        "[docs/results.md](docs/results.md), the reports in benches/results. The runs:"
     )
     parts.append("\n".join(f"- {text}" for text in places(lines)))
     return "\n\n".join(parts)
@@ -200,7 +209,7 @@ def summary(lines):
     groups = {}
     for line in lines:
         groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
-    header = ["suite", "elements", "layers", "x floor", "vs cuBLAS", "vs cuDNN"]
+    header = ["suite", "elements", "layers", "x floor", "vs cuBLAS", "vs cuDNN", "measured"]
     rows = [
         [
             suite,
@@ -209,6 +218,7 @@ def summary(lines):
             times(mean(line.over_floor() for line in group)),
             times(mean(line.speedup(line.cublas) for line in group)),
             times(mean(line.speedup(line.cudnn) for line in group)),
+            ", ".join(sorted({line.run for line in group})),
         ]
         for (suite, kind, _), group in groups.items()
     ]
@@ -223,7 +233,8 @@ def document(lines):
         head + " Medians\nof calls on buffers that rotate beyond the L2, each variant checked in "
         "the same run. vs cuDNN\nis how many times faster the best handwritten variant is than the "
         "fastest plan of cuDNN that\npassed; † marks one that is a transform (Winograd, FFT). Floor "
-        "is what the bandwidth or the\narithmetic measured in the same run allow at least.",
+        "is what the bandwidth or the\narithmetic measured in the same run allow at least; measured is the "
+        "day of a row's report\nand the hash of csrc that it ran.",
         "## Summary\n\nBest handwritten variant per layer, geometric means:",
         summary(lines),
     ]

@@ -186,7 +186,7 @@ fn find(variant: &str, config: Option<&str>) -> Result<Choice> {
 /// Those of some kinds that can do the problem, each with the configuration that it estimates best,
 /// the least estimated time first.
 fn by_rank(limits: &Limits, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> Candidates {
-    let mut refused = Vec::new();
+    let mut refused: Vec<(&str, String)> = Vec::new();
     let mut timed = Vec::new();
     for variant in variants::all() {
         let info = variant.info();
@@ -195,9 +195,10 @@ fn by_rank(limits: &Limits, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
         }
         match best_config(variant, limits, problem) {
             Ok(best) => timed.push(best),
-            Err(why) => refused.push(format!("{} {why}", info.name)),
+            Err(why) => refused.push((&info.name, why)),
         }
     }
+    let mut refused = by_reason(refused);
     if refused.is_empty() && timed.is_empty() {
         refused.push("this build has no such variant".to_owned());
     }
@@ -208,6 +209,22 @@ fn by_rank(limits: &Limits, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
         refused,
         lenient: true,
     }
+}
+
+/// What variants say no with, those that say the same together.
+fn by_reason(refused: Vec<(&str, String)>) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, why) in refused {
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    let told = reasons.into_iter().map(|(why, names)| match &names[..] {
+        [name] => format!("{name} {why}"),
+        names => format!("{}: each {why}", names.join(", ")),
+    });
+    told.collect()
 }
 
 /// A variant's best configuration by its estimated time, the first of equals; why not where it has

@@ -60,6 +60,17 @@ fn first_of(order: Vec<Choice>, lenient: bool) -> Result<Conv> {
 }
 
 #[test]
+fn a_reason_that_several_give_is_told_once() {
+    let said = [
+        ("a", "needs a GPU"),
+        ("b", "takes NCHW"),
+        ("c", "needs a GPU"),
+    ];
+    let said = by_reason(said.map(|(name, why)| (name, why.to_owned())).to_vec());
+    assert_eq!(said, ["a, c: each needs a GPU", "b takes NCHW"]);
+}
+
+#[test]
 fn the_next_best_serves_where_a_library_is_missing() {
     let plain = (variants::find("cpu_direct").unwrap(), 0);
     let conv = first_of(vec![(missing(), 0), plain.clone()], true).unwrap();

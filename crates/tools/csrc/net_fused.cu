@@ -45,7 +45,7 @@ struct Packed {
     float fc2[Classes][Hidden], fc2_bias[Classes];
 };
 
-// The exponent that brings numbers of at most `largest` below 2^15.
+// The exponent that scales numbers of at most `largest` below 2^15.
 __device__ int exponent_for(double largest) { return largest > 0 ? 14 - ilogb(largest) : 0; }
 
 // Two numbers next to each other in a register, each as its high or its low part.
@@ -154,14 +154,14 @@ __device__ __forceinline__ void fetch(uint32_t (&to)[4], const uint4 &from) {
 // The second convolution's input. A pixel behind the last is read, times a weight of zero.
 using Inputs = uint4[Inner * Inner + 1];
 
-// Images under way: one in the second convolution while another leaves or enters the first, so that
-// a warp is seldom waited for.
-constexpr int Slots = 3;
+// A ring of stages with an image each: one is in the second convolution while another leaves or
+// enters the first, so that a warp is seldom waited for.
+constexpr int Stages = 3;
 
 struct Shared {
-    uint8_t window[Slots][Window];
-    Inputs x[Slots];
-    cf::Barrier loaded[Slots], made[Slots], used[Slots]; // the window; x; x again
+    uint8_t window[Stages][Window];
+    Inputs x[Stages];
+    cf::Barrier window_full[Stages], x_full[Stages], x_empty[Stages];
 };
 
 // The pairs of pooled rows that each warp makes of the first convolution. The work of the second
@@ -209,7 +209,7 @@ __device__ __forceinline__ void first_layer(const uint8_t *image, Inputs &x, int
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             Sums sums[Tiles];
-            // The small products first: fewer bits of them are cut.
+            // The small products first: fewer bits of them are lost.
 #pragma unroll
             for (int low = 1; low >= 0; --low)
 #pragma unroll
@@ -331,7 +331,7 @@ __device__ __forceinline__ void second_layers(const Inputs &x, uint4 *features,
 }
 #endif
 
-// Pixels to features. Warps wait for each other by counts only, an image or two behind.
+// Pixels to features. Warps wait for each other at barriers of stages only, an image or two behind.
 __global__ void __launch_bounds__(Threads, 1)
     convolutions(const uint8_t *__restrict__ pixels, int64_t n, const Packed *__restrict__ packed,
                  uint4 *__restrict__ features) {
@@ -345,21 +345,21 @@ __global__ void __launch_bounds__(Threads, 1)
     };
     const auto load = [&](int i) {
         if (i < count) {
-            cf::Barrier &loaded = shared.loaded[i % Slots];
-            loaded.arrive_and_expect(Window);
-            cf::copy_bulk(cf::shared_address(shared.window[i % Slots]),
-                          reinterpret_cast<const void *>(address(i) / 16 * 16), Window, loaded);
+            cf::Barrier &full = shared.window_full[i % Stages];
+            full.arrive_and_expect(Window);
+            cf::copy_bulk(cf::shared_address(shared.window[i % Stages]),
+                          reinterpret_cast<const void *>(address(i) / 16 * 16), Window, full);
         }
     };
     if (threadIdx.x == 0) {
-        for (int i = 0; i < Slots; ++i) {
-            shared.loaded[i].init(1);
-            shared.made[i].init(Threads);
-            shared.used[i].init(Threads);
+        for (int i = 0; i < Stages; ++i) {
+            shared.window_full[i].init(1);
+            shared.x_full[i].init(Threads);
+            shared.x_empty[i].init(Threads);
             shared.x[i][Inner * Inner] = {0, 0, 0, 0};
         }
         cf::publish_barriers();
-        for (int i = 0; i < Slots; ++i)
+        for (int i = 0; i < Stages; ++i)
             load(i);
     }
 
@@ -379,26 +379,26 @@ __global__ void __launch_bounds__(Threads, 1)
     const auto make = [&](int i) {
         if (i >= count)
             return;
-        const int slot = i % Slots, turn = i / Slots;
-        shared.loaded[slot].wait(turn % 2);
-        if (turn > 0)
-            shared.used[slot].wait((turn - 1) % 2);
-        first_layer(shared.window[slot] + address(i) % 16, shared.x[slot], first, last, w1,
+        const int stage = i % Stages, round = i / Stages;
+        shared.window_full[stage].wait(round % 2);
+        if (round > 0)
+            shared.x_empty[stage].wait((round - 1) % 2);
+        first_layer(shared.window[stage] + address(i) % 16, shared.x[stage], first, last, w1,
                     rescale1);
-        shared.made[slot].arrive();
+        shared.x_full[stage].arrive();
     };
 
     __syncthreads();
 #pragma unroll 1
     for (int i = -ahead; i < count; ++i) {
         if (i >= 0) {
-            const int slot = i % Slots;
-            shared.made[slot].wait(i / Slots % 2);
+            const int stage = i % Stages;
+            shared.x_full[stage].wait(i / Stages % 2);
             if (threadIdx.x == 0)
-                load(i + Slots);
+                load(i + Stages);
             const int64_t image = blockIdx.x + int64_t(i) * gridDim.x;
-            second_layers(shared.x[slot], features + image * (Features / 4), w2, rescale2);
-            shared.used[slot].arrive();
+            second_layers(shared.x[stage], features + image * (Features / 4), w2, rescale2);
+            shared.x_empty[stage].arrive();
         }
         make(i + ahead);
     }

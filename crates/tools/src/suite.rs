@@ -161,9 +161,9 @@ pub const CPU_FLOPS: f64 = 1e8;
 const CPU_BYTES: f64 = 64e6;
 
 /// The layers with batches that a CPU gets through in reasonable time, what has become equal kept
-/// once; and for each layer that was cut, a line that says so.
-pub fn cut_for_cpu(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
-    let mut cut: Vec<Layer> = Vec::new();
+/// once; and for each layer whose batch was reduced, a line that says so.
+pub fn reduce_for_cpu(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
+    let mut reduced: Vec<Layer> = Vec::new();
     let mut notes = Vec::new();
     for layer in layers {
         let fits = |n: usize| {
@@ -194,11 +194,11 @@ pub fn cut_for_cpu(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
             problem,
             ..layer.clone()
         };
-        if !cut.contains(&layer) {
-            cut.push(layer);
+        if !reduced.contains(&layer) {
+            reduced.push(layer);
         }
     }
-    (cut, notes)
+    (reduced, notes)
 }
 
 #[cfg(test)]
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_cpu_gets_smaller_batches() {
-        let (layers, notes) = cut_for_cpu(&Suite::find("report-86").unwrap().layers);
+        let (layers, notes) = reduce_for_cpu(&Suite::find("report-86").unwrap().layers);
         let batches: Vec<usize> = layers.iter().map(|l| l.problem.n()).collect();
         assert_eq!(batches, [20, 10]);
         assert_eq!(notes.len(), 6);

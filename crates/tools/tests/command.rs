@@ -416,6 +416,34 @@ fn a_variant_that_cannot_do_it() {
     assert!(text.contains("rule picks cpu_direct"), "{text}");
 }
 
+/// On a chip that no kernel runs on, or that the build has no code for, all say the same.
+#[test]
+#[cfg(feature = "cuda")]
+fn a_reason_that_many_variants_share_is_told_once() {
+    let problem = ["--problem", "mb1ic3ih8oc4kh3"];
+    for place in [["--as", "a100"], ["--device", "cpu"]] {
+        let args = [&["list"], &place[..], &problem].concat();
+        let json: serde_json::Value =
+            serde_json::from_str(&says(&[&args[..], &["--json"]].concat())).unwrap();
+        let reasons = json.as_array().unwrap().iter();
+        let reasons: Vec<&str> = reasons
+            .filter_map(|entry| entry["answer"]["reason"].as_str())
+            .collect();
+        // A table wraps long reasons; the notes under it do not.
+        let text = says(&args);
+        for why in &reasons {
+            let count = reasons.iter().filter(|other| *other == why).count();
+            let notes = text.lines().filter(|line| {
+                line.strip_prefix('(')
+                    .and_then(|line| line.split_once(") "))
+                    .is_some_and(|(_, note)| note == *why)
+            });
+            assert_eq!(notes.count(), usize::from(count >= 3), "{why}:\n{text}");
+        }
+        assert_eq!(text.contains("no (1)"), text.contains("\n(1) "), "{text}");
+    }
+}
+
 #[test]
 fn a_chip_that_is_not_there_is_asked() {
     let problem = ["--problem", "mb64ic64ih56oc64oh56kh3ph1+f16+nhwc"];

@@ -1,5 +1,9 @@
 //! Which device images a build holds, and which of them a file is compiled to.
 
+use std::{fs, path::Path};
+
+use crate::object::told;
+
 /// What a file's kernels have to be compiled for: `cf_needs` of csrc/row.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Needs {
@@ -12,9 +16,18 @@ pub(crate) enum Needs {
 }
 
 impl Needs {
-    /// What a file says by naming the constant, as the initialiser of its row does.
-    pub(crate) fn of(source: &str) -> Needs {
-        let words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    /// Of a source. A further file of a row, `row/x.cu`, needs what `row.cu` does.
+    pub(crate) fn of_file(path: &Path) -> Result<Needs, String> {
+        let row = path.parent().map(|folder| folder.with_extension("cu"));
+        let row = row.filter(|row| row.is_file());
+        let path = row.as_deref().unwrap_or(path);
+        Ok(Needs::of(&fs::read_to_string(path).map_err(told(path))?))
+    }
+
+    /// What a file says by naming the constant in its code, as the initialiser of its row does.
+    fn of(source: &str) -> Needs {
+        let code = without_comments(source);
+        let words = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         words
             .filter_map(|word| match word {
                 "CF_NEEDS_SM90A" => Some(Needs::Sm90a),
@@ -24,6 +37,44 @@ impl Needs {
             .max()
             .unwrap_or(Needs::Sm80)
     }
+}
+
+/// A source with a blank for each comment. A quote holds none.
+fn without_comments(source: &str) -> String {
+    let mut code = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find(['/', '"']) {
+        let (before, here) = rest.split_at(at);
+        code.push_str(before);
+        let (kept, length) = if let Some(line) = here.strip_prefix("//") {
+            (" ", 2 + line.find('\n').unwrap_or(line.len()))
+        } else if let Some(block) = here.strip_prefix("/*") {
+            let end = block.find("*/");
+            (" ", 2 + end.map_or(block.len(), |end| end + 2))
+        } else if here.starts_with('"') {
+            let length = quoted(here);
+            (&here[..length], length)
+        } else {
+            ("/", 1)
+        };
+        code.push_str(kept);
+        rest = &here[length..];
+    }
+    code + rest
+}
+
+/// Bytes of the string literal that a text begins with, its quotes among them. It ends with its line.
+fn quoted(text: &str) -> usize {
+    let mut escaped = true; // the first quote opens it
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' if !escaped => return at + 1,
+            b'\n' => return at,
+            b'\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
 }
 
 /// Device code of a build: machine code for one generation of chips, or PTX, which a driver
@@ -142,6 +193,51 @@ mod tests {
         assert_eq!(Needs::of("nullptr,\n    CF_NEEDS_SM90A,"), Needs::Sm90a);
         assert_eq!(Needs::of("CF_NEEDS_SM90AB"), Needs::Sm80);
         assert_eq!(Needs::of(""), Needs::Sm80);
+    }
+
+    #[test]
+    fn a_comment_says_nothing() {
+        for comment in [
+            "// CF_NEEDS_SM90\n",
+            "/* CF_NEEDS_SM90\n */",
+            "x; /* \" */ // CF_NEEDS_SM90",
+            "/*/ CF_NEEDS_SM90 */",
+            "// never closed: \" /*\n/* CF_NEEDS_SM90",
+        ] {
+            assert_eq!(Needs::of(comment), Needs::Sm80, "{comment}");
+        }
+        for code in [
+            "// a row\nCF_NEEDS_SM90,",
+            "/* a row */ CF_NEEDS_SM90, // sm_90",
+            "\"a // b\", CF_NEEDS_SM90",
+            r#""a \" /* b", CF_NEEDS_SM90"#,
+            "case '\"':\n CF_NEEDS_SM90",
+            "a / b, CF_NEEDS_SM90",
+        ] {
+            assert_eq!(Needs::of(code), Needs::Sm90, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_further_file_needs_what_its_row_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let (row, further) = (
+            folder.path().join("mma.cu"),
+            folder.path().join("mma/f16.cu"),
+        );
+        fs::create_dir(further.parent().unwrap()).unwrap();
+        fs::write(&further, "CF_NEEDS_SM90A").unwrap();
+        assert_eq!(
+            Needs::of_file(&further),
+            Ok(Needs::Sm90a),
+            "no row is beside it"
+        );
+        fs::write(&row, "CF_NEEDS_SM90").unwrap();
+        assert_eq!(Needs::of_file(&further), Ok(Needs::Sm90));
+        assert_eq!(Needs::of_file(&row), Ok(Needs::Sm90));
+        fs::remove_file(&further).unwrap();
+        fs::remove_file(&row).unwrap();
+        assert!(Needs::of_file(&further).unwrap_err().contains("f16.cu"));
     }
 
     const GENERAL: &str = "-gencode=arch=compute_80,code=[sm_80]";

@@ -15,9 +15,9 @@
 //! and `cargo clean` removes them.
 //!
 //! `CONVFORGE_ARCHS` narrows what is compiled: a list of `80` (machine code for Ampere to Ada),
-//! `90a` (for Hopper) and `ptx` (what drivers translate for newer chips). A file that names
-//! `CF_NEEDS_SM90` or `CF_NEEDS_SM90A` of csrc/row.h is not compiled to images in which its kernels
-//! would be empty. `CONVFORGE_LINEINFO=1` adds the lines that profilers show.
+//! `90a` (for Hopper) and `ptx` (what drivers translate for newer chips). A file whose code names
+//! `CF_NEEDS_SM90` or `CF_NEEDS_SM90A` of csrc/row.h, and with `row.cu` all files `row/*.cu`, is not
+//! compiled to images in which its kernels would be empty. `CONVFORGE_LINEINFO=1` adds the lines that profilers show.
 
 mod children;
 mod images;

@@ -96,11 +96,10 @@ impl Compiler {
     }
 
     pub(crate) fn source(&self, path: &Path) -> Result<Source, String> {
-        let text = fs::read_to_string(path).map_err(told(path))?;
         let name = path.to_string_lossy().replace(['/', '.'], "_");
         Ok(Source {
             path: path.to_owned(),
-            gencodes: self.images.gencodes(Needs::of(&text)),
+            gencodes: self.images.gencodes(Needs::of_file(path)?),
             object: self.folder.join(name + ".o"),
         })
     }

@@ -109,7 +109,7 @@ pub fn about(environment: &Environment) -> String {
     words.extend(environment.driver.iter().map(|v| format!("driver {v}")));
     let libraries = environment.libraries.iter();
     words.extend(libraries.map(|(name, version)| format!("{name} {version}")));
-    words.extend(environment.date.split('T').next().map(str::to_owned));
+    words.push(environment.day().to_owned());
     words.join(", ")
 }
 

@@ -1,4 +1,4 @@
-//! One problem, several contenders: each checked, those that passed timed in turns.
+//! One problem, several contenders: each checked, those that passed timed round by round.
 
 use std::{
     borrow::{Borrow, BorrowMut},

@@ -77,6 +77,11 @@ impl Environment {
             .find_map(|(what, same)| (!same).then_some(what))
     }
 
+    /// The day of its date.
+    pub(crate) fn day(&self) -> &str {
+        self.date.split('T').next().unwrap_or_default()
+    }
+
     /// What runs are ordered by. Two of one second differ in what was asked for.
     pub(crate) fn stamp(&self) -> (&str, &str, &[String]) {
         (&self.date, &self.csrc, &self.options)

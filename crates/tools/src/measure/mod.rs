@@ -3,7 +3,7 @@
 //! A GPU's variant is captured once as a graph of many launches, so that the host's part vanishes,
 //! and device events around the graph give the time. Inputs, filters and outputs rotate among sets
 //! of buffers that together exceed twice the L2, so every launch reads device memory (`cold`);
-//! with one set they may stay in the L2 (`warm`). Variants take turns, round by round, each round
+//! with one set they may stay in the L2 (`warm`). Variants are interleaved round by round, each round
 //! beginning with another one, so that a change of clocks touches all of them alike. A round is
 //! queued as a whole: the GPU never waits for the host between two graphs.
 //!
@@ -146,7 +146,7 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     (samples[(count - 1) / 2] + samples[count / 2]) / 2.0
 }
 
-/// Times several convolutions of one problem on one device, in turns. Once `stop` is set, what
+/// Times several convolutions of one problem on one device, round by round. Once `stop` is set, what
 /// has begun ends with [`LEAST_SAMPLES`].
 ///
 /// # Errors
@@ -187,22 +187,22 @@ pub fn time(
         } else {
             options.samples
         };
-        let mut turn: Vec<&mut Result<Lane>> = lanes
+        let mut running: Vec<&mut Result<Lane>> = lanes
             .iter_mut()
             .filter(|lane| {
                 lane.as_ref()
                     .is_ok_and(|lane| lane.wants_more(wanted, share))
             })
             .collect();
-        if turn.is_empty() {
+        if running.is_empty() {
             break;
         }
-        let first = round % turn.len();
-        turn.rotate_left(first);
-        for lane in &mut turn {
+        let first = round % running.len();
+        running.rotate_left(first);
+        for lane in &mut running {
             attempt(lane, |lane| lane.enqueue(&mut workspace, &stream));
         }
-        for lane in &mut turn {
+        for lane in &mut running {
             attempt(lane, Lane::collect);
         }
     }

@@ -26,7 +26,7 @@ pub struct Report {
     /// compact form.
     #[serde(default)]
     pub clocks: Vec<ClockLog>,
-    /// What was done otherwise than asked: batches cut on the CPU.
+    /// What was done otherwise than asked: batches reduced on the CPU.
     pub notes: Vec<String>,
 }
 

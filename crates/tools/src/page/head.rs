@@ -44,13 +44,12 @@ fn measured(results: &Results) -> Markup {
         found.dedup();
         found.join(", ")
     };
-    let day = |date: &str| date.split('T').next().unwrap_or_default().to_owned();
     let mut facts = vec![
         ("Device", each_once(&|e| Some(e.device.clone()))),
         ("Driver", each_once(&|e| e.driver.clone())),
         ("cuBLAS", each_once(&|e| e.libraries.get("cuBLAS").cloned())),
         ("cuDNN", each_once(&|e| e.libraries.get("cuDNN").cloned())),
-        ("Dates", each_once(&|e| Some(day(&e.date)))),
+        ("Dates", each_once(&|e| Some(e.day().to_owned()))),
         ("Sources (csrc)", each_once(&|e| Some(e.csrc.clone()))),
     ];
     let mut tools: Vec<&str> = results
@@ -68,7 +67,7 @@ fn measured(results: &Results) -> Markup {
         }
         p {
             "No time stands here for a variant that did not pass its check in the same run. Calls on "
-            "layers are captured in a CUDA graph and timed by device events, variants take turns round by round, "
+            "layers are captured in a CUDA graph and timed by device events, variants interleaved round by round, "
             "and inputs, filters and outputs rotate among buffers that exceed twice the L2. A time is "
             "the median of its samples. The floor is the longer of two: the fewest bytes at the "
             "bandwidth, or all operations at the full rate, both measured in the same run."
@@ -142,6 +141,7 @@ fn answers(layers: &[&Layer]) -> Markup {
         column("floor", "what the device allows at least"),
         column("× floor", "how many times the floor the best takes"),
         column("vs cuDNN", "how many times faster the best is"),
+        column("measured", "the day, and the hash of csrc that ran"),
     ];
     let line = |layer: &&Layer| {
         let best = layer.best();
@@ -159,6 +159,9 @@ fn answers(layers: &[&Layer]) -> Markup {
                 Cell::time(best.and_then(|row| row.floor_us)),
                 Cell::times(best.and_then(over_floor)),
                 Cell::gain(against_cudnn(layer)),
+                Cell::text(
+                    html! { (layer.environment.day()) ", " code { (layer.environment.csrc) } },
+                ),
             ],
         }
     };

@@ -21,7 +21,7 @@ pub fn column(name: impl Into<Cow<'static, str>>, meaning: &'static str) -> Colu
 pub enum Cell {
     Text(Markup),
     /// Text that may take several lines.
-    Prose(&'static str),
+    Prose(Cow<'static, str>),
     Number {
         value: f64,
         shown: String,

@@ -335,6 +335,6 @@ fn untimed(layer: &Layer) -> Markup {
 /// Where and when.
 fn run(layer: &Layer) -> String {
     let environment = layer.environment;
-    let day = environment.date.split('T').next().unwrap_or_default();
+    let day = environment.day();
     format!("{}, {day}, csrc {}", environment.device, environment.csrc)
 }

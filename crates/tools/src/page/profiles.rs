@@ -279,7 +279,7 @@ mod tests {
                 dram_pct: Some(us / 2.0),
                 ..Counters::default()
             },
-            hot_lines: [("direct.cuh:42".to_owned(), 31.0)].into(),
+            hot_lines: [("outputs.cuh:42".to_owned(), 31.0)].into(),
             divergent_lines: Default::default(),
         }
     }
@@ -298,7 +298,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("<code>direct.cuh:42</code>, 31\u{a0}%"),
+            text.contains("<code>outputs.cuh:42</code>, 31\u{a0}%"),
             "{text}"
         );
         // 400 us to 200 us, DRAM 200 % to 80 % of the peak of this made-up device.

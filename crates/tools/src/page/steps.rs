@@ -12,11 +12,44 @@ use crate::measure::table::times;
 pub struct Step {
     pub from: &'static str,
     pub to: &'static str,
-    pub change: &'static str,
+    /// What the variant is about.
+    change: &'static str,
+    /// What else is different; empty where nothing is, so that the gain is the change's.
+    also: &'static str,
 }
 
-const fn step(from: &'static str, to: &'static str, change: &'static str) -> Step {
-    Step { from, to, change }
+const fn step(
+    from: &'static str,
+    to: &'static str,
+    change: &'static str,
+    also: &'static str,
+) -> Step {
+    Step {
+        from,
+        to,
+        change,
+        also,
+    }
+}
+
+impl Step {
+    /// All that is different.
+    fn whole(&self) -> String {
+        match self.also {
+            "" => self.change.to_owned(),
+            also => format!("{}; also {also}", self.change),
+        }
+    }
+
+    /// The same within a sentence.
+    fn short(&self) -> String {
+        let more = if self.also.is_empty() {
+            ""
+        } else {
+            " and more"
+        };
+        format!("{}{more}", self.change)
+    }
 }
 
 /// In reading order.
@@ -25,88 +58,115 @@ pub const STEPS: [Step; 19] = [
         "direct_naive",
         "direct_constant",
         "filter in constant memory",
+        "addresses of weights in 32 bits, in NHWC threads along pixels",
     ),
     step(
         "direct_naive",
         "direct_unroll",
-        "filter size compiled in, loops unrolled",
+        "filter size compiled in and loops unrolled",
+        "restrict pointers, addresses stepped, one test per tap or none, up to 128 registers instead of 85",
     ),
     step(
         "direct_naive",
         "direct_shared",
-        "tile of the input in shared memory",
+        "tile of the input and filter of a channel in shared memory",
+        "restrict pointers, up to 64 registers, in NHWC threads along pixels",
     ),
     step(
         "direct_shared",
         "direct_shared_batched",
-        "a tile of several images per block",
+        "4 images per block, which share the filter",
+        "tiles of 8×8 instead of 16×16",
     ),
     step(
         "direct_shared_batched",
         "direct_shared_unroll",
-        "filter in constant memory, loops unrolled",
+        "filter in constant memory, its size compiled in, loops unrolled",
+        "",
     ),
     step(
         "direct_naive",
         "im2col_gemm_shared",
-        "unrolled input and a tiled matrix product",
+        "another algorithm: unrolled input, tiled matrix product, a pass behind it",
+        "",
     ),
     step(
         "im2col_gemm_shared",
         "im2col_gemm_constant",
         "filter in constant memory",
+        "weights rounded at each product, a loop for the rest of the sum, in NHWC threads along pixels and sums through shared memory",
     ),
     step(
         "im2col_gemm_shared",
         "im2col_gemm_restrict",
         "pointers declared restrict",
+        "",
     ),
     step(
         "im2col_gemm_shared",
         "im2col_gemm_unroll",
-        "loops unrolled, also in the unrolling kernel",
+        "filter size compiled in and loops over taps unrolled (NCHW); two tiles of the product per pass",
+        "",
     ),
     step(
         "im2col_gemm_shared",
         "im2col_gemm_register_slices",
         "operands through registers, without reuse",
+        "the loop over a tile not unrolled",
     ),
     step(
         "im2col_gemm_register_slices",
         "im2col_gemm_register",
         "8×8 outputs per thread in registers",
+        "a 64×64 tile, two buffers, vector loads, padded rows",
     ),
-    step("im2col_gemm_shared", "im2col_gemm_mma", "tensor cores"),
+    step(
+        "im2col_gemm_shared",
+        "im2col_gemm_mma",
+        "tensor cores",
+        "a 64×128 tile, matrix in the operands' type, packed filter, three stages of asynchronous copies",
+    ),
     step(
         "im2col_gemm_shared",
         "fused_shared",
         "matrix unrolled in shared memory only, one kernel",
+        "an index by division per element, restrict pointers, epilogue in registers",
     ),
     step(
         "fused_shared",
         "fused_offsets",
-        "divisions replaced by a table of offsets",
+        "divisions replaced by a staged region and a table of offsets",
+        "4×4 sums per thread (64 pixels, 4 channels, 4 images per block)",
     ),
     step(
         "fused_shared",
         "fused_half2",
         "two products per instruction, in f16",
+        "8 sums per thread in a tile of 64×32",
     ),
-    step("fused_shared", "fused_wmma", "tensor cores"),
+    step(
+        "fused_shared",
+        "fused_wmma",
+        "tensor cores in a 16×64 tile",
+        "the pixel of every element by division, sums stored through shared memory",
+    ),
     step(
         "fused_wmma",
         "fused_wmma_index_reuse",
         "indices counted up instead of divided",
+        "",
     ),
     step(
         "fused_wmma",
         "fused_wmma_8x32",
-        "tables for indices, a flat tile",
+        "tables for indices and a flat tile of 8×32 per warp",
+        "256 products of the filter staged together, waits within warps",
     ),
     step(
         "fused_offsets",
         "small_fma",
-        "columns of sums in registers, images streamed in by a warp",
+        "another design: columns of sums in registers, persistent blocks, images streamed in by a warp of their own",
+        "",
     ),
 ];
 
@@ -221,11 +281,11 @@ fn line(taken: &Taken) -> Line {
     let mut cells = vec![
         Cell::name(taken.step.to),
         Cell::name(taken.step.from),
-        Cell::Prose(taken.step.change),
+        Cell::Prose(taken.step.whole().into()),
         Cell::gain(Some(taken.mean)),
     ];
     cells.extend(taken.gains.iter().map(|gain| Cell::gain(*gain)));
-    cells.push(Cell::Prose(taken.kind));
+    cells.push(Cell::Prose(taken.kind.into()));
     Line { class: "", cells }
 }
 
@@ -245,10 +305,10 @@ fn said(taken: &[Taken]) -> String {
                 "{} over {} ({}, {} times)",
                 taken.step.to,
                 taken.step.from,
-                taken.step.change,
+                taken.step.short(),
                 times(taken.mean)
             ),
-            false => format!("{} ({})", taken.step.to, taken.step.change),
+            false => format!("{} ({})", taken.step.to, taken.step.short()),
         };
         steps.iter().map(name).collect::<Vec<_>>().join("; ")
     };

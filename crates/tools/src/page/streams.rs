@@ -1,4 +1,4 @@
-//! Batches cut over streams: time over the number of streams, and what overlapped.
+//! Batches split over streams: time over the number of streams, and what overlapped.
 
 use maud::{Markup, html};
 
@@ -22,7 +22,7 @@ pub fn section(results: &Results) -> Result<Section> {
         .iter()
         .find(|study| !study.overlap.is_empty());
     let body = match study {
-        None => missing("No study with batches cut over streams was given."),
+        None => missing("No study with batches split over streams was given."),
         Some(study) => {
             let mut problems: Vec<Vec<&OverlapRow>> = Vec::new();
             for row in &study.overlap {
@@ -37,7 +37,7 @@ pub fn section(results: &Results) -> Result<Section> {
             }
             html! {
                 p {
-                    "The batch is cut into chunks over streams, so that copies in, kernels and copies "
+                    "The batch is split into chunks over streams, so that copies in, kernels and copies "
                     "out can overlap. The bound is the longest of the three alone: no overlap can "
                     "beat it. Pageable memory passes through a page-locked buffer of the driver's, "
                     "which the host has to fill or empty. Times are medians, with as many runs as the "

@@ -143,7 +143,9 @@ fn every_section_has_its_numbers() {
         // The answer, the step, the reason, the speed-up of the network, the overlap, the bound.
         "1.50 to 1.50 times the speed of cuDNN and takes 5.00 to 5.00 times the floor",
         "1 of 1 steps are faster, most of all direct_constant over direct_naive (filter in constant \
-         memory, 2.00 times).",
+         memory and more, 2.00 times).",
+        "filter in constant memory; also addresses of weights in 32 bits",
+        "2026-01-01, <code>",
         "unsupported: a &lt; b",
         "data-value=\"4\">4.00<",
         "data-value=\"95.2381\">95.2 %<",

@@ -22,7 +22,7 @@ pub struct Study {
     pub layers: Vec<Row>,
     /// The network, a row per variant and batch.
     pub network: Vec<NetworkRow>,
-    /// Batches cut over streams.
+    /// Batches split over streams.
     pub overlap: Vec<OverlapRow>,
     /// How far results are from f64, variants side by side; a file of an earlier version has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -117,7 +117,7 @@ impl Study {
 
     /// As [`put_layers`](Self::put_layers); the rows of a variant on a layer come together. If none of
     /// them was interrupted and not all were skipped, all earlier ones go: a run that failed before the
-    /// batch was cut left rows of other chunks.
+    /// batch was split left rows of other chunks.
     pub fn put_overlap(&mut self, rows: &[OverlapRow]) {
         self.overlap.retain(|old| {
             let again = rows.iter().filter(|new| of(new) == of(old));
@@ -386,12 +386,12 @@ mod tests {
         let (mut first, mut second) = (study(), study());
         first.put_network(network("a", 100, None));
         first.put_network(network("b", 100, interrupted()));
-        first.notes.push("cut".to_owned());
+        first.notes.push("reduced".to_owned());
         second.put_network(network("b", 100, None));
         second.put_overlap(&[overlap(1, None)]);
         first.put_errors(&[errors("cpu_direct", interrupted())]);
         second.put_errors(&[errors("cpu_direct", None), errors("cpu_gemm", None)]);
-        second.notes.push("cut".to_owned());
+        second.notes.push("reduced".to_owned());
         for study in [&mut first, &mut second] {
             study.clocks.push(ClockLog {
                 problem: "a".to_owned(),
@@ -406,7 +406,7 @@ mod tests {
             first.errors,
             [errors("cpu_direct", None), errors("cpu_gemm", None)]
         );
-        assert_eq!(first.notes, ["cut"]);
+        assert_eq!(first.notes, ["reduced"]);
         assert_eq!(first.clocks.len(), 1);
 
         let folder = tempfile::tempdir().unwrap();

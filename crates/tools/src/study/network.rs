@@ -210,8 +210,8 @@ fn check(conv: &Conv, judged: bool, seed: u64) -> Result<(), Ending> {
     }
     let problem = conv.problem().with(|shape| shape.n = CHECKED_IMAGES)?;
     let variant = conv.variant().clone();
-    let cut = Conv::with_variant(conv.device(), &problem, variant, conv.config())?;
-    checked(&cut, info.arithmetic, seed)
+    let chunk = Conv::with_variant(conv.device(), &problem, variant, conv.config())?;
+    checked(&chunk, info.arithmetic, seed)
 }
 
 /// Accuracy and deviation of one run's logits, as far as the answer is known.

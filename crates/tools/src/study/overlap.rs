@@ -1,4 +1,4 @@
-//! Batches cut over streams, measured: every number of streams beside the unpipelined run, round by
+//! Batches split over streams, measured: every number of streams beside the unpipelined run, round by
 //! round, every run's output compared with it.
 //!
 //! The unpipelined run is a pipeline of one chunk: the whole batch is copied in, computed and copied
@@ -93,9 +93,9 @@ struct Study<'a> {
     stop: &'a AtomicBool,
 }
 
-/// The batch cut and in one piece.
+/// The batch split into chunks, and in one piece.
 struct Pipelines<T: Element> {
-    cut: Pipeline<T>,
+    split: Pipeline<T>,
     alone: Pipeline<T>,
 }
 
@@ -109,11 +109,11 @@ impl Study<'_> {
                 return rows;
             }
         };
-        let conv = pipelines.cut.conv();
+        let conv = pipelines.split.conv();
         let chose = self.contender.is_pick().then(|| conv.name());
         for row in &mut rows {
             row.chose.clone_from(&chose);
-            row.chunk = pipelines.cut.chunk();
+            row.chunk = pipelines.split.chunk();
         }
         // What the first run gave. Every later one must give the same, from either memory.
         let mut expected = Vec::new();
@@ -155,7 +155,7 @@ impl Study<'_> {
             .collect()
     }
 
-    /// Cuts the batch, and checks what computes the chunks.
+    /// Splits the batch, and checks what computes the chunks.
     fn prepare<T: Element>(&self, progress: &mut dyn FnMut(&str)) -> Result<Pipelines<T>, Ending> {
         if self.stopped() {
             return Err(Interrupted.into());
@@ -170,10 +170,10 @@ impl Study<'_> {
             chunk: self.options.chunk,
             timeline: false,
         };
-        let cut = self
-            .cut(&filter, &bias, &options)
+        let split = self
+            .split(&filter, &bias, &options)
             .map_err(|error| ending(error.into()))?;
-        let conv = cut.conv();
+        let conv = split.conv();
         let arithmetic = conv.variant().info().arithmetic;
         if arithmetic == Arithmetic::Transform {
             let why = "a transform is not exact on whole numbers, so a chunk's output need not \
@@ -183,7 +183,7 @@ impl Study<'_> {
                 reason: why.to_owned(),
             });
         }
-        for conv in [Some(conv), cut.rest()].into_iter().flatten() {
+        for conv in [Some(conv), split.rest()].into_iter().flatten() {
             checked(conv, arithmetic, self.options.seed)?;
         }
         let whole = Options {
@@ -194,10 +194,10 @@ impl Study<'_> {
         let variant = (conv.variant().clone(), conv.config());
         let alone = Pipeline::with_variant(self.device, problem, variant, &filter, &bias, &whole)
             .map_err(|error| ending(error.into()))?;
-        Ok(Pipelines { cut, alone })
+        Ok(Pipelines { split, alone })
     }
 
-    fn cut<T: Element>(
+    fn split<T: Element>(
         &self,
         filter: &[T],
         bias: &[f32],
@@ -216,7 +216,7 @@ impl Study<'_> {
     /// Times the rows, which are those of one kind of memory.
     fn measure<T: Element>(
         &self,
-        Pipelines { cut, alone }: &mut Pipelines<T>,
+        Pipelines { split, alone }: &mut Pipelines<T>,
         rows: &mut [&mut OverlapRow],
         memory: HostMemory,
         expected: &mut Vec<T>,
@@ -228,7 +228,7 @@ impl Study<'_> {
         let mut lanes: Vec<Lane<T>> = rows
             .iter_mut()
             .map(|row| Lane {
-                pipeline: over(cut, row.streams),
+                pipeline: over(split, row.streams),
                 row,
                 samples: Vec::new(),
                 untraced: false,
@@ -253,7 +253,7 @@ impl Study<'_> {
         }
         for mut lane in lanes {
             if self.options.timeline {
-                lane.trace(cut, &mut batch, self.stop);
+                lane.trace(split, &mut batch, self.stop);
             }
             lane.finish(runs, &parts);
         }
@@ -266,16 +266,16 @@ impl Study<'_> {
 }
 
 /// The batch over so many streams, unless some would have nothing to do.
-fn over<T: Element>(cut: &Pipeline<T>, streams: usize) -> Result<Pipeline<T>> {
-    if streams <= cut.chunks().max(1) {
-        return Ok(cut.over(streams, false)?);
+fn over<T: Element>(split: &Pipeline<T>, streams: usize) -> Result<Pipeline<T>> {
+    if streams <= split.chunks().max(1) {
+        return Ok(split.over(streams, false)?);
     }
     Err(Refused::Operand {
-        problem: Box::new(cut.problem().clone()),
+        problem: Box::new(split.problem().clone()),
         why: format!(
-            "in {} chunks of {} images has no work for {streams} streams; cut it smaller",
-            cut.chunks(),
-            cut.chunk()
+            "in {} chunks of {} images has no work for {streams} streams; take smaller chunks",
+            split.chunks(),
+            split.chunk()
         ),
     }
     .into())
@@ -304,11 +304,11 @@ impl<T: Element> Lane<'_, T> {
     }
 
     /// Keeps what was done when in a run of its own.
-    fn trace(&mut self, cut: &Pipeline<T>, batch: &mut Batch<T>, stop: &AtomicBool) {
+    fn trace(&mut self, split: &Pipeline<T>, batch: &mut Batch<T>, stop: &AtomicBool) {
         if self.pipeline.is_err() {
             return;
         }
-        let traced = cut.over(self.row.streams, true);
+        let traced = split.over(self.row.streams, true);
         let ran = traced.map_err(Error::from);
         match ran.and_then(|mut pipeline| batch.run(&mut pipeline, stop)) {
             Ok(ran) => self.row.timeline = ran.spans,

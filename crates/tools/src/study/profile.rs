@@ -38,7 +38,7 @@ pub struct ProfileRow {
     /// What was counted; of several launches the sum of times and bytes, the time-weighted mean of
     /// shares.
     pub counters: Counters,
-    /// Lines of source where warps wait most: `direct.cuh:42`, with the share in percent of all
+    /// Lines of source where warps wait most: `outputs.cuh:42`, with the share in percent of all
     /// samples of waiting warps.
     #[serde(default)]
     pub hot_lines: BTreeMap<String, f64>,

@@ -92,7 +92,7 @@ impl HostMemory {
     }
 }
 
-/// One variant on one problem, its batch cut over streams: copies in, kernels, copies out.
+/// One variant on one problem, its batch split over streams: copies in, kernels, copies out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverlapRow {
     /// The suite's name.

@@ -98,7 +98,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &asked {
         Some(asked) => {
             let Asked { problem, place, .. } = asked;
-            writeln!(out, "{problem} on {place}\n{}", answers(&entries))?;
+            let shared = shared(&entries);
+            writeln!(out, "{problem} on {place}\n{}", answers(&entries, &shared))?;
+            for (note, why) in shared.iter().enumerate() {
+                writeln!(out, "({}) {why}", note + 1)?;
+            }
             asked.tell_picks(&mut out)?;
         }
         None => {
@@ -114,13 +118,34 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What each variant says to the problem.
-fn answers(entries: &[Entry]) -> Table {
+/// Reasons that three variants or more say no with, as when a build lacks the chip's code: told once,
+/// under the table.
+fn shared<'a>(entries: &'a [Entry]) -> Vec<&'a str> {
+    let reasons = || {
+        let answers = entries.iter().filter_map(|entry| entry.answer.as_ref());
+        answers.filter_map(|answer| answer.reason.as_deref())
+    };
+    let mut found: Vec<&str> = Vec::new();
+    for why in reasons() {
+        let count = reasons().filter(|other| *other == why).count();
+        if count >= 3 && !found.contains(&why) {
+            found.push(why);
+        }
+    }
+    found
+}
+
+/// What each variant says to the problem; for a shared reason the number of its note.
+fn answers(entries: &[Entry], shared: &[&str]) -> Table {
     let mut table = table(&["variant", "can do it", "estimate", "picked by"]);
     for Entry { info, answer, .. } in entries {
         let Some(answer) = answer else { continue };
+        let note = |why: &String| shared.iter().position(|known| known == why);
         let can = match &answer.reason {
-            Some(why) => format!("no: {why}"),
+            Some(why) => match note(why) {
+                Some(note) => format!("no ({})", note + 1),
+                None => format!("no: {why}"),
+            },
             None => "yes".to_owned(),
         };
         table.add_row([

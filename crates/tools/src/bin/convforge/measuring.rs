@@ -122,7 +122,7 @@ impl MeasuringArgs {
     ) -> Result<ExitCode, Failure> {
         let mut report = self.report(&device, view)?;
         if !device.is_gpu() {
-            (layers, report.notes) = suite::cut_for_cpu(&layers);
+            (layers, report.notes) = suite::reduce_for_cpu(&layers);
         }
         if let Some(why) = no_gpu {
             report.notes.insert(0, terminal::no_gpu(&why));

@@ -29,7 +29,7 @@ use units::{Measuring, Unit};
 const BATCHES: [usize; 4] = [100, 1000, 5000, 10000];
 
 /// Measures the layers of the reports as `compare` does, the network of the accuracy study with
-/// each variant, and batches cut over streams; with --parts errors how far results are from f64. No
+/// each variant, and batches split over streams; with --parts errors how far results are from f64. No
 /// number is kept of a variant that has not passed its check in the same run.
 #[derive(clap::Args)]
 #[command(
@@ -101,7 +101,7 @@ enum Part {
     Layers,
     /// The network
     Network,
-    /// Batches cut over streams
+    /// Batches split over streams
     Overlap,
     /// How far every variant is from f64, in fp32, tf32, f16 and bf16
     Errors,

@@ -6,7 +6,7 @@ use convforge_tools::{
     suite::{Layer, Overrides, Suite},
 };
 
-use super::units::{Unit, cut_layers, with_math};
+use super::units::{Unit, reduce_layers, with_math};
 
 /// Images of the report layers: enough for millions of outputs.
 const BATCH: usize = 100;
@@ -29,9 +29,9 @@ pub fn units(
 ) -> Result<Vec<Unit>> {
     let mut layers = layers()?;
     if !device.is_gpu() {
-        let cut;
-        (layers, cut) = cut_layers(&layers);
-        notes.extend(cut.into_iter().map(|note| format!("errors {note}")));
+        let reduced;
+        (layers, reduced) = reduce_layers(&layers);
+        notes.extend(reduced.into_iter().map(|note| format!("errors {note}")));
     }
     let maths = if asked.is_empty() { &MATHS } else { asked };
     let variants = contenders

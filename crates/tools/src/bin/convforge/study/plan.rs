@@ -10,7 +10,7 @@ use convforge_tools::{
 
 use super::{
     Part, errors,
-    units::{Unit, cut_layers, with_math},
+    units::{Unit, reduce_layers, with_math},
 };
 
 /// The suite whose layers the network has.
@@ -67,9 +67,9 @@ impl Plan {
         let mut notes = Vec::new();
         if !device.is_gpu() {
             let streams;
-            (layers, notes) = cut_layers(&layers);
-            batches = cut_batches(&batches, &mut notes)?;
-            (streamed, streams) = suite::cut_for_cpu(&streamed);
+            (layers, notes) = reduce_layers(&layers);
+            batches = reduce_batches(&batches, &mut notes)?;
+            (streamed, streams) = suite::reduce_for_cpu(&streamed);
             notes.extend(streams.into_iter().map(|note| format!("streams {note}")));
         }
 
@@ -122,10 +122,10 @@ fn with_batch(batch: usize) -> Result<Vec<Layer>> {
 }
 
 /// Batches of the network that a CPU gets through, what has become equal kept once.
-fn cut_batches(batches: &[usize], notes: &mut Vec<String>) -> Result<Vec<usize>> {
-    let mut cut = Vec::new();
+fn reduce_batches(batches: &[usize], notes: &mut Vec<String>) -> Result<Vec<usize>> {
+    let mut reduced = Vec::new();
     for batch in batches {
-        let (layers, _) = suite::cut_for_cpu(&with_batch(*batch)?);
+        let (layers, _) = suite::reduce_for_cpu(&with_batch(*batch)?);
         let images = layers.iter().map(|layer| layer.problem.n()).min();
         let images = images.unwrap_or(*batch);
         if images != *batch {
@@ -133,11 +133,11 @@ fn cut_batches(batches: &[usize], notes: &mut Vec<String>) -> Result<Vec<usize>>
                 "network: batch {batch} reduced to {images} on the CPU"
             ));
         }
-        if !cut.contains(&images) {
-            cut.push(images);
+        if !reduced.contains(&images) {
+            reduced.push(images);
         }
     }
-    Ok(cut)
+    Ok(reduced)
 }
 
 /// A layer with each math that some contender wants. Where that is not the layer's own, those that

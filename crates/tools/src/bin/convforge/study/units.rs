@@ -29,7 +29,7 @@ pub enum Unit {
         math: Math,
         images: usize,
     },
-    /// A layer, its batch cut over streams.
+    /// A layer, its batch split over streams.
     Overlap {
         layer: Layer,
         contender: Contender,
@@ -139,9 +139,9 @@ impl Unit {
     }
 }
 
-/// The layers that a CPU gets through, with smaller batches where that helps; and what was cut.
-pub fn cut_layers(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
-    let (mut layers, mut notes) = suite::cut_for_cpu(layers);
+/// The layers that a CPU gets through, with smaller batches where that helps; and what was reduced.
+pub fn reduce_layers(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
+    let (mut layers, mut notes) = suite::reduce_for_cpu(layers);
     layers.retain(|layer| {
         let small = layer.problem.flops() <= suite::CPU_FLOPS;
         if !small {
