@@ -1,7 +1,8 @@
-// What a kernel's body may be written for. A file is compiled for the chips that its row's
-// cf_row::needs allows (the build looks for the word in the .cu file), and for others where nothing
-// else is compiled: the body is empty there but for a trap, and the table refuses the row, so that
-// nobody gets that far. CF_SM90A is 1 only in files that say CF_NEEDS_SM90A.
+// What a kernel's body may be written for. A row's files are compiled for the chips that its
+// cf_row::needs allows (the build looks for the word in the code of the row's .cu file), and for
+// others where nothing else is compiled: the body is empty there but for a trap, and the table
+// refuses the row, so that nobody gets that far. CF_SM90A is 1 only in files of rows that say
+// CF_NEEDS_SM90A.
 //
 //     #if CF_SM90
 //         ...

@@ -131,7 +131,8 @@ inline int32_t launch_tiles(const TileState &state, const cf_args &args) {
 }
 
 // Operations of a multiprocessor in a clock, the idle ones of its tiles included: 5.9 TFLOP/s on
-// 132 at 1980 MHz, within 5 % of what tiles of 16 took on four layers (h200-reports-fp32.jsonl).
+// 132 at 1980 MHz, within 3 % of what tiles of 16 took on three layers, 11 % on 1 -> 12, k5
+// (h200-sweep.jsonl).
 constexpr double TileRate = 22.6;
 // What a tile takes by itself for each product of a sum, in the same results and
 // h200-small-*.jsonl: 74 to 97.

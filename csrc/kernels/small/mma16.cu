@@ -48,7 +48,7 @@ namespace {
 using namespace cf::small16;
 
 // What a launch is faster by where it has no ring to fill first
-// (benches/results/evidence/h200-small-mma16-tries.txt).
+// (benches/results/evidence/h200-small-mma16-experiments.txt).
 constexpr double PreloadedUs = 2;
 
 // The filter as lanes hold it: [group][step][parity of the row of y][two fragments][lane]

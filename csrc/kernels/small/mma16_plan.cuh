@@ -258,7 +258,7 @@ inline double memory_rate(const cf_device &device) {
 
 // Clocks of the busiest multiprocessor: the longest of what its four tensor cores, its shared
 // memory, its four schedulers, its producers and the device's memory need for a strip. Fitted to
-// benches/results/evidence/h200-small-mma16-tries.txt and h200-small-mma16-tilings.txt.
+// benches/results/evidence/h200-small-mma16-experiments.txt and h200-small-mma16-tilings.txt.
 inline double clocks(const cf_query &query, const Tiling &t) {
     const cf_problem &p = query.problem;
     const int sets = std::max(t.strips / t.strips_per_out_stage, 1); // a batch may be empty

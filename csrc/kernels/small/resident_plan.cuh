@@ -152,7 +152,7 @@ inline double memory_rate(const cf_device &device) {
 
 // Clocks of the busiest multiprocessor, which has so many strips: products take 6 on one of four
 // schedulers and hardly overlap with other instructions
-// (benches/results/evidence/h200-small-resident-tries.txt).
+// (benches/results/evidence/h200-small-resident-experiments.txt).
 inline double clocks(const cf_query &query, const Tiling &t, int64_t of_block) {
     const cf_problem &p = query.problem;
     const int bytes = element_bytes(p), warps = warps_of(bytes), workers = warps / t.groups;

@@ -103,7 +103,7 @@ inline uint64_t filter_layout(const cf_problem &p, const Shapes &shapes) {
 
 // Clocks of the busiest multiprocessor: the longest of what its tensor cores, its shared memory and
 // the device's memory need for an image, and part of the others. The factors are fitted to 13
-// layers of 10000 images, within 14 % (benches/results/evidence/h200-small-wgmma-tries.txt).
+// layers of 10000 images, within 14 % (benches/results/evidence/h200-small-wgmma-experiments.txt).
 inline double estimated_clocks(const cf_query &query, const Tiling &t) {
     const cf_problem &p = query.problem;
     const int columns = t.column_tiles * 8, rows = rows_of(p.r, columns);
