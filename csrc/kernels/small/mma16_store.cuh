@@ -189,13 +189,20 @@ __device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape
 template <class Stored, class Shape, bool Staged>
 __device__ __forceinline__ void store_task(const TaskAddresses<Shape, Staged> &addresses) {
     const Tiling &tiling = addresses.map.tiling;
+    // A store takes words, and the compiler makes words of all sums in front of the epilogue, by a
+    // move for each, unless it cannot see through the values. Other shapes pay for that with the
+    // walk's uniform registers, which costs them more.
+    constexpr bool StayFloats = !Shape::Single && (Shape::Stride == 2 || Shape::Tiles == 1);
     const auto store = [](auto count) {
         return [](auto to, bool live, auto value) {
             constexpr int Count = decltype(count)::value;
             float v[Count];
 #pragma unroll
-            for (int e = 0; e < Count; ++e)
+            for (int e = 0; e < Count; ++e) {
                 v[e] = value(e);
+                if constexpr (StayFloats)
+                    asm("" : "+f"(v[e]));
+            }
             store_neighbours<Stored>(to, live, v);
         };
     };
