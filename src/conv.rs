@@ -301,7 +301,7 @@ impl Conv {
     }
 
     /// [`run`](Self::run) for plain addresses: any crate's buffers, and with
-    /// [`gpu::Stream::from_raw`](crate::gpu::Stream::from_raw) its streams.
+    /// `gpu::Stream::from_raw` its streams.
     ///
     /// # Errors
     /// A misaligned or missing address, a workspace that does not fit, or what the launch answers.

@@ -62,7 +62,7 @@ impl Default for Options {
 
 /// A convolution of a batch in host memory, ready to run any number of times with one filter.
 ///
-/// Input and output are slices. Those of a [`PinnedBuffer`](crate::gpu::PinnedBuffer) are copied by
+/// Input and output are slices. Those of a `gpu::PinnedBuffer` are copied by
 /// the device itself while the host goes on; ordinary ones are copied through the driver's own
 /// memory, and copies wait for each other.
 ///
