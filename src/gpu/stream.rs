@@ -52,7 +52,7 @@ impl Stream {
     /// here.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] for a stream of another context than `gpu`'s primary one, or what the
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice) for a stream of another context than `gpu`'s primary one, or what the
     /// driver answers.
     ///
     /// # Safety
