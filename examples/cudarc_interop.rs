@@ -63,12 +63,12 @@ fn run() -> Result<(), Box<dyn Error>> {
         let (w, _reads_w) = w_there.device_ptr(&theirs);
         let (y, _writes_y) = y_there.device_ptr_mut(&theirs);
         let (x, w) = (x as *const c_void, w as *const c_void);
-        let mut operands = RawOperands::new(x, w, y as *mut c_void);
+        let operands = RawOperands::new(x, w, y as *mut c_void);
         // SAFETY: the buffers are of this device, as large as the problem says, and live until the
         // stream was waited for, as does the packed filter.
         unsafe {
             packed = conv.pack_raw(w, &stream)?;
-            operands.packed = packed.as_ref().map_or(null(), Packed::as_ptr);
+            let operands = operands.packed(packed.as_ref().map_or(null(), Packed::as_ptr));
             conv.run_raw(&operands, &mut workspace, &stream)?;
         }
     }

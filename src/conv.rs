@@ -1,6 +1,7 @@
 //! A problem with its chosen variant. Everything is settled in [`Conv::new`]; [`Conv::run`] checks
 //! its operands and enqueues.
 
+mod check;
 mod operands;
 mod packed;
 mod workspace;
@@ -8,17 +9,16 @@ mod workspace;
 use std::{
     ffi::{CStr, c_void},
     fmt,
-    ptr::null,
     sync::Arc,
 };
 
 use crate::{
     Device, Element, Error, Pick, Problem, Result, Stream, View, ViewMut,
     select::{Candidate, Candidates},
-    variant::{self, Args, Bytes, Packing, Plan, Prepared, Query, Space, Variant},
+    variant::{self, Args, Bytes, Packing, Plan, Prepared, Query, RawOperands, Space, Variant},
 };
 
-pub use operands::{Operands, RawOperands};
+pub use operands::Operands;
 pub use packed::Packed;
 pub use workspace::Workspace;
 
@@ -102,15 +102,11 @@ impl Conv {
         config: usize,
     ) -> Result<Self> {
         let limits = device.limits();
-        let query = Query {
-            problem,
-            config,
-            limits: &limits,
-        };
+        let query = Query::new(problem, config, &limits);
         let plan = variant::plan(&*variant, device.is_gpu(), &query).map_err(|why| {
             Error::Unsupported {
                 variant: variant.info().spelled(config),
-                problem: Box::new(problem.clone()),
+                problem: problem.to_string(),
                 why,
             }
         })?;
@@ -125,11 +121,7 @@ impl Conv {
         plan: Plan,
     ) -> Result<Self> {
         let limits = device.limits();
-        let query = Query {
-            problem,
-            config,
-            limits: &limits,
-        };
+        let query = Query::new(problem, config, &limits);
         let prepared = variant.prepare(device, &query, plan)?;
         let name = &variant.info().name;
         let key = prepared
@@ -226,11 +218,7 @@ impl Conv {
         let Some(key) = self.key.clone() else {
             return Ok(None);
         };
-        let packing = self.packing().unwrap_or(Packing {
-            bytes: 0,
-            layout: 0,
-            space: Space::Global,
-        });
+        let packing = self.packing().unwrap_or(Packing::new(0, 0));
         let device = self.device.clone();
         let mut packed = match packing.space {
             Space::Global => Packed::own(device, key, self.device.alloc(packing.bytes)?),
@@ -313,7 +301,7 @@ impl Conv {
     }
 
     /// [`run`](Self::run) for plain addresses: any crate's buffers, and with
-    /// [`gpu::Stream::from_raw`](crate::gpu::Stream::from_raw) its streams.
+    /// `gpu::Stream::from_raw` its streams.
     ///
     /// # Errors
     /// A misaligned or missing address, a workspace that does not fit, or what the launch answers.
@@ -333,7 +321,8 @@ impl Conv {
         unsafe { self.enqueue(operands, workspace, stream, None) }
     }
 
-    /// [`run_with`](Self::run_with), telling after which kernel each stage ends.
+    /// [`run_with`](Self::run_with), telling after which kernel each stage ends. If `stage` panics it
+    /// is called no more, and the panic goes on once the kernels are enqueued.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -349,7 +338,8 @@ impl Conv {
         unsafe { self.run_raw_staged(&raw, workspace, stream, stage) }
     }
 
-    /// [`run_raw`](Self::run_raw), telling after which kernel each stage ends.
+    /// [`run_raw`](Self::run_raw), telling after which kernel each stage ends, as
+    /// [`run_staged`](Self::run_staged).
     ///
     /// # Errors
     /// As [`run_raw`](Self::run_raw).
@@ -406,166 +396,25 @@ impl Conv {
         // SAFETY: the caller vouches for the addresses, the rest was checked above.
         unsafe { self.prepared.launch(args) }
     }
+}
 
-    fn check_operands<T: Element>(&self, operands: Operands<T>) -> Result<RawOperands> {
-        let problem = &self.problem;
-        let Operands {
-            x,
-            w,
-            mut y,
-            bias,
-            residual,
-            packed,
-        } = operands;
-        self.check_presence(bias.is_some(), residual.is_some())?;
-        self.check_view("the input (x)", &x, problem.x_len())?;
-        self.check_view("the filter (w)", &w, problem.w_len())?;
-        self.device.expect("the output (y)", y.device())?;
-        self.check_storage::<T>("the output (y)")?;
-        self.check_len("the output (y)", y.len(), problem.y_len())?;
-        if let Some(residual) = &residual {
-            self.check_view("the residual", residual, problem.residual_len())?;
+impl Workspace {
+    /// Takes the memory and makes the handles that `conv` needs. Where what it would like does not
+    /// fit on the device, it gets the least it works with.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::WorkspaceTooSmall`] where the limit is under the least,
+    /// [`Error::WrongDevice`], [`Error::WrongStream`], or what a library answers.
+    pub fn reserve(&mut self, conv: &Conv, stream: &Stream) -> Result<()> {
+        conv.device.expect("the workspace", self.device())?;
+        self.check_stream(stream)?;
+        let Bytes { least, preferred } = conv.prepared.workspace();
+        let wanted = self.limited(preferred);
+        if wanted < least {
+            return Err(conv.too_small(wanted));
         }
-        if let Some(bias) = &bias {
-            self.device.expect("the bias", bias.device())?;
-            self.check_len("the bias", bias.len(), problem.bias_len())?;
-        }
-        if let Some(packed) = packed {
-            self.device.expect("the packed filter", &packed.device)?;
-            if self.key.as_ref() != Some(&packed.key) {
-                let wanted = self.key.as_ref().map_or_else(
-                    || format!("{} uses filters as they are", self.name()),
-                    |key| format!("this convolution takes {key}"),
-                );
-                return Err(self.operand_error(format!(
-                    "was given a filter packed as {}; {wanted}",
-                    packed.key
-                )));
-            }
-        }
-        let pointer = |b: Option<*const c_void>| b.unwrap_or(null());
-        Ok(RawOperands {
-            x: x.as_ptr(),
-            w: w.as_ptr(),
-            y: y.as_mut_ptr(),
-            bias: pointer(bias.map(|bias| bias.as_ptr())).cast(),
-            residual: pointer(residual.map(|residual| residual.as_ptr())),
-            packed: pointer(packed.map(Packed::as_ptr)),
-        })
-    }
-
-    /// Refuses operands that are missing, or that the problem has no use for.
-    fn check_presence(&self, bias: bool, residual: bool) -> Result<()> {
-        let epilogue = self.problem.epilogue();
-        for (what, wanted, given) in [
-            ("a bias", epilogue.bias, bias),
-            ("a residual", epilogue.residual, residual),
-        ] {
-            if wanted != given && self.problem.n() > 0 {
-                let state = if wanted { "needs" } else { "has no use for" };
-                return Err(self.operand_error(format!("{state} {what}")));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_raw(&self, raw: &RawOperands) -> Result<()> {
-        self.check_presence(!raw.bias.is_null(), !raw.residual.is_null())?;
-        if self.key.is_some() && raw.packed.is_null() {
-            return Err(self.operand_error(format!(
-                "needs its filter packed for {}: call Conv::pack once per filter",
-                self.name()
-            )));
-        }
-        let tensors = [
-            ("the input (x)", raw.x),
-            ("the filter (w)", raw.w),
-            ("the output (y)", raw.y.cast_const()),
-        ];
-        let missing = tensors.iter().find(|(_, address)| address.is_null());
-        if let Some((what, _)) = missing
-            && self.problem.n() > 0
-        {
-            return Err(self.operand_error(format!("needs {what}, and was given a null address")));
-        }
-        for (what, address) in tensors.into_iter().chain([("the residual", raw.residual)]) {
-            self.check_align(what, address, self.problem.align())?;
-        }
-        self.check_align(PACKED, raw.packed, Workspace::ALIGN)?;
-        self.check_align("the bias", raw.bias.cast(), self.problem.align().max(4))
-    }
-
-    fn check_align(&self, what: &'static str, address: *const c_void, align: usize) -> Result<()> {
-        let address = address as usize;
-        if address.is_multiple_of(align) {
-            return Ok(());
-        }
-        if what == PACKED {
-            return Err(Error::WorkspaceMisaligned {
-                what,
-                address,
-                align,
-            });
-        }
-        Err(Error::Misaligned {
-            what,
-            address,
-            align,
-            natural: 1 << address.trailing_zeros(),
-            problem: Box::new(self.problem.clone()),
-        })
-    }
-
-    fn check_view<T: Element>(
-        &self,
-        what: &'static str,
-        view: &View<T>,
-        expected: usize,
-    ) -> Result<()> {
-        self.device.expect(what, view.device())?;
-        self.check_storage::<T>(what)?;
-        self.check_len(what, view.len(), expected)
-    }
-
-    fn check_storage<T: Element>(&self, what: &'static str) -> Result<()> {
-        if T::STORAGE == self.problem.storage() {
-            return Ok(());
-        }
-        Err(Error::Storage {
-            what,
-            expected: self.problem.storage().to_string(),
-            found: T::STORAGE.to_string(),
-            problem: Box::new(self.problem.clone()),
-        })
-    }
-
-    fn check_len(&self, what: &'static str, found: usize, expected: usize) -> Result<()> {
-        if found == expected {
-            return Ok(());
-        }
-        let problem = Box::new(self.problem.clone());
-        Err(Error::Length {
-            what,
-            expected,
-            found,
-            problem,
-        })
-    }
-
-    fn operand_error(&self, why: String) -> Error {
-        Error::Operand {
-            problem: Box::new(self.problem.clone()),
-            why,
-        }
-    }
-
-    fn too_small(&self, have: usize) -> Error {
-        Error::WorkspaceTooSmall {
-            variant: self.name(),
-            problem: Box::new(self.problem.clone()),
-            need: self.prepared.workspace().least,
-            have,
-        }
+        self.grow(least, wanted, stream)?;
+        self.hold_handle(&*conv.prepared, stream)
     }
 }
 

@@ -4,7 +4,6 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `device` | [`Device`]: the CPU or one GPU |
-//! | `limits` | [`Limits`]: what a kernel may use of it |
 //! | `stream` | [`Stream`]: a queue of work; [`Mark`]: a point in its time |
 //! | `buffer` | [`Buffer`]: elements in its memory |
 //! | `view` | [`View`], [`ViewMut`]: such elements borrowed, a part of a buffer or anybody's memory |
@@ -18,22 +17,16 @@ mod buffer;
 mod element;
 mod host_buffer;
 mod host_copies;
-mod limits;
 mod stream;
 mod view;
 
-use bytemuck::Pod;
-
 #[cfg(feature = "cuda")]
 use crate::gpu;
-use crate::{Error, Result};
-use buffer::Memory;
-use host_buffer::HostBuffer;
+use crate::{Error, Limits, Result};
 
 pub use buffer::Buffer;
 pub use element::Element;
 pub use host_copies::{HostCopies, with_host_copies};
-pub use limits::Limits;
 pub use stream::{Mark, Stream};
 pub use view::{View, ViewMut};
 
@@ -117,41 +110,6 @@ impl Device {
             },
             #[cfg(feature = "cuda")]
             Place::Gpu(gpu) => gpu.limits().clone(),
-        }
-    }
-
-    /// Memory for `len` elements, not initialised to anything in particular.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], saying how much was asked for and how much was free.
-    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        let memory = match &self.0 {
-            Place::Cpu => Memory::Cpu(HostBuffer::zeroed(len)?),
-            #[cfg(feature = "cuda")]
-            Place::Gpu(gpu) => Memory::Gpu(gpu::DeviceBuffer::alloc(gpu, len)?),
-        };
-        Ok(Buffer(memory))
-    }
-
-    /// Memory holding a copy of `data`.
-    ///
-    /// # Errors
-    /// As [`alloc`](Self::alloc).
-    pub fn upload<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
-        let mut buffer = self.alloc(data.len())?;
-        buffer.fill_from(data)?;
-        Ok(buffer)
-    }
-
-    /// A queue of work. On the CPU work is done when it is queued.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn stream(&self) -> Result<Stream> {
-        match &self.0 {
-            Place::Cpu => Ok(Stream::cpu()),
-            #[cfg(feature = "cuda")]
-            Place::Gpu(gpu) => Ok(gpu::Stream::new(gpu)?.into()),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::Problem;
-
 /// Everything that can go wrong, as a value. The library neither prints nor exits nor panics on
 /// its caller's input.
+///
+/// A problem stands in it as its text, which parses to the same problem.
 ///
 /// A message does not repeat that of its [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum Error {
         /// The variant that was asked.
         variant: String,
         /// The problem it refused.
-        problem: Box<Problem>,
+        problem: String,
         /// Its reason.
         why: String,
     },
@@ -66,7 +66,7 @@ pub enum Error {
         /// The device asked.
         device: String,
         /// The problem.
-        problem: Box<Problem>,
+        problem: String,
         /// The reasons, one per variant.
         why: String,
     },
@@ -80,7 +80,7 @@ pub enum Error {
         /// Elements the buffer has.
         found: usize,
         /// The problem.
-        problem: Box<Problem>,
+        problem: String,
     },
     /// A copy reaches past the end of a buffer, or between buffers of different lengths.
     #[error("{what}: elements {start}..{end} of a buffer that holds {len}")]
@@ -98,7 +98,7 @@ pub enum Error {
     #[error("{problem} {why}")]
     Operand {
         /// The problem.
-        problem: Box<Problem>,
+        problem: String,
         /// What is missing or superfluous.
         why: String,
     },
@@ -112,7 +112,7 @@ pub enum Error {
         /// Element type of the buffer.
         found: String,
         /// The problem.
-        problem: Box<Problem>,
+        problem: String,
     },
     /// A buffer, stream or workspace belongs to another device.
     #[error("{what} is on {found}, but was to be used on {expected}")]
@@ -144,7 +144,7 @@ pub enum Error {
         /// The largest power of two that the address is a multiple of.
         natural: usize,
         /// The problem.
-        problem: Box<Problem>,
+        problem: String,
     },
     /// An address that cannot be what it was given for.
     #[error("{address:#x} is no memory of {device}: {why}")]
@@ -174,7 +174,7 @@ pub enum Error {
         /// The variant.
         variant: String,
         /// The problem.
-        problem: Box<Problem>,
+        problem: String,
         /// Least bytes.
         need: usize,
         /// Bytes given.

@@ -12,7 +12,7 @@
 //! | [`Pipeline`] | a batch in host memory, cut over streams: copies beside kernels |
 #![cfg_attr(
     feature = "cuda",
-    doc = "| [`gpu`] | safe wrappers over the CUDA driver |"
+    doc = "| [`gpu`] | safe wrappers over the CUDA driver |\n| [`kernels`] | what kernels of other crates need of this one's |"
 )]
 #![cfg_attr(
     feature = "cudnn",
@@ -72,12 +72,15 @@
 
 mod baselines;
 mod conv;
+#[cfg(feature = "cudnn")]
+pub mod cudnn;
 mod device;
 mod error;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 #[cfg(feature = "cuda")]
-mod kernels;
+pub mod kernels;
+mod limits;
 pub mod pipeline;
 pub mod policy;
 mod problem;
@@ -85,16 +88,16 @@ mod select;
 pub mod variant;
 pub mod variants;
 
-#[cfg(feature = "cudnn")]
-pub use baselines::cudnn;
-pub use conv::{Conv, Operands, Packed, RawOperands, Workspace};
+pub use conv::{Conv, Operands, Packed, Workspace};
 pub use device::{
-    Buffer, Device, Element, HostCopies, Limits, Mark, Stream, View, ViewMut, with_host_copies,
+    Buffer, Device, Element, HostCopies, Mark, Stream, View, ViewMut, with_host_copies,
 };
 pub use error::{Error, Result};
+pub use limits::Limits;
 pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
 pub use select::Pick;
+pub use variant::RawOperands;
 
 /// Names the CUDA sources that this build was made from; results carry it.
 pub const CSRC_HASH: &str = env!("CONVFORGE_CSRC_HASH");

@@ -8,16 +8,17 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `pipeline` | [`Pipeline`]: the batch, cut, and what computes it |
+//! | `pipeline` | [`Pipeline`]: a batch, and the streams that it runs over |
+//! | `batch` | the batch, cut into chunks, and what computes them |
 //! | `lanes` | the streams with their buffers, and the order in which work is queued |
 //! | `timeline` | what was done when, from events |
 
+mod batch;
 mod lanes;
 mod timeline;
 
 use std::{
     fmt,
-    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,10 +26,15 @@ use std::{
 };
 
 use crate::{
-    Buffer, Conv, Device, Element, Error, Packed, Pick, Problem, Result, Stream, Workspace,
-    device::with_host_copies, variant::Variant,
+    Conv, Device, Element, Pick, Problem, Result, Stream, device::with_host_copies,
+    variant::Variant,
 };
+#[cfg(doc)]
+use crate::{Error, Workspace};
+use batch::{Batch, check_len, refuse};
 use lanes::Lanes;
+
+pub use lanes::Ran;
 pub use timeline::{Span, Work};
 
 /// How a batch is cut.
@@ -54,19 +60,9 @@ impl Default for Options {
     }
 }
 
-/// What one run took.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Ran {
-    /// Microseconds from the first copy's beginning to the last one's end, by events.
-    pub us: f64,
-    /// What was done when; empty unless [`Options::timeline`] asked for it.
-    pub spans: Vec<Span>,
-}
-
 /// A convolution of a batch in host memory, ready to run any number of times with one filter.
 ///
-/// Input and output are slices. Those of a [`PinnedBuffer`](crate::gpu::PinnedBuffer) are copied by
+/// Input and output are slices. Those of a `gpu::PinnedBuffer` are copied by
 /// the device itself while the host goes on; ordinary ones are copied through the driver's own
 /// memory, and copies wait for each other.
 ///
@@ -90,29 +86,6 @@ pub struct Pipeline<T: Element> {
     lanes: Lanes<T>,
 }
 
-/// The batch, its chunks, and what computes them: the same over any number of streams.
-struct Batch<T: Element> {
-    problem: Problem,
-    /// Images in every chunk but a smaller last one.
-    chunk: usize,
-    whole: Conv,
-    /// For the last chunk, where it is smaller.
-    rest: Option<Conv>,
-    filter: Buffer<T>,
-    /// Where the variant packs it; one serves chunks of every size.
-    packed: Option<Packed>,
-    bias: Option<Buffer<f32>>,
-}
-
-/// Chunks of a large batch. While the first is copied in and computed nothing is copied out: so much
-/// of the time is lost, and the more chunks, the less. On the other hand each one costs an engine the
-/// change from one copy to the next, some microseconds. With 32 an H200 takes 5 % longer than its
-/// copies out alone (docs/streams.md); they give 1, 2, 4, 8 and 16 streams equal shares.
-const CHUNKS: usize = 32;
-/// Bytes of the larger of a chunk's input and output, at least: to copy them takes longer than the
-/// host takes to queue a chunk.
-const LEAST_BYTES: usize = 2 << 20;
-
 impl<T: Element> Pipeline<T> {
     /// Cuts the batch of `problem`, lets `pick` choose the variant for a chunk, and takes all the
     /// memory and handles that runs will need. `bias` is empty where the problem has none.
@@ -129,7 +102,8 @@ impl<T: Element> Pipeline<T> {
         options: &Options,
     ) -> Result<Self> {
         let conv = |problem: &Problem| Conv::new(device, problem, pick);
-        Self::build(problem, conv, filter, bias, options)
+        let batch = Batch::new(problem, conv, filter, bias, options.chunk)?;
+        Self::lay(Arc::new(batch), options.streams, options.timeline)
     }
 
     /// [`new`](Self::new) with a variant of one's own, or one of
@@ -146,51 +120,7 @@ impl<T: Element> Pipeline<T> {
         options: &Options,
     ) -> Result<Self> {
         let conv = |problem: &Problem| Conv::with_variant(device, problem, variant, config);
-        Self::build(problem, conv, filter, bias, options)
-    }
-
-    fn build(
-        problem: &Problem,
-        conv: impl FnOnce(&Problem) -> Result<Conv>,
-        filter: &[T],
-        bias: &[f32],
-        options: &Options,
-    ) -> Result<Self> {
-        let chunk = chunk(problem, options)?;
-        check_len(problem, "the filter (w)", filter.len(), problem.w_len())?;
-        check_len(problem, "the bias", bias.len(), problem.bias_len())?;
-        // The buffers are the pipeline's own, so they are aligned as buffers are.
-        let images = |n: usize| {
-            problem.with(|shape| {
-                shape.n = n;
-                shape.align = shape.align.min(Workspace::ALIGN);
-            })
-        };
-        let whole = conv(&images(chunk)?)?;
-        let device = whole.device().clone();
-        let rest = match problem.n() % chunk {
-            0 => None,
-            n => {
-                let (variant, config) = (whole.variant().clone(), whole.config());
-                Some(Conv::with_variant(&device, &images(n)?, variant, config)?)
-            }
-        };
-        let filter = device.upload(filter)?;
-        let stream = device.stream()?;
-        let packed = whole.pack(&filter, &stream)?;
-        stream.synchronize()?;
-        let batch = Batch {
-            problem: problem.clone(),
-            chunk,
-            whole,
-            rest,
-            filter,
-            packed,
-            bias: match bias {
-                [] => None,
-                bias => Some(device.upload(bias)?),
-            },
-        };
+        let batch = Batch::new(problem, conv, filter, bias, options.chunk)?;
         Self::lay(Arc::new(batch), options.streams, options.timeline)
     }
 
@@ -292,68 +222,4 @@ impl<T: Element> fmt::Debug for Pipeline<T> {
             .field("streams", &self.streams())
             .finish_non_exhaustive()
     }
-}
-
-impl<T: Element> Batch<T> {
-    fn chunks(&self) -> usize {
-        self.problem.n().div_ceil(self.chunk)
-    }
-
-    /// The smaller last chunk, if this is one.
-    fn rest_of(&self, chunk: usize) -> Option<&Conv> {
-        self.rest.as_ref().filter(|_| chunk + 1 == self.chunks())
-    }
-
-    fn failed(&self, failed: Range<usize>, error: Error) -> Error {
-        let first = failed.start * self.chunk;
-        Error::Chunk {
-            chunks: self.chunks(),
-            images: first..(failed.end * self.chunk).min(self.problem.n()),
-            failed,
-            source: Box::new(error),
-        }
-    }
-}
-
-/// Images in a chunk, at least 1.
-fn chunk(problem: &Problem, options: &Options) -> Result<usize> {
-    if problem.epilogue().residual {
-        return Err(refuse(
-            problem,
-            "adds a residual, which a pipeline does not copy; leave it out, or run the whole batch \
-             with Conv::run_with",
-        ));
-    }
-    let n = problem.n().max(1);
-    match options.chunk {
-        Some(0) => Err(refuse(
-            problem,
-            "cannot be cut into chunks of 0 images; they have at least one",
-        )),
-        Some(images) => Ok(images.min(n)),
-        None => {
-            let image = problem.x_len().max(problem.y_len()) / n * problem.storage().bytes();
-            let least = LEAST_BYTES.div_ceil(image.max(1));
-            Ok(n.div_ceil(CHUNKS).max(least).min(n))
-        }
-    }
-}
-
-fn refuse(problem: &Problem, why: &str) -> Error {
-    Error::Operand {
-        problem: Box::new(problem.clone()),
-        why: why.to_owned(),
-    }
-}
-
-fn check_len(problem: &Problem, what: &'static str, found: usize, expected: usize) -> Result<()> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(Error::Length {
-        what,
-        expected,
-        found,
-        problem: Box::new(problem.clone()),
-    })
 }

@@ -168,7 +168,7 @@ impl Candidates {
     pub fn none(self, device: &str, problem: &Problem) -> Error {
         Error::NoVariant {
             device: device.to_owned(),
-            problem: Box::new(problem.clone()),
+            problem: problem.to_string(),
             why: self.refused.join("; "),
         }
     }
@@ -240,11 +240,7 @@ fn best_config(
     let mut best: Option<(f64, Candidate)> = None;
     let mut first_refusal = None;
     for config in 0..variant.info().configs.len().max(1) {
-        let query = Query {
-            problem,
-            config,
-            limits,
-        };
+        let query = Query::new(problem, config, limits);
         let plan = match variant::plan(&**variant, limits.is_gpu(), &query) {
             Ok(plan) if plan.packing.is_some_and(|p| p.space == Space::Constant) => {
                 let why = "keeps its filter in constant memory, which a rule does not take";
@@ -286,11 +282,7 @@ fn by_policy(limits: &Limits, problem: &Problem, policy: &Policy) -> Candidates 
                 continue;
             }
         };
-        let query = Query {
-            problem,
-            config,
-            limits,
-        };
+        let query = Query::new(problem, config, limits);
         match variant::plan(&*variant, limits.is_gpu(), &query) {
             Ok(plan) => candidates.order.push(Candidate {
                 variant,

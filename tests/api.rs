@@ -56,9 +56,9 @@ fn threads() {
 #[test]
 fn threads_of_a_gpu() {
     use convforge::gpu::{
-        CArgs, CProblem, DeviceBuffer, Entered, Event, Gpu, Graph, Pending, PinnedBuffer,
-        ProfilerRange, Stream,
+        DeviceBuffer, Entered, Event, Gpu, Graph, Pending, PinnedBuffer, ProfilerRange, Stream,
     };
+    use convforge::kernels::{CArgs, CProblem};
     shared::<Gpu>();
     shared::<Stream>();
     shared::<Event>();

@@ -18,10 +18,11 @@ use std::thread;
 
 use bytemuck::Pod;
 use common::{Answer, Configured};
+#[cfg(feature = "cuda")]
+use convforge::variant::Kind;
 use convforge::{
     Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream, View,
-    ViewMut, Workspace,
-    variant::{Kind, Space},
+    ViewMut, Workspace, variant::Space,
 };
 use convforge_check::{Data, Domain, Recipe, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};

@@ -27,11 +27,7 @@ fuzz_target!(|text: &str| {
     for limits in &*DEVICES {
         for variant in variants::all() {
             for config in 0..variant.info().configs.len().max(1) {
-                let query = Query {
-                    problem: &problem,
-                    config,
-                    limits,
-                };
+                let query = Query::new(&problem, config, limits);
                 let _ = variant::plan(&**variant, limits.is_gpu(), &query);
             }
         }

@@ -12,7 +12,7 @@ mod estimate;
 #[cfg(all(feature = "cuda", not(no_toolkit)))]
 mod cublas;
 #[cfg(feature = "cudnn")]
-pub mod cudnn;
+pub(crate) mod cudnn;
 
 /// Every baseline of this build, in reading order.
 pub(crate) fn all() -> Vec<Arc<dyn Variant>> {

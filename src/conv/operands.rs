@@ -1,10 +1,6 @@
 //! What a convolution reads and writes.
 
-use std::{ffi::c_void, ptr::null};
-
 use super::Packed;
-#[cfg(doc)]
-use crate::{Conv, Workspace};
 use crate::{Element, View, ViewMut};
 
 /// The tensors of one call: buffers, or [views](View). Build it with [`Operands::new`] and add what
@@ -52,43 +48,11 @@ impl<'a, T: Element> Operands<'a, T> {
         }
     }
 
-    /// The filter as [`Conv::pack`] re-arranged it.
+    /// The filter as [`Conv::pack`](crate::Conv::pack) re-arranged it.
     pub fn packed(self, packed: &'a Packed) -> Self {
         Operands {
             packed: Some(packed),
             ..self
-        }
-    }
-}
-
-/// Plain addresses on the convolution's device, for buffers of other crates.
-#[derive(Clone, Copy, Debug)]
-pub struct RawOperands {
-    /// Input.
-    pub x: *const c_void,
-    /// Filter.
-    pub w: *const c_void,
-    /// Output.
-    pub y: *mut c_void,
-    /// Bias, f32; null without one.
-    pub bias: *const f32,
-    /// Residual; null without one.
-    pub residual: *const c_void,
-    /// The filter re-arranged: that of a [`Packed`], or memory that [`Conv::pack_into`] filled, at a
-    /// multiple of [`Workspace::ALIGN`] bytes; null where [`Conv::packing`] is none.
-    pub packed: *const c_void,
-}
-
-impl RawOperands {
-    /// Input, filter and output.
-    pub fn new(x: *const c_void, w: *const c_void, y: *mut c_void) -> Self {
-        RawOperands {
-            x,
-            w,
-            y,
-            bias: null(),
-            residual: null(),
-            packed: null(),
         }
     }
 }

@@ -7,8 +7,7 @@ use std::{
     ptr::null_mut,
 };
 
-use super::Conv;
-use crate::{Buffer, Device, Error, Result, Stream, variant::Bytes};
+use crate::{Buffer, Device, Error, Result, Stream, variant::Prepared};
 
 /// Scratch memory and library handles of one stream, which it keeps alive. It serves any number of
 /// convolutions, one after the other, in the stream's order; a graph that was recorded with it uses
@@ -100,34 +99,34 @@ impl Workspace {
         self
     }
 
-    /// Takes the memory and makes the handles that `conv` needs. Where what it would like does not
-    /// fit on the device, it gets the least it works with.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::WorkspaceTooSmall`] where the limit is under the least,
-    /// [`Error::WrongDevice`], [`Error::WrongStream`], or what a library answers.
-    pub fn reserve(&mut self, conv: &Conv, stream: &Stream) -> Result<()> {
-        conv.device.expect("the workspace", &self.device)?;
-        self.check_stream(stream)?;
-        let Bytes { least, preferred } = conv.prepared.workspace();
-        let wanted = preferred.min(self.limit);
-        if wanted < least {
-            return Err(conv.too_small(wanted));
+    /// So many bytes, or as many as it may take.
+    pub(super) fn limited(&self, bytes: usize) -> usize {
+        bytes.min(self.limit)
+    }
+
+    /// Holds `wanted` bytes, of which it may take so many, or `least` where they do not fit on the
+    /// device.
+    pub(super) fn grow(&mut self, least: usize, wanted: usize, stream: &Stream) -> Result<()> {
+        // Borrowed memory is its own limit, so it never grows.
+        if self.memory.len() >= wanted {
+            return Ok(());
         }
-        // Borrowed memory is its own limit, so it never comes in here.
-        if self.memory.len() < wanted {
-            stream.synchronize()?;
-            let held = self.memory.len();
-            self.memory = Memory::Owned(self.device.alloc(0)?);
-            self.memory = Memory::Owned(match self.device.alloc(wanted) {
-                Err(Error::OutOfMemory { .. }) => self.device.alloc(least.max(held))?,
-                other => other?,
-            });
-        }
-        if let Some(kind) = conv.prepared.handle_type()
+        stream.synchronize()?;
+        let held = self.memory.len();
+        self.memory = Memory::Owned(self.device.alloc(0)?);
+        self.memory = Memory::Owned(match self.device.alloc(wanted) {
+            Err(Error::OutOfMemory { .. }) => self.device.alloc(least.max(held))?,
+            other => other?,
+        });
+        Ok(())
+    }
+
+    /// Makes the handle that a launch needs, unless it holds one of its type.
+    pub(super) fn hold_handle(&mut self, prepared: &dyn Prepared, stream: &Stream) -> Result<()> {
+        if let Some(kind) = prepared.handle_type()
             && self.handles.iter().all(|(held, _)| *held != kind)
         {
-            self.handles.push((kind, conv.prepared.handle(stream)?));
+            self.handles.push((kind, prepared.handle(stream)?));
         }
         Ok(())
     }

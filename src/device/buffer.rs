@@ -1,10 +1,10 @@
 //! Elements in the memory of a device.
 
-use std::{ffi::c_void, ops::RangeBounds};
+use std::{ffi::c_void, marker::PhantomData, ops::RangeBounds};
 
 use bytemuck::Pod;
 
-use super::{Device, HostBuffer, Stream, View, ViewMut};
+use super::{Device, Place, Stream, View, ViewMut, host_buffer::HostBuffer};
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{Error, Result};
@@ -20,6 +20,31 @@ pub(super) enum Memory<T: Pod> {
     Cpu(HostBuffer<T>),
     #[cfg(feature = "cuda")]
     Gpu(gpu::DeviceBuffer<T>),
+}
+
+impl Device {
+    /// Memory for `len` elements, not initialised to anything in particular.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], saying how much was asked for and how much was free.
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        let memory = match &self.0 {
+            Place::Cpu => Memory::Cpu(HostBuffer::zeroed(len)?),
+            #[cfg(feature = "cuda")]
+            Place::Gpu(gpu) => Memory::Gpu(gpu::DeviceBuffer::alloc(gpu, len)?),
+        };
+        Ok(Buffer(memory))
+    }
+
+    /// Memory holding a copy of `data`.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn upload<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(data.len())?;
+        buffer.fill_from(data)?;
+        Ok(buffer)
+    }
 }
 
 impl<T: Pod> Buffer<T> {
@@ -163,6 +188,28 @@ impl<T: Pod> Buffer<T> {
             Memory::Gpu(device) => device.upload(data)?,
         }
         Ok(())
+    }
+}
+
+impl<'a, T: Pod> From<&'a Buffer<T>> for View<'a, T> {
+    fn from(buffer: &'a Buffer<T>) -> Self {
+        View {
+            device: buffer.device(),
+            address: buffer.as_ptr(),
+            len: buffer.len(),
+            elements: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: Pod> From<&'a mut Buffer<T>> for ViewMut<'a, T> {
+    fn from(buffer: &'a mut Buffer<T>) -> Self {
+        ViewMut {
+            device: buffer.device(),
+            address: buffer.as_mut_ptr(),
+            len: buffer.len(),
+            elements: PhantomData,
+        }
     }
 }
 

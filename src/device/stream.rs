@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, sync::Arc, time::Instant};
 
-use super::Device;
+use super::{Device, Place};
 #[cfg(feature = "cuda")]
 use crate::Error;
 use crate::Result;
@@ -19,6 +19,20 @@ pub(super) enum Queue {
     Cpu(Arc<()>),
     #[cfg(feature = "cuda")]
     Gpu(gpu::Stream),
+}
+
+impl Device {
+    /// A queue of work. On the CPU work is done when it is queued.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn stream(&self) -> Result<Stream> {
+        match &self.0 {
+            Place::Cpu => Ok(Stream::cpu()),
+            #[cfg(feature = "cuda")]
+            Place::Gpu(gpu) => Ok(gpu::Stream::new(gpu)?.into()),
+        }
+    }
 }
 
 impl Stream {

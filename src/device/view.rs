@@ -9,12 +9,12 @@ use std::{
 
 use bytemuck::Pod;
 
-use super::{Buffer, Device};
+use super::Device;
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{Error, Result};
 
-/// Elements that a convolution reads: `&buffer`, a [part](Buffer::view) of one, on the CPU a slice, and
+/// Elements that a convolution reads: `&buffer`, a [part](crate::Buffer::view) of one, on the CPU a slice, and
 /// anybody's memory by [`from_raw`](Self::from_raw).
 ///
 /// ```
@@ -37,19 +37,19 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Debug)]
 pub struct View<'a, T: Pod> {
-    device: Device,
-    address: *const c_void,
-    len: usize,
-    elements: PhantomData<&'a [T]>,
+    pub(super) device: Device,
+    pub(super) address: *const c_void,
+    pub(super) len: usize,
+    pub(super) elements: PhantomData<&'a [T]>,
 }
 
 /// Elements that a convolution writes, as [`View`].
 #[derive(Debug)]
 pub struct ViewMut<'a, T: Pod> {
-    device: Device,
-    address: *mut c_void,
-    len: usize,
-    elements: PhantomData<&'a mut [T]>,
+    pub(super) device: Device,
+    pub(super) address: *mut c_void,
+    pub(super) len: usize,
+    pub(super) elements: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: it stands for a `&[T]`, whatever the device.
@@ -184,28 +184,6 @@ impl<'a, T: Pod> ViewMut<'a, T> {
             elements: PhantomData,
         };
         Ok((ViewMut { len: at, ..self }, behind))
-    }
-}
-
-impl<'a, T: Pod> From<&'a Buffer<T>> for View<'a, T> {
-    fn from(buffer: &'a Buffer<T>) -> Self {
-        View {
-            device: buffer.device(),
-            address: buffer.as_ptr(),
-            len: buffer.len(),
-            elements: PhantomData,
-        }
-    }
-}
-
-impl<'a, T: Pod> From<&'a mut Buffer<T>> for ViewMut<'a, T> {
-    fn from(buffer: &'a mut Buffer<T>) -> Self {
-        ViewMut {
-            device: buffer.device(),
-            address: buffer.as_mut_ptr(),
-            len: buffer.len(),
-            elements: PhantomData,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recorded work, launched as one.
+//! Recording a queue of work; what was recorded, launched as one.
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
@@ -72,6 +72,65 @@ impl Drop for Graph {
         if let Ok(_current) = self.gpu.enter() {
             // SAFETY: made in `instantiate`, destroyed once; the driver lets a launch finish.
             let _ = unsafe { cuda_sys::cuGraphExecDestroy(self.executable) };
+        }
+    }
+}
+
+impl Stream {
+    /// Records what `work` queues on this stream, without running it.
+    ///
+    /// Whatever `work` answers, and also if it panics, the stream is an ordinary queue again
+    /// afterwards. Inside, on this thread, allocating and waiting for the stream are errors that
+    /// spoil the recording; this stream's copies from and to the host are refused, since a graph
+    /// could outlive their memory. A buffer's plain copies happen at once and are not recorded.
+    ///
+    /// # Errors
+    /// What `work` answers, or the driver.
+    pub fn capture(&self, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
+        let _current = self.gpu().enter()?;
+        let recording = Recording::begin(self)?;
+        work(self)?;
+        let recorded = recording.end()?;
+        let graph = Graph::instantiate(self.gpu(), recorded);
+        // SAFETY: the recorded graph is this function's, and is no longer needed.
+        let _ = unsafe { cuda_sys::cuGraphDestroy(recorded) };
+        graph
+    }
+}
+
+/// A stream that is being recorded; dropping it ends the recording and throws it away.
+struct Recording<'a> {
+    stream: &'a Stream,
+}
+
+impl<'a> Recording<'a> {
+    fn begin(stream: &'a Stream) -> Result<Self> {
+        // Other threads may allocate and wait meanwhile; only this one may not.
+        let mode = cuda_sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is alive; `drop` or `end` ends the recording on this same thread.
+        unsafe { cu!(cuStreamBeginCapture(stream.handle(), mode)) }?;
+        Ok(Recording { stream })
+    }
+
+    /// What was recorded; the caller destroys it.
+    fn end(self) -> Result<CUgraph> {
+        let this = std::mem::ManuallyDrop::new(self);
+        let mut graph = ptr::null_mut();
+        // SAFETY: the stream is being recorded; it writes one handle.
+        unsafe { cu!(cuStreamEndCapture(this.stream.handle(), &mut graph)) }?;
+        Ok(graph)
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        let mut graph = ptr::null_mut();
+        // SAFETY: as in `end`; a spoiled recording leaves no graph.
+        unsafe {
+            let _ = cuda_sys::cuStreamEndCapture(self.stream.handle(), &mut graph);
+            if !graph.is_null() {
+                let _ = cuda_sys::cuGraphDestroy(graph);
+            }
         }
     }
 }

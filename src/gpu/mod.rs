@@ -4,11 +4,12 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `gpu` | [`Gpu`]: one device and its primary context, which a thread [enters](Entered) |
-//! | `stream` | [`Stream`]: a queue of work; recording a queue as a [`Graph`] |
+//! | `stream` | [`Stream`]: a queue of work |
+//! | `copies` | what it copies and sets |
 //! | `event` | [`Event`]: a mark in a queue; time between two |
 //! | `buffer` | [`DeviceBuffer`]: elements in device memory |
 //! | `pinned` | [`PinnedBuffer`]: host memory that copies can run over; [`Pending`] copies |
-//! | `graph` | [`Graph`]: recorded work, launched as one |
+//! | `graph` | [`Graph`]: a recorded queue, launched as one |
 //! | `profiler_range` | [`ProfilerRange`]: the part of a program that a waiting profiler records |
 //! | `call` | one driver call: its error, and the context it runs in, [`Entered`] |
 //!
@@ -20,6 +21,7 @@
 #[macro_use]
 mod call;
 mod buffer;
+mod copies;
 mod event;
 #[allow(clippy::module_inception)]
 mod gpu;
@@ -36,5 +38,3 @@ pub use graph::Graph;
 pub use pinned::{Pending, PinnedBuffer};
 pub use profiler_range::ProfilerRange;
 pub use stream::Stream;
-
-pub use crate::kernels::{CArgs, CProblem, checked};

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use super::ffi;
 use crate::{
-    Activation, Error, Layout, Limits, Math, Problem, RawOperands, Result, Storage, Stream,
+    Activation, Error, Layout, Limits, Math, Problem, Result, Storage, Stream, variant::RawOperands,
 };
 
 /// A problem as kernels see it: the struct `cf_problem` of csrc/problem.h.

@@ -1,24 +1,29 @@
 //! The handwritten kernels: the rows of csrc/kernels.def as variants.
 //!
+//! Public is what kernels of other crates, compiled against csrc's headers, need to be called with
+//! the library's types: [`CProblem`], [`CArgs`], [`checked`].
+//!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `mod` | a row as a [`Variant`], its plans ready to launch |
 //! | `state` | the memory that a row's plan lies in |
 //! | `constant` | who has which part of a row's constant memory |
+//! | `stages` | the closure that is told when a stage ends |
 //! | `c` | problems, devices and errors in C |
 //! | `ffi` | the C interface itself |
 
 mod c;
 mod constant;
 pub(crate) mod ffi;
+mod stages;
 mod state;
 
 use std::{
-    ffi::{CStr, c_char, c_void},
+    ffi::{c_char, c_void},
     sync::Arc,
 };
 
-use self::{c::text, constant::ConstantMemory, state::State};
+use self::{c::text, constant::ConstantMemory, stages::Stages, state::State};
 pub(crate) use c::storage;
 pub use c::{CArgs, CProblem, checked};
 
@@ -245,12 +250,16 @@ unsafe impl Prepared for RowPlan {
         };
         let _current = self.gpu.enter()?;
         let mut addresses = addresses(&args);
-        if let Some(stage) = &mut args.stage {
-            addresses.stage = Some(end_of_stage);
-            addresses.stage_user = stage as *mut &mut dyn FnMut(&CStr) as *mut c_void;
+        let mut stages = args.stage.take().map(Stages::new);
+        if let Some(stages) = &mut stages {
+            stages.listen(&mut addresses);
         }
-        // SAFETY: the caller vouches for the addresses; `stage` outlives the call.
-        checked("launch", unsafe { launch(self.state.as_ptr(), &addresses) })
+        // SAFETY: the caller vouches for the addresses; `stages` outlives the call.
+        let code = unsafe { launch(self.state.as_ptr(), &addresses) };
+        if let Some(stages) = stages {
+            stages.resume();
+        }
+        checked("launch", code)
     }
 }
 
@@ -268,11 +277,4 @@ pub(crate) fn addresses(args: &Args) -> ffi::cf_args {
         stream: args.stream,
         ..ffi::cf_args::default()
     }
-}
-
-/// Hands a stage's name on to the closure behind `user`.
-extern "C" fn end_of_stage(user: *mut c_void, name: *const c_char) {
-    // SAFETY: `launch` passes a pointer to the closure, which lives until it returns; names are
-    // constant strings.
-    unsafe { (*user.cast::<&mut dyn FnMut(&CStr)>())(CStr::from_ptr(name)) }
 }

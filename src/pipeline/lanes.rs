@@ -1,13 +1,23 @@
 //! The streams with their buffers, and the order in which work is queued.
 
 use super::{
-    Batch, Ran,
-    timeline::{Timeline, Work},
+    batch::Batch,
+    timeline::{Span, Timeline, Work},
 };
 use crate::{
     Buffer, Conv, Element, Error, Mark, Operands, Problem, Result, Stream, Workspace,
     device::HostCopies,
 };
+
+/// What one run took.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ran {
+    /// Microseconds from the first copy's beginning to the last one's end, by events.
+    pub us: f64,
+    /// What was done when; empty unless [`Options::timeline`](super::Options::timeline) asked for it.
+    pub spans: Vec<Span>,
+}
 
 /// What every stream has, and what a run leaves behind.
 pub(super) struct Lanes<T: Element> {

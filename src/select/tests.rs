@@ -131,16 +131,8 @@ unsafe impl Variant for Estimates {
     fn plan(&self, query: &Query) -> Result<Plan, String> {
         let us = self.1[query.config].ok_or_else(|| format!("cannot as {}", query.config))?;
         // Negative: so long, and the filter in constant memory.
-        let packing = (us < 0.0).then_some(Packing {
-            bytes: 4,
-            layout: 0,
-            space: Space::Constant,
-        });
-        Ok(Plan {
-            us: Some(us.abs()),
-            packing,
-            ..Plan::default()
-        })
+        let packing = (us < 0.0).then_some(Packing::new(4, 0).space(Space::Constant));
+        Ok(Plan::default().us(us.abs()).packing(packing))
     }
 
     fn prepare(&self, _: &Device, _: &Query, _: Plan) -> Result<Box<dyn Prepared>> {

@@ -213,10 +213,7 @@ unsafe impl Variant for Loops {
     }
 
     fn plan(&self, _: &Query) -> Result<Plan, String> {
-        Ok(Plan {
-            workspace: WORKSPACE,
-            ..Plan::default()
-        })
+        Ok(Plan::default().workspace(WORKSPACE))
     }
 
     fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {

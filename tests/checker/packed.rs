@@ -149,15 +149,8 @@ unsafe impl Variant for Packer {
         {
             return Err("its output is as large as its input".to_owned());
         }
-        Ok(Plan {
-            workspace: WORKSPACE,
-            packing: Some(Packing {
-                bytes: 4 * problem.k(),
-                layout: 0,
-                space: self.space,
-            }),
-            ..Plan::default()
-        })
+        let packing = Packing::new(4 * problem.k(), 0).space(self.space);
+        Ok(Plan::default().workspace(WORKSPACE).packing(packing))
     }
 
     fn prepare(&self, _: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
@@ -307,7 +300,9 @@ struct Part {
     index: usize,
 }
 
-impl ConstantPart for Part {
+// SAFETY: each part has an index of its own, `PART` bytes apart, and `Memory::take` gives out no
+// more of them than that; here work is done when it is queued.
+unsafe impl ConstantPart for Part {
     fn address(&self) -> *mut c_void {
         let begin = self.memory.memory.as_ptr().cast::<c_void>();
         begin.wrapping_byte_add((self.index + 1) * PART)

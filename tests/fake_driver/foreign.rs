@@ -1,6 +1,9 @@
 //! Memory and streams that the library did not make.
 
-use std::ffi::c_void;
+use std::{
+    ffi::c_void,
+    ptr::{null, null_mut},
+};
 
 use convforge::{Device, Error, Operands, RawOperands, View, ViewMut, gpu};
 
@@ -73,17 +76,15 @@ pub fn operands_that_are_null() {
     let w = right.alloc::<f32>(problem.w_len()).unwrap();
     let mut y = right.alloc::<f32>(problem.y_len()).unwrap();
     let all = RawOperands::new(x.as_ptr(), w.as_ptr(), y.as_mut_ptr());
-    let null = std::ptr::null();
+    let without = |lose: fn(&mut RawOperands)| {
+        let mut operands = all;
+        lose(&mut operands);
+        operands
+    };
     for (name, operands) in [
-        ("input", RawOperands { x: null, ..all }),
-        ("filter", RawOperands { w: null, ..all }),
-        (
-            "output",
-            RawOperands {
-                y: null.cast_mut(),
-                ..all
-            },
-        ),
+        ("input", without(|all| all.x = null())),
+        ("filter", without(|all| all.w = null())),
+        ("output", without(|all| all.y = null_mut())),
     ] {
         // SAFETY: what is not null is as large as the problem says.
         let error = unsafe { conv.run_raw(&operands, &mut workspace, &stream) }.unwrap_err();

@@ -45,11 +45,7 @@ impl<'a> Domain<'a> {
     /// # Errors
     /// Why it cannot do it, as a clause that follows its name.
     pub fn plan(&self, problem: &Problem) -> Result<variant::Plan, String> {
-        let query = Query {
-            problem,
-            config: self.config,
-            limits: self.limits,
-        };
+        let query = Query::new(problem, self.config, self.limits);
         let on_gpu = self.variant.info().kind != variant::Kind::Cpu;
         variant::plan(self.variant, on_gpu, &query)
     }
@@ -87,6 +83,21 @@ impl std::fmt::Debug for Domain<'_> {
         let name = self.variant.info().spelled(self.config);
         f.debug_tuple("Domain").field(&name).finish()
     }
+}
+
+/// Of how many problems [`coverage`] is a share.
+pub const COVERAGE_PROBLEMS: u64 = 1000;
+
+/// The share of the generator's problems that a variant can do, with any of its configurations, on
+/// a device with these limits.
+pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
+    let profile = Profile::default();
+    let domains = Domain::of(variant, limits);
+    let can = |index: &u64| {
+        let problem = profile.problem(1, *index);
+        domains.iter().any(|domain| domain.has(&problem))
+    };
+    (0..COVERAGE_PROBLEMS).filter(can).count() as f64 / COVERAGE_PROBLEMS as f64
 }
 
 /// What is drawn, and how it is changed afterwards.

@@ -9,6 +9,6 @@
     clippy::undocumented_unsafe_blocks
 )]
 
-use convforge::gpu::{CArgs as cf_args, CProblem as cf_problem};
+use convforge::kernels::{CArgs as cf_args, CProblem as cf_problem};
 
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));

@@ -19,14 +19,9 @@
 
 use std::ops::RangeInclusive;
 
-use convforge::{
-    Activation, Epilogue, Layout, Limits, Padding, Pool, Problem, Shape, Storage, variant::Variant,
-};
+use convforge::{Activation, Epilogue, Layout, Padding, Pool, Problem, Shape, Storage};
 
-use crate::{
-    Domain,
-    rng::{Rng, mix},
-};
+use crate::rng::{Rng, mix};
 
 /// What random problems are drawn from. The default is meant for every variant; a family that does
 /// only part of it can ask for problems of its own kind.
@@ -257,21 +252,6 @@ fn epilogue(rng: &mut Rng) -> Epilogue {
         ]),
         pool,
     }
-}
-
-/// Of how many problems [`coverage`] is a share.
-pub const COVERAGE_PROBLEMS: u64 = 1000;
-
-/// The share of the generator's problems that a variant can do, with any of its configurations, on
-/// a device with these limits.
-pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
-    let profile = Profile::default();
-    let domains = Domain::of(variant, limits);
-    let can = |index: &u64| {
-        let problem = profile.problem(1, *index);
-        domains.iter().any(|domain| domain.has(&problem))
-    };
-    (0..COVERAGE_PROBLEMS).filter(can).count() as f64 / COVERAGE_PROBLEMS as f64
 }
 
 #[cfg(test)]

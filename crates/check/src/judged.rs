@@ -6,11 +6,11 @@ use convforge::{Problem, RawOperands, Stream, variant::Arithmetic};
 use crate::oracle;
 use crate::{
     Bounds, Data, Deviation, Expected, Measured, Options, Recipe, Reference, Verdict,
-    data::widen,
     fence::Fenced,
     judge::judge,
     outcome::{Trouble, wrong},
     position,
+    recipe::widen,
     stored::{as_stored, rounds},
 };
 
@@ -78,10 +78,8 @@ impl Judged<'_> {
     fn verdict(&self, problem: &Problem, bounds: &Bounds) -> Result<Verdict, Trouble> {
         #[cfg(feature = "cuda")]
         if oracle::judges(problem, self.stream, self.options) {
-            let operands = RawOperands {
-                y: self.y.as_ptr().cast_mut(),
-                ..self.operands
-            };
+            let mut operands = self.operands;
+            operands.y = self.y.as_ptr().cast_mut();
             // SAFETY: the operands are those that the variant was given, on this device. The output
             // is only read.
             let verdict = unsafe { oracle::judge_on_gpu(problem, &operands, bounds, self.stream)? };

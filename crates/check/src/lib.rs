@@ -14,15 +14,18 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
+//! | `options`, `outcome` | what a check is asked, [`Options`], and how it ends, [`Outcome`] |
 //! | `run` | [`case`]: one variant on one problem |
 //! | `trial` | its runs, everything around them watched |
 //! | `fence` | memory whose surroundings are watched |
 //! | `packed` | the filter as the variant packs it, watched as well |
-//! | `data` | [`Data`]: the numbers fed to it, from whole ones to wild ones |
+//! | `data` | [`Data`]: kinds of numbers, from whole ones to wild ones |
+//! | `recipe` | [`Recipe`]: the numbers fed to it |
 //! | `reference` | [`Reference`]: the oracle, plain loops on the CPU |
 //! | `oracle` | the same on the GPU, for large problems |
 //! | `proof` | that both oracles agree |
-//! | `judge` | [`judge`]: an output against the oracle, into a [`Verdict`] |
+//! | `verdict` | [`Verdict`]: what comparing an output with the oracle found |
+//! | `judge` | [`judge`]: comparing them |
 //! | `judged` | what a verdict means |
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
 //! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
@@ -42,27 +45,33 @@ mod ffi;
 mod generate;
 mod judge;
 mod judged;
+mod options;
 #[cfg(feature = "cuda")]
 mod oracle;
 mod outcome;
 mod packed;
 #[cfg(feature = "cuda")]
 mod proof;
+mod recipe;
 mod reference;
 mod rng;
 mod run;
 mod stored;
 mod trial;
+mod verdict;
 
 pub use bounds::Bounds;
-pub use data::{Data, Recipe, Tensor, narrow, widen};
-pub use domain::Domain;
+pub use data::Data;
+pub use domain::{COVERAGE_PROBLEMS, Domain, coverage};
 pub use error::{Error, Result};
-pub use generate::{COVERAGE_PROBLEMS, Profile, coverage};
-pub use judge::{Verdict, judge};
-pub use outcome::{Measured, Options, Outcome};
+pub use generate::Profile;
+pub use judge::judge;
+pub use options::Options;
+pub use outcome::{Measured, Outcome};
 #[cfg(feature = "cuda")]
 pub use proof::prove_oracle;
+pub use recipe::{Recipe, Tensor, narrow, widen};
 pub use reference::{Expected, Reference, Tensors, position};
 pub use run::{case, conv};
 pub use stored::{Deviation, rounds, sequential};
+pub use verdict::Verdict;

@@ -4,7 +4,7 @@ use std::{ffi::c_void, ops::Range, ptr::null_mut};
 
 use convforge::{
     Buffer, Error, Problem, RawOperands, Result, Stream,
-    gpu::{CArgs, CProblem, checked},
+    kernels::{CArgs, CProblem, checked},
 };
 
 use crate::{Bounds, Expected, Options, Recipe, Tensor, Verdict, ffi};
@@ -129,11 +129,9 @@ impl<'a> Oracle<'a> {
 
     pub(crate) fn expected(&self, outputs: Range<usize>) -> Result<Vec<Expected>> {
         let [x, w, bias, residual] = &self.operands;
-        let operands = RawOperands {
-            bias: bias.as_ptr().cast(),
-            residual: residual.as_ptr().cast(),
-            ..RawOperands::new(x.as_ptr().cast(), w.as_ptr().cast(), null_mut())
-        };
+        let operands = RawOperands::new(x.as_ptr().cast(), w.as_ptr().cast(), null_mut())
+            .bias(bias.as_ptr().cast())
+            .residual(residual.as_ptr());
         // SAFETY: the operands were uploaded to this device with the lengths of the problem.
         unsafe {
             expected_on_gpu(

@@ -1,32 +1,10 @@
-//! What a check is asked, and how it ends.
+//! How a check ends.
 
 use std::fmt;
 
 use convforge::{Error, Problem};
 
 use crate::{Data, Deviation, Verdict};
-
-/// How thorough a check is.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The kinds of data, in order; a problem is fed with those that fit it.
-    pub data: Vec<Data>,
-    /// On a GPU, problems with more floating-point operations are judged by csrc/oracle.cu instead
-    /// of the CPU.
-    pub cpu_flops: f64,
-    /// Whether [`Measured::stored`] is found as well.
-    pub stored: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            data: Data::ALL.to_vec(),
-            cpu_flops: 3e7,
-            stored: false,
-        }
-    }
-}
 
 /// How one case ended.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@ use convforge::{Device, Problem, RawOperands, variant::Arithmetic};
 
 use crate::{
     Bounds, Data, Error, Expected, Recipe, Reference, Result, Tensor, Verdict,
-    data::narrow,
     judge::judge,
     oracle::{expected_on_gpu, judge_on_gpu},
+    recipe::narrow,
 };
 
 /// Compares both on one problem: expected values and verdicts, of an output that is right and of
@@ -46,11 +46,9 @@ fn difference(device: &Device, problem: &Problem, data: Data, seed: u64) -> Resu
 
     for (output, is_right) in [(&right, true), (&broken(problem, &right), false)] {
         let mut y = device.upload(output)?;
-        let operands = RawOperands {
-            bias: bias.as_ptr().cast(),
-            residual: residual.as_ptr(),
-            ..RawOperands::new(x.as_ptr(), w.as_ptr(), y.as_mut_ptr())
-        };
+        let operands = RawOperands::new(x.as_ptr(), w.as_ptr(), y.as_mut_ptr())
+            .bias(bias.as_ptr().cast())
+            .residual(residual.as_ptr());
         // SAFETY: all were uploaded to this device with the lengths of the problem.
         let theirs = unsafe { expected_on_gpu(problem, &operands, 0, problem.y_len(), &stream)? };
         let different = values(problem, data, &ours, &theirs);

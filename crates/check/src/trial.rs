@@ -61,10 +61,8 @@ impl<'a> Trial<'a> {
         let fenced = |bytes, align| Fenced::new(device, bytes, align, Fence::Pattern, stream);
         let mut y = fenced(problem.y_len() * problem.storage().bytes(), problem.align())?;
         let mut memory = fenced(workspace_bytes, Workspace::ALIGN)?;
-        let operands = RawOperands {
-            y: y.address(),
-            ..self.operands()
-        };
+        let mut operands = self.operands();
+        operands.y = y.address();
         // SAFETY: `memory` outlives the workspace, and nothing else uses it.
         let mut workspace = unsafe { Workspace::from_raw(stream, memory.address(), memory.len())? };
         workspace.reserve(conv, stream)?;

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use convforge::{
-    Conv, Device, Error, Limits, Pick, Problem, Result,
-    variant::{self, Arithmetic, Kind, Query, Variant},
+    Error, Pick, Result,
+    variant::{Kind, Variant},
     variants,
 };
 
 #[cfg(feature = "cudnn")]
 use crate::cudnn;
-use crate::error::closest;
+use crate::{Contender, error::closest};
 
 /// The one list of variants that are compared.
 ///
@@ -89,87 +89,6 @@ impl Contenders {
 impl Default for Contenders {
     fn default() -> Self {
         Contenders::new()
-    }
-}
-
-/// Who takes part.
-#[derive(Clone)]
-pub enum Contender {
-    /// A variant with one of its configurations.
-    Variant {
-        /// The variant.
-        variant: Arc<dyn Variant>,
-        /// Index of its configuration; 0 where it has none.
-        config: usize,
-    },
-    /// Whatever this pick chooses of the library's variants for the problem.
-    Pick(Pick),
-}
-
-impl Contender {
-    /// `fused_shared:tile=24`, or `policy:per-layer`.
-    pub fn name(&self) -> String {
-        match self {
-            Contender::Variant { variant, config } => variant.info().spelled(*config),
-            Contender::Pick(pick) => pick.to_string(),
-        }
-    }
-
-    /// The name without a configuration.
-    pub fn variant(&self) -> String {
-        match self {
-            Contender::Variant { variant, .. } => variant.info().name.clone(),
-            Contender::Pick(pick) => pick.to_string(),
-        }
-    }
-
-    /// The configuration.
-    pub fn config(&self) -> Option<String> {
-        match self {
-            Contender::Variant { variant, config } => variant.info().configs.get(*config).cloned(),
-            Contender::Pick(_) => None,
-        }
-    }
-
-    /// Whether it chooses for each problem.
-    pub fn is_pick(&self) -> bool {
-        matches!(self, Contender::Pick(_))
-    }
-
-    /// How the variant comes to its sums. What a pick chooses is exact: no rule picks a transform.
-    pub(crate) fn arithmetic(&self) -> Arithmetic {
-        match self {
-            Contender::Variant { variant, .. } => variant.info().arithmetic,
-            Contender::Pick(_) => Arithmetic::Exact,
-        }
-    }
-
-    /// The convolution that it stands for. Where that is cuDNN's, it is searched now.
-    ///
-    /// # Errors
-    /// As [`Conv::with_variant`] and [`Conv::new`].
-    pub fn conv(&self, device: &Device, problem: &Problem) -> Result<Conv> {
-        match self {
-            Contender::Variant { variant, config } => {
-                Conv::with_variant(device, problem, variant.clone(), *config)
-            }
-            Contender::Pick(pick) => Conv::new(device, problem, pick),
-        }
-    }
-
-    /// Whether it can do a problem, by numbers alone.
-    pub fn can(&self, limits: &Limits, problem: &Problem) -> bool {
-        match self {
-            Contender::Variant { variant, config } => {
-                let query = Query {
-                    problem,
-                    config: *config,
-                    limits,
-                };
-                variant::plan(&**variant, limits.is_gpu(), &query).is_ok()
-            }
-            Contender::Pick(pick) => pick.choose_for(limits, problem).is_ok(),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`Contender`] | who takes part in a comparison |
 //! | [`contenders`] | who can be compared: the library's variants, cuDNN at its strongest among them |
 //! | [`measure`] | timing, tables, charts |
 //! | [`suite`] | named sets of problems |
@@ -26,6 +27,7 @@
 
 #![warn(missing_docs)]
 
+mod contender;
 pub mod contenders;
 #[cfg(feature = "cudnn")]
 pub mod cudnn;
@@ -41,6 +43,7 @@ pub mod results;
 pub mod study;
 pub mod suite;
 
-pub use contenders::{Contender, Contenders};
+pub use contender::Contender;
+pub use contenders::Contenders;
 pub use error::{Error, Result, chain};
 pub use range::Range;

@@ -50,11 +50,7 @@ fn estimates_are_near_what_was_measured() {
     let limits = Limits::of_chip("h200").unwrap();
     for (text, measured) in MEASURED {
         let problem: Problem = text.parse().unwrap();
-        let query = Query {
-            problem: &problem,
-            config: 0,
-            limits: &limits,
-        };
+        let query = Query::new(&problem, 0, &limits);
         let estimates = NAMES.map(|name| {
             let variant = variants::find(name).unwrap();
             variant.plan(&query).unwrap().us.unwrap()
@@ -104,11 +100,7 @@ impl Timed {
         let variant = contenders.find(&row.variant).unwrap();
         let configs = &variant.info().configs;
         let of = |config: &String| configs.iter().position(|one| one == config).unwrap();
-        let query = Query {
-            problem: &row.problem,
-            config: row.config.as_ref().map_or(0, of),
-            limits,
-        };
+        let query = Query::new(&row.problem, row.config.as_ref().map_or(0, of), limits);
         let estimate = variant.plan(&query).ok()?.us?;
         Some(Timed {
             name: row.name(),

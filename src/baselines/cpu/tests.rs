@@ -221,13 +221,7 @@ fn rounded(storage: Storage, v: f64) -> f32 {
 
 fn supported(variant: &Arc<dyn Variant>, p: &Problem) -> bool {
     let limits = Device::cpu().limits();
-    variant
-        .plan(&Query {
-            problem: p,
-            config: 0,
-            limits: &limits,
-        })
-        .is_ok()
+    variant.plan(&Query::new(p, 0, &limits)).is_ok()
 }
 
 #[test]

@@ -38,7 +38,7 @@ use crate::{
     Device, Error, Problem, Result, Storage, Stream,
     gpu::Gpu,
     kernels::{CProblem, addresses, checked, ffi, storage as code},
-    variant::{Args, Bytes, Info, Kind, Packing, Plan, Prepared, Query, Space, Variant},
+    variant::{Args, Bytes, Info, Kind, Packing, Plan, Prepared, Query, Variant},
 };
 
 mod handle;
@@ -130,11 +130,13 @@ unsafe impl Variant for CublasGemm {
         let bytes = settled.product.packed_bytes(query.problem.storage());
         Ok(Plan {
             workspace: settled.workspace(),
-            packing: (bytes > 0).then_some(Packing {
-                bytes,
-                // Rows of this length, in this type.
-                layout: (settled.product.depth as u64) << 2 | code(settled.product.operand) as u64,
-                space: Space::Global,
+            // Rows of this length, in this type.
+            packing: (bytes > 0).then(|| {
+                let product = &settled.product;
+                Packing::new(
+                    bytes,
+                    (product.depth as u64) << 2 | code(product.operand) as u64,
+                )
             }),
             us: Some(rank::microseconds(
                 query.problem,
@@ -243,7 +245,7 @@ unsafe impl Prepared for GemmPlan {
             .take()
             .and_then(|any| any.downcast_mut::<Handle>());
         let handle = handle.ok_or_else(|| Error::Operand {
-            problem: Box::new(self.problem.clone()),
+            problem: self.problem.to_string(),
             why: "was given a workspace without a cuBLAS handle".to_owned(),
         })?;
         let first_aligned = (args.workspace as usize).wrapping_neg() % ALIGN;

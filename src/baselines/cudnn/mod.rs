@@ -1,14 +1,6 @@
-//! NVIDIA cuDNN, in the problem's own layout: the plan that its heuristics think best, or the
-//! fastest right one of all that it has, if somebody searches.
-//!
-//! The variant `cudnn` takes the first plan of cuDNN's own heuristics that the rules allow. That
-//! costs milliseconds, and is what a caller gets who asks for no more.
-//!
-//! [`Search`] finds the fastest: every plan that the heuristics propose, every engine that cuDNN
-//! has, and every algorithm of its older API, timed and judged by a [`Referee`] that the caller
-//! brings. It takes seconds, so nothing begins it by itself. What it finds is a [`Choice`], which can
-//! be kept and [prepared](prepare) again. There are two winners: plans that add up products race for
-//! one place; transforms (Winograd, FFT), as far as they are faster than that winner, for the other.
+//! NVIDIA cuDNN, in the problem's own layout: the variant `cudnn`, which takes the plan that its
+//! heuristics think best, and all plans that it has, for who searches the fastest
+//! (`src/cudnn.rs`).
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -19,8 +11,6 @@
 //! | `algorithm` | a call of the older API with its descriptors |
 //! | `plan` | one of all these, ready to launch |
 //! | `proposals` | what cuDNN proposes for a problem, and building it |
-//! | `search` | finding the fastest |
-//! | `race` | timing them |
 //! | `rank` | the estimate of its time |
 //! | `variant_pack` | the addresses of a launch |
 //! | `tally` | what became of them, counted |
@@ -35,25 +25,18 @@ mod graph;
 mod legacy;
 mod plan;
 mod proposals;
-mod race;
 mod rank;
 mod rules;
-mod search;
 mod tally;
 mod variant_pack;
 
-use std::{ptr::null_mut, sync::Arc};
+use std::{ptr::null_mut, sync::Arc, time::Instant};
 
-use self::{
-    call::Handle,
+use self::{call::Handle, proposals::Proposals};
+pub use self::{call::Version, plan::Choice};
+pub(crate) use self::{
     plan::{Candidate, Settled},
-    proposals::Proposals,
     tally::Tally,
-};
-pub use self::{
-    call::Version,
-    plan::Choice,
-    search::{Found, Judgement, Options, Referee, Search, Winner},
 };
 use crate::{
     Device, Error, Problem, Result,
@@ -81,6 +64,37 @@ pub fn prepare(device: &Device, problem: &Problem, choice: &Choice) -> Result<Bo
     settled(gpu, problem, Some(candidate), Some(note))
 }
 
+/// Every plan that cuDNN has for a problem and builds before the deadline, with at most so many bytes
+/// of workspace; what became of the others is counted.
+///
+/// # Errors
+/// [`Error::NoGpu`], a missing library, or what cuDNN answers.
+pub(crate) fn every_plan(
+    device: &Device,
+    problem: &Problem,
+    deadline: Option<Instant>,
+    workspace_cap: usize,
+    tally: &mut Tally,
+) -> Result<Vec<Candidate>> {
+    let (gpu, handle) = open(device)?;
+    let _current = gpu.enter()?;
+    let proposals = Proposals {
+        gpu,
+        handle: &handle,
+        problem,
+    };
+    let proposed = proposals.all(tally);
+    // Some problems have no plan that compiles; but then NVRTC's absence is not the reason.
+    if tally.compile == 0
+        && let Err(missing) = cudnn_sys::NVRTC.open()
+    {
+        tally.remark(format!(
+            "{missing}: cuDNN leaves out the plans that it would compile at run time"
+        ));
+    }
+    proposals.build(proposed, deadline, workspace_cap, tally)
+}
+
 /// The device's GPU, and a handle that descriptors are made with.
 fn open(device: &Device) -> Result<(&Gpu, Arc<Handle>)> {
     let Some(gpu) = device.as_gpu() else {
@@ -100,7 +114,8 @@ fn settled(
     Ok(Box::new(Settled::new(gpu, problem, candidate, note)?))
 }
 
-fn note(candidate: &Candidate, problem: &Problem, version: Version) -> String {
+/// Name, version and workspace of a plan, in words.
+pub(crate) fn note(candidate: &Candidate, problem: &Problem, version: Version) -> String {
     let bytes = candidate.workspace(problem);
     format!(
         "{}, cuDNN {version}, {bytes} bytes of workspace",
@@ -163,7 +178,7 @@ unsafe impl Variant for Cudnn {
         let first = proposals.first(&mut tally)?;
         let candidate = first.ok_or_else(|| Error::Unsupported {
             variant: self.0.name.clone(),
-            problem: Box::new(problem.clone()),
+            problem: problem.to_string(),
             why: format!("cuDNN has no plan for it: {tally}"),
         })?;
         let note = format!(
@@ -184,11 +199,7 @@ mod tests {
         let limits = Limits::of_chip("h200").unwrap();
         let ask = |text: &str| {
             let problem: Problem = text.parse().unwrap();
-            let query = Query {
-                problem: &problem,
-                config: 0,
-                limits: &limits,
-            };
+            let query = Query::new(&problem, 0, &limits);
             Cudnn::new().plan(&query)
         };
         assert!(ask("ic8ih8oc8kh3+f16+nhwc+bias+relu").unwrap().us.is_some());
@@ -199,11 +210,7 @@ mod tests {
     fn the_cpu_is_no_place_for_it() {
         let problem: Problem = "ic8ih8oc8kh3".parse().unwrap();
         let limits = Limits::default();
-        let query = Query {
-            problem: &problem,
-            config: 0,
-            limits: &limits,
-        };
+        let query = Query::new(&problem, 0, &limits);
         let prepared = Cudnn::new().prepare(&Device::cpu(), &query, Plan::default());
         assert!(matches!(prepared, Err(Error::NoGpu(_))));
     }

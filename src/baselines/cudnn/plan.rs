@@ -80,10 +80,10 @@ enum Kernels {
 }
 
 /// A plan that cuDNN built.
-pub(super) struct Candidate {
-    pub(super) choice: Choice,
+pub(crate) struct Candidate {
+    pub(crate) choice: Choice,
     /// As cuDNN notes it.
-    pub(super) arithmetic: Arithmetic,
+    pub(crate) arithmetic: Arithmetic,
     kernels: Kernels,
 }
 
@@ -183,7 +183,7 @@ fn strides_of_sums(p: &Problem) -> ffi::cf_strides {
 }
 
 /// A candidate settled on its problem; none where there are no images.
-pub(super) struct Settled {
+pub(crate) struct Settled {
     gpu: Gpu,
     problem: Problem,
     c_problem: CProblem,
@@ -192,7 +192,7 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    pub(super) fn new(
+    pub(crate) fn new(
         gpu: &Gpu,
         problem: &Problem,
         candidate: Option<Arc<Candidate>>,
@@ -262,7 +262,7 @@ unsafe impl Prepared for Settled {
                 .as_deref_mut()
                 .and_then(|any| any.downcast_mut::<Launcher>())
                 .ok_or_else(|| Error::Operand {
-                    problem: Box::new(self.problem.clone()),
+                    problem: self.problem.to_string(),
                     why: "was given a workspace whose handle is not cuDNN's".to_owned(),
                 })?;
             let address = |operand| match operand {

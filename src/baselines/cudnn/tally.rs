@@ -6,17 +6,17 @@ use crate::Error;
 
 /// Counts of one search.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// Different plans that cuDNN named, and algorithms of the older API.
-    pub(super) found: usize,
+    pub(crate) found: usize,
     /// How many of them compile their kernel here: none at all means that NVRTC is missing.
-    pub(super) compile: usize,
+    pub(crate) compile: usize,
     /// Plans that the heuristics announced and then left out.
-    pub(super) withdrawn: usize,
+    pub(crate) withdrawn: usize,
     /// Plans that built.
-    pub(super) built: usize,
+    pub(crate) built: usize,
     /// Plans that ran and were timed.
-    pub(super) timed: usize,
+    pub(crate) timed: usize,
     excluded: BTreeMap<&'static str, usize>,
     failed: BTreeMap<String, usize>,
     /// The first error of all, in full.
@@ -29,12 +29,12 @@ pub(super) struct Tally {
 
 impl Tally {
     /// A plan that a rule excludes.
-    pub(super) fn exclude(&mut self, why: &'static str) {
+    pub(crate) fn exclude(&mut self, why: &'static str) {
         *self.excluded.entry(why).or_default() += 1;
     }
 
     /// A plan, or a whole graph, that cuDNN refused or that did not run.
-    pub(super) fn fail(&mut self, when: &str, error: &Error) {
+    pub(crate) fn fail(&mut self, when: &str, error: &Error) {
         let name = match error {
             Error::Gpu { name, .. } => name.clone(),
             other => brief(other),
@@ -44,13 +44,13 @@ impl Tally {
     }
 
     /// A plan that was timed, but is no baseline.
-    pub(super) fn wrong(&mut self, plan: &impl fmt::Display, us: f64, why: &str) {
+    pub(crate) fn wrong(&mut self, plan: &impl fmt::Display, us: f64, why: &str) {
         let why = why.lines().next().unwrap_or_default();
         self.wrong.push(format!("{plan} at {us:.1} us: {why}"));
     }
 
     /// Something about a plan that won.
-    pub(super) fn remark(&mut self, remark: String) {
+    pub(crate) fn remark(&mut self, remark: String) {
         self.remarks.push(remark);
     }
 }

@@ -169,15 +169,15 @@ impl Searched {
     /// The winner of this variant's arithmetic; that no plan is right for it, with what was found.
     fn winner<'a>(&self, entry: &'a Entry, problem: &Problem) -> Result<&'a Choice> {
         let (winner, none) = match self.info.arithmetic {
-            Arithmetic::Exact => (&entry.exact, "cuDNN has no plan for it"),
             Arithmetic::Transform => (
                 &entry.transform,
                 "no transform plan of cuDNN passes and is faster than its best plan that is none",
             ),
+            _ => (&entry.exact, "cuDNN has no plan for it"),
         };
         winner.as_ref().ok_or_else(|| Error::Unsupported {
             variant: self.info.name.clone(),
-            problem: Box::new(problem.clone()),
+            problem: problem.to_string(),
             why: format!("{none}: {}", entry.search),
         })
     }
@@ -263,11 +263,7 @@ mod tests {
         let [exact, transform] = both(&Options::default());
         let ask = |variant: &Arc<dyn Variant>, text: &str| {
             let problem: Problem = text.parse().unwrap();
-            let query = Query {
-                problem: &problem,
-                config: 0,
-                limits: &limits,
-            };
+            let query = Query::new(&problem, 0, &limits);
             variant.plan(&query).map(|plan| plan.us.is_some())
         };
         assert_eq!(ask(&exact, "ic8ih8oc8kh3+f16+nhwc+bias+relu"), Ok(true));
@@ -285,11 +281,7 @@ mod tests {
     fn the_cpu_is_no_place_for_them() {
         let problem: Problem = "ic8ih8oc8kh3".parse().unwrap();
         let limits = Limits::default();
-        let query = Query {
-            problem: &problem,
-            config: 0,
-            limits: &limits,
-        };
+        let query = Query::new(&problem, 0, &limits);
         for variant in both(&Options::default()) {
             let prepared = variant.prepare(&Device::cpu(), &query, Plan::default());
             assert!(matches!(prepared, Err(Error::NoGpu(_))));

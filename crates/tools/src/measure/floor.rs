@@ -1,10 +1,9 @@
 //! The least time that a problem can take on a device.
 
-use convforge::{Device, Error::NoGpu, Math, Problem};
+use convforge::{Math, Problem};
 use serde::{Deserialize, Serialize};
 
 use super::table::significant;
-use crate::Result;
 
 /// What a device did at best, in the run whose floors it gives.
 ///
@@ -33,20 +32,6 @@ pub struct Ceilings {
 }
 
 impl Ceilings {
-    /// Measures them, in about a second.
-    ///
-    /// # Errors
-    /// On the CPU, whose floors nobody asks for; no memory; [`Error::Wrong`](crate::Error::Wrong) where what was measured
-    /// left a wrong result.
-    pub fn measure(device: &Device) -> Result<Self> {
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = device.as_gpu() {
-            return super::ceilings::measure(gpu);
-        }
-        let why = format!("ceilings are measured on GPUs only, not on {device}");
-        Err(NoGpu(why).into())
-    }
-
     /// Microseconds that no variant can beat: each operand read once and the output written once at
     /// the best of the three bandwidths, or all operations at the full rate, whichever is longer.
     pub fn floor_us(&self, problem: &Problem) -> f64 {
@@ -103,7 +88,6 @@ impl Ceilings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Error;
 
     const SOME: Ceilings = Ceilings {
         read: 4.3e12,
@@ -122,11 +106,5 @@ mod tests {
         assert_eq!(floor("mb10000ic1ih86oc4oh80kh7"), 388.0);
         assert_eq!(floor("mb10000ic1ih70oc12oh66kh5"), 532.0);
         assert_eq!(floor("mb10000ic1ih86oc4oh80kh7+f16"), 153.0);
-    }
-
-    #[test]
-    fn the_cpu_has_none() {
-        let none = Ceilings::measure(&Device::cpu());
-        assert!(matches!(none, Err(Error::Convforge(NoGpu(_)))));
     }
 }

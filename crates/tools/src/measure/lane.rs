@@ -10,7 +10,11 @@ use convforge::{
 };
 use convforge_check::{Data, Recipe, Tensor};
 
-use super::{How, LEAST_SAMPLES, Options, Timing, stages::stages};
+use super::{
+    options::{LEAST_SAMPLES, Options},
+    stages::stages,
+    timing::{How, Timing},
+};
 use crate::Range;
 
 /// Microseconds that one sample should last: long against the clock's own error.

@@ -2,10 +2,14 @@
 
 use std::{fmt, path::Path};
 
-use convforge::Error::Interrupted;
 use serde::{Deserialize, Serialize};
 
-use super::{Clocks, Environment, Part, Row, Status, View};
+use super::{
+    entry::{Status, put},
+    environment::{Clocks, Environment},
+    row::Row,
+    view::{Part, View},
+};
 use crate::{
     Contender, Result,
     files::{json, read_json, write_whole},
@@ -183,61 +187,6 @@ fn csv_text(lines: impl Iterator<Item = Vec<String>>) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// A row of a file that is written piece by piece.
-pub(crate) trait Entry: Clone {
-    /// Whether the other one is of the same work.
-    fn is_same(&self, other: &Self) -> bool;
-
-    fn status(&self) -> Status;
-
-    /// Why it did not pass.
-    fn reason(&self) -> Option<&str>;
-
-    /// Whether it says all that it would in a run that was not interrupted.
-    fn is_whole(&self) -> bool {
-        self.reason() != Some(&Interrupted.to_string())
-    }
-
-    /// Whether later rows of the same work say no more than it does: one was interrupted, or all of
-    /// them were skipped, and it was not.
-    fn outlasts<'a>(&self, later: impl Iterator<Item = &'a Self> + Clone) -> bool
-    where
-        Self: 'a,
-    {
-        let skipped = |row: &Self| row.status() == Status::Skipped;
-        self.is_whole()
-            && (!later.clone().all(Self::is_whole) || !skipped(self) && later.clone().all(skipped))
-    }
-}
-
-impl Entry for Row {
-    fn is_same(&self, other: &Self) -> bool {
-        (&self.suite, &self.layer, &self.problem, self.cold)
-            == (&other.suite, &other.layer, &other.problem, other.cold)
-            && (&self.variant, &self.config) == (&other.variant, &other.config)
-    }
-
-    fn status(&self) -> Status {
-        self.status
-    }
-
-    fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-}
-
-/// Puts rows in the places of those of the same work, or at the end. What was interrupted or skipped
-/// does not take the place of what was not.
-pub(crate) fn put<E: Entry>(all: &mut Vec<E>, rows: &[E]) {
-    for row in rows {
-        match all.iter_mut().find(|other| row.is_same(other)) {
-            Some(other) if other.outlasts([row].into_iter()) => {}
-            Some(other) => *other = row.clone(),
-            None => all.push(row.clone()),
-        }
-    }
-}
-
 /// Whether every contender has its row on a problem, none of them interrupted.
 pub(crate) fn has(rows: &[Row], layer: &Layer, contenders: &[Contender]) -> bool {
     contenders.iter().all(|contender| {
@@ -245,12 +194,6 @@ pub(crate) fn has(rows: &[Row], layer: &Layer, contenders: &[Contender]) -> bool
         let mut rows = rows.iter().filter(|row| row.is_of(layer));
         rows.any(|row| row.name() == name && row.is_whole())
     })
-}
-
-impl Row {
-    fn is_of(&self, layer: &Layer) -> bool {
-        self.suite == layer.suite && self.layer == layer.layer && self.problem == layer.problem
-    }
 }
 
 fn csv_fields(row: &Row) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use convforge::{Mark, Result, Stream};
 
-use super::{Stage, median};
+use super::{spread::median, timing::Stage};
 
 /// How often they are timed.
 const RUNS: usize = 7;

@@ -10,7 +10,8 @@ use convforge::{
     Buffer, Device,
     Error::NoGpu,
     Mark, Stream,
-    gpu::{Gpu, PinnedBuffer, checked},
+    gpu::{Gpu, PinnedBuffer},
+    kernels::checked,
     with_host_copies,
 };
 
@@ -20,7 +21,7 @@ use super::{
     network::{CLASSES, SIDE},
     weights::Weights,
 };
-use crate::{Error, Result, ffi, study::Spread};
+use crate::{Error, Result, ffi, measure::Spread};
 
 /// Bytes of an image.
 const IMAGE: usize = ffi::CF_FUSED_PIXELS as usize;

@@ -3,7 +3,7 @@
 
 use bytemuck::Pod;
 #[cfg(feature = "cuda")]
-use convforge::gpu::checked;
+use convforge::kernels::checked;
 use convforge::{Buffer, Stream};
 use rayon::prelude::*;
 

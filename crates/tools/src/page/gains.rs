@@ -173,7 +173,7 @@ fn percent(shares: impl Iterator<Item = f64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{measure::Status, study::Spread};
+    use crate::measure::{Spread, Status};
 
     /// Copies of 30 and 50 us, and kernels; at each number of streams a time.
     fn rows(memory: HostMemory, kernel_us: f64, times: &[(usize, f64)]) -> Vec<OverlapRow> {

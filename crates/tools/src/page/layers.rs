@@ -255,8 +255,8 @@ fn rows(results: &Results, layer: &Layer) -> Markup {
         let kernels = results.counted(layer.problem, &row.name());
         let by = longest(&kernels).and_then(|kernel| bound(&kernel.counters));
         let name = match row.arithmetic {
-            Arithmetic::Exact => Cell::name(&row.label()),
             Arithmetic::Transform => Cell::text(html! { (code(&row.label())) " (transform)" }),
+            _ => Cell::name(&row.label()),
         };
         Line {
             class: class(row),

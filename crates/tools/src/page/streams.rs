@@ -309,7 +309,10 @@ fn untimed(rows: &[&OverlapRow]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::{Span, Spread, Work};
+    use crate::{
+        measure::Spread,
+        study::{Span, Work},
+    };
 
     #[test]
     fn few_timelines_are_drawn() {

@@ -4,10 +4,10 @@ use convforge::{Device, Problem};
 
 use super::*;
 use crate::{
-    measure::{Environment, Report, Row, View},
+    measure::{Environment, Report, Row, Spread, View},
     study::{
-        Counters, HostMemory, LayerTimes, NetworkRow, OverlapRow, Profile, ProfileRow, Span,
-        Spread, Study, Work,
+        Counters, HostMemory, LayerTimes, NetworkRow, OverlapRow, Profile, ProfileRow, Span, Study,
+        Work,
     },
 };
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Source, lines};
+use super::{lines, source::Source};
 use crate::{
     Error, Result,
     files::write_whole,

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::Source;
+use super::source::Source;
 use crate::measure::{Row, Stage, beside_cudnn};
 
 /// How the names of such files end.

@@ -4,7 +4,7 @@ use convforge::Device;
 
 use super::*;
 use crate::{
-    measure::{Stage, Status, View},
+    measure::{Environment, Report, Row, Stage, Status, View},
     study::Study,
 };
 

@@ -229,10 +229,7 @@ mod tests {
 
         fn prepare(&self, device: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
             let problem = query.problem.with(|shape| shape.math = self.math)?;
-            let query = Query {
-                problem: &problem,
-                ..*query
-            };
+            let query = Query::new(&problem, query.config, query.limits);
             let plan = self.plain.plan(&query).expect("it can do any");
             self.plain.prepare(device, &query, plan)
         }

@@ -205,7 +205,10 @@ mod tests {
     use convforge_check::{Data, Deviation};
 
     use super::*;
-    use crate::study::{DataErrors, HostMemory, Spread};
+    use crate::{
+        measure::Spread,
+        study::{DataErrors, HostMemory},
+    };
 
     fn study() -> Study {
         Study::new(Environment::of(&Device::cpu(), Vec::new()))

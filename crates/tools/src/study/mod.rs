@@ -22,5 +22,5 @@ pub use file::Study;
 pub use network::{NetworkData, NetworkOptions, network};
 pub use overlap::{OverlapOptions, overlap};
 pub use profile::{Counters, Profile, ProfileRow};
-pub use rows::{HostMemory, LayerTimes, NetworkRow, OverlapRow, Span, Spread, Work};
+pub use rows::{HostMemory, LayerTimes, NetworkRow, OverlapRow, Span, Work};
 pub use tables::{Table, YARDSTICKS};

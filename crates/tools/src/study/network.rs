@@ -9,10 +9,10 @@ use convforge::{
     Conv, Device, Error::Interrupted, Math, Operands, Stream, Workspace, variant::Kind,
 };
 
-use super::{LayerTimes, NetworkRow, Spread};
+use super::{LayerTimes, NetworkRow};
 use crate::{
     Contender, Error, Result,
-    measure::{Ending, Status, checked},
+    measure::{Ending, Spread, Status, checked},
     net::{Network, Outcome, SIDE, check_size, classes, idx, weights::Weights},
 };
 

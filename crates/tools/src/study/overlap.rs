@@ -21,10 +21,10 @@ use convforge::{
 };
 use convforge_check::{Data, Recipe, Tensor};
 
-use super::{HostMemory, OverlapRow, Span, Spread, Work};
+use super::{HostMemory, OverlapRow, Span, Work};
 use crate::{
     Contender, Error, Result,
-    measure::{Ending, Status, checked},
+    measure::{Ending, Spread, Status, checked},
     suite::Layer,
 };
 use batch::{Batch, elements};
@@ -271,7 +271,7 @@ fn over<T: Element>(split: &Pipeline<T>, streams: usize) -> Result<Pipeline<T>> 
         return Ok(split.over(streams, false)?);
     }
     Err(Refused::Operand {
-        problem: Box::new(split.problem().clone()),
+        problem: split.problem().to_string(),
         why: format!(
             "in {} chunks of {} images has no work for {streams} streams; take smaller chunks",
             split.chunks(),

@@ -4,31 +4,7 @@ use convforge::Problem;
 pub use convforge::pipeline::{Span, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::measure::{Stage, Status, median, quantile};
-
-/// A median with its spread, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The median.
-    pub median_us: f64,
-    /// A tenth of the samples are faster.
-    pub p10_us: f64,
-    /// A tenth of the samples are slower.
-    pub p90_us: f64,
-}
-
-impl Spread {
-    /// Of samples in any order; none where there are none.
-    pub fn of(samples_us: &[f64]) -> Option<Self> {
-        let mut sorted = samples_us.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| Spread {
-            median_us: median(&sorted),
-            p10_us: quantile(&sorted, 0.1),
-            p90_us: quantile(&sorted, 0.9),
-        })
-    }
-}
+use crate::measure::{Spread, Stage, Status};
 
 /// One variant running the network of the accuracy study on one batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -141,18 +117,5 @@ impl OverlapRow {
     /// The share of the time that the slowest part alone needs: 1 is perfect overlap.
     pub fn reached(&self) -> Option<f64> {
         Some(self.bound_us()? / self.time?.median_us)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_does_not_ask_for_order() {
-        assert_eq!(Spread::of(&[]), None);
-        let spread = Spread::of(&[3.0, 1.0, 2.0, 4.0]).unwrap();
-        assert_eq!((spread.median_us, spread.p10_us), (2.5, 1.0));
-        assert_eq!(spread.p90_us, 4.0);
     }
 }

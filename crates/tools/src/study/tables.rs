@@ -1,40 +1,17 @@
 //! The study as tables for people.
 
 mod errors;
+mod table;
+
+pub use table::Table;
+
+use table::groups;
 
 use super::{NetworkRow, OverlapRow, Study};
 use crate::measure::{Line, Lines, Stage, duration, or_dash, rank, times};
 
 /// The variants that the reports measure speed-ups against.
 pub const YARDSTICKS: [&str; 2] = ["direct_naive", "im2col_gemm_shared"];
-
-/// One table of a study.
-#[derive(Clone, Debug)]
-pub struct Table<'a> {
-    /// What it is called.
-    pub title: String,
-    lines: Lines<'a>,
-    /// A variant, and the times of its kernels.
-    stages: Vec<(String, String)>,
-}
-
-impl Table<'_> {
-    /// For a terminal, and below it why some have no time; `color` marks the fastest and the failed.
-    pub fn text(&self, color: bool) -> String {
-        let stages = self.stages.iter();
-        let stages = stages.map(|(name, stages)| format!("\n  {name}: {stages}"));
-        self.lines.text(color) + &stages.collect::<String>()
-    }
-
-    /// In Markdown.
-    pub fn markdown(&self) -> String {
-        let stages = self.stages.iter().enumerate().map(|(i, (name, stages))| {
-            let gap = if i == 0 { "\n" } else { "" };
-            format!("{gap}- `{name}`: {stages}\n")
-        });
-        self.lines.markdown() + &stages.collect::<String>()
-    }
-}
 
 impl Study {
     /// The tables of the network, one per batch, then those of overlap and of errors, one per layer.
@@ -50,18 +27,6 @@ impl Study {
             .chain(errors::tables(&self.errors))
             .collect()
     }
-}
-
-/// Rows that are alike together, in the order of the first of each.
-fn groups<R>(rows: &[R], alike: impl Fn(&R, &R) -> bool) -> Vec<Vec<&R>> {
-    let mut groups: Vec<Vec<&R>> = Vec::new();
-    for row in rows {
-        match groups.iter_mut().find(|group| alike(group[0], row)) {
-            Some(group) => group.push(row),
-            None => groups.push(vec![row]),
-        }
-    }
-    groups
 }
 
 fn network<'a>(rows: &[&'a NetworkRow]) -> Table<'a> {
@@ -202,9 +167,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        measure::{Environment, Status},
+        measure::{Environment, Spread, Status},
         net::Network,
-        study::{HostMemory, LayerTimes, Spread},
+        study::{HostMemory, LayerTimes},
     };
 
     fn spread(us: f64) -> Spread {

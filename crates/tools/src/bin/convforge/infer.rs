@@ -1,126 +1,27 @@
 //! `convforge infer`: classifies images with the network of the accuracy study.
 
+mod args;
+mod classified;
 #[cfg(feature = "cuda")]
 mod fused;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
-use convforge::{Device, Math, Pick};
+use convforge::{Device, Math};
 use convforge_tools::{
-    measure::{Environment, duration},
-    net::{Network, Outcome, npy::Array2},
+    measure::duration,
+    net::{Network, Outcome},
 };
 use serde::Serialize;
 
+pub use args::Args;
+use classified::Classified;
+
 use crate::{
-    args::{DeviceArgs, SearchArgs},
-    data::{Data, DataArgs},
+    data::Data,
     failure::Failure,
     terminal::{INTERRUPTED, Progress, catch_interrupts, interrupted, print_json},
 };
-
-/// Classifies Fashion-MNIST images, enlarged to 86x86, with a small LeNet whose two convolutions
-/// any variant can do; everything stays on one device from pixels to classes.
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    data: DataArgs,
-    /// Only the first COUNT images
-    #[arg(long)]
-    count: Option<usize>,
-    /// The variant of both convolutions, or one configuration as in fused_shared:tile=24; `rule`,
-    /// `kernels` or a policy as in policy:per-layer choose one for each
-    #[arg(long, default_value = "rule")]
-    variant: Pick,
-    #[command(flatten)]
-    search: SearchArgs,
-    /// How the convolutions multiply: fp32, tf32, f16, bf16 or f16acc
-    #[arg(long, default_value = "fp32")]
-    math: Math,
-    /// Run the network with its layers fused, in fp32 accuracy, for a GPU of compute capability 9.0 or
-    /// newer: whole time, kernels alone and copy in alone, medians of --runs
-    #[arg(long, conflicts_with_all = ["variant", "batch"])]
-    fused: bool,
-    /// Timed runs of --fused
-    #[arg(long, default_value_t = 30, requires = "fused")]
-    runs: usize,
-    /// Images per batch [default: all of them on a GPU, 500 on the CPU]
-    #[arg(long)]
-    batch: Option<usize>,
-    /// Write the logits to a NumPy file
-    #[arg(long, value_name = "OUT.npy")]
-    logits: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    device: DeviceArgs,
-}
-
-/// What was classified and how well.
-#[derive(Serialize)]
-struct Classified {
-    environment: Environment,
-    device: String,
-    synthetic: bool,
-    count: usize,
-    math: String,
-    correct: usize,
-    accuracy: f64,
-    max_logit_deviation: Option<f64>,
-}
-
-impl Classified {
-    /// Judges the logits, and writes them where that was asked.
-    fn new(
-        args: &Args,
-        device: &Device,
-        data: &Data,
-        outcome: &Outcome,
-        options: &[&str],
-    ) -> Result<Self, Failure> {
-        if let Some(path) = &args.logits {
-            let array = Array2 {
-                rows: outcome.logits.len() / 10,
-                cols: 10,
-                data: outcome.logits.clone(),
-            };
-            array.write(path)?;
-        }
-        let classes = outcome.classes();
-        let pairs = classes.iter().zip(&data.labels.values);
-        let correct = pairs.filter(|(class, label)| class == label).count();
-        let options = options.iter().map(|word| (*word).to_owned()).collect();
-        let deviation = |expected: &Array2| outcome.deviation(&expected.data);
-        Ok(Classified {
-            environment: Environment::of(device, options),
-            device: device.to_string(),
-            synthetic: data.synthetic,
-            count: data.images.count,
-            math: args.math.to_string(),
-            correct,
-            accuracy: correct as f64 / data.images.count as f64,
-            max_logit_deviation: data.expected.as_ref().map(deviation).transpose()?,
-        })
-    }
-
-    fn print(&self) {
-        if let Some(deviation) = self.max_logit_deviation {
-            println!(
-                "largest deviation from the expected logits: {deviation:.1e} of the row's largest"
-            );
-        }
-        let meaning = if self.synthetic {
-            " (synthetic: it means nothing)"
-        } else {
-            ""
-        };
-        println!(
-            "accuracy: {} of {} = {:.4}{meaning}",
-            self.correct, self.count, self.accuracy
-        );
-    }
-}
 
 /// What a run found, for programs.
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
     Device, Limits, Pick, Problem,
-    variant::{self, Info, Kind, Query, Variant},
+    variant::{self, Info, Query, Variant},
 };
 use convforge_check as check;
 use convforge_tools::{Contenders, measure::duration};
@@ -172,7 +172,7 @@ fn everything(entries: &[Entry]) -> Table {
     for Entry { info, coverage, .. } in entries {
         table.add_row([
             info.name.clone(),
-            kind(info.kind).to_owned(),
+            info.kind.word().to_owned(),
             info.arithmetic.word().to_owned(),
             info.idea.clone(),
             info.source.clone(),
@@ -274,11 +274,7 @@ impl<'a> Asked<'a> {
     }
 
     fn ask(&self, variant: &dyn Variant) -> Answer {
-        let query = Query {
-            problem: self.problem,
-            config: 0,
-            limits: &self.limits,
-        };
+        let query = Query::new(self.problem, 0, &self.limits);
         let name = &variant.info().name;
         let chose = |(_, choice): &&Picked| {
             let choice = choice.as_ref();
@@ -308,13 +304,5 @@ impl<'a> Asked<'a> {
             }
         }
         Ok(())
-    }
-}
-
-fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Kernel => "kernel",
-        Kind::Baseline => "baseline",
-        Kind::Cpu => "cpu",
     }
 }

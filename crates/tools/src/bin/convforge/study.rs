@@ -2,12 +2,12 @@
 //! was cut short goes on with.
 
 mod errors;
+mod part;
 mod plan;
 mod units;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::ValueEnum;
 use convforge::{Device, Math, Pick};
 use convforge_tools::{
     measure::{self, ClockLog, Clocks, Status},
@@ -22,6 +22,7 @@ use crate::{
     report,
     terminal::{self, Progress},
 };
+use part::Part;
 use plan::Plan;
 use units::{Measuring, Unit};
 
@@ -91,31 +92,6 @@ fn batch(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("a batch is a number of images, at least 1".to_owned()),
         Ok(images) => Ok(images),
-    }
-}
-
-/// A part of the study.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// The layers of the reports, one by one
-    Layers,
-    /// The network
-    Network,
-    /// Batches split over streams
-    Overlap,
-    /// How far every variant is from f64, in fp32, tf32, f16 and bf16
-    Errors,
-}
-
-impl Part {
-    /// What takes its time and is compared by it.
-    const DEFAULT: [Part; 3] = [Part::Layers, Part::Network, Part::Overlap];
-}
-
-impl std::fmt::Display for Part {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let value = self.to_possible_value();
-        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
 

@@ -3,7 +3,7 @@
 use convforge::{Math, Problem};
 use convforge_check::Deviation;
 
-use super::{Table, groups};
+use super::table::{Table, groups};
 use crate::{
     measure::{Line, Lines, Status, or_dash},
     study::{ERROR_DATA, ErrorRow},

@@ -4,13 +4,12 @@ use std::process::ExitCode;
 
 use convforge::Device;
 use convforge_tools::{
-    measure::duration,
+    measure::{Spread, duration},
     net::{FusedNetwork, Outcome},
-    study::Spread,
 };
 use serde::Serialize;
 
-use super::{Args, Classified};
+use super::{args::Args, classified::Classified};
 use crate::{data::Data, failure::Failure, terminal::print_json};
 
 /// What a run found, for programs.

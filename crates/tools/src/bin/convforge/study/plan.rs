@@ -9,7 +9,8 @@ use convforge_tools::{
 };
 
 use super::{
-    Part, errors,
+    errors,
+    part::Part,
     units::{Unit, reduce_layers, with_math},
 };
 

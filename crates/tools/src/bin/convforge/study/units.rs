@@ -9,7 +9,7 @@ use convforge_tools::{
     suite::{self, Layer},
 };
 
-use super::Part;
+use super::part::Part;
 use crate::terminal;
 
 /// Numbers of streams.

@@ -10,39 +10,14 @@ use std::{
 };
 
 use super::{
-    Choice, note, open,
-    plan::Candidate,
-    proposals::Proposals,
     race::{Race, Runner, first_right},
-    tally::Tally,
-    version,
+    referee::{Judgement, Referee},
 };
-use crate::{Conv, Device, Error, Problem, Result, variant::Arithmetic};
-
-/// Who measures and judges plans. The library does neither: how a time is taken, and what counts as
-/// right, is for the one who compares.
-pub trait Referee {
-    /// Microseconds of each of these convolutions of one problem on one device, measured with care,
-    /// in turns; for each, why it cannot stand where it cannot.
-    ///
-    /// # Errors
-    /// What keeps all of them from being measured.
-    fn time(&mut self, convs: &[Conv]) -> Result<Vec<Result<f64, String>>>;
-
-    /// Whether a convolution computes what it should.
-    fn judge(&mut self, conv: &Conv) -> Judgement;
-}
-
-/// What a [`Referee`] thinks of a result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// It is right.
-    Right,
-    /// Whether it is right could not be found out here; why.
-    Open(String),
-    /// It is wrong; how.
-    Wrong(String),
-}
+use crate::{
+    Device, Error, Problem, Result,
+    baselines::cudnn::{Candidate, Choice, Tally, every_plan, note, version},
+    variant::Arithmetic,
+};
 
 /// How long and how far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,33 +91,16 @@ impl Search<'_> {
     /// [`Error::Unsupported`] where there are plans that add up products and all are wrong;
     /// [`Error::NoGpu`], a missing library, or what the device answers.
     pub fn run(&self, referee: &mut dyn Referee) -> Result<Found> {
-        let (gpu, handle) = open(self.device)?;
-        let _current = gpu.enter()?;
-        let proposals = Proposals {
-            gpu,
-            handle: &handle,
-            problem: self.problem,
-        };
         let race = Race {
             device: self.device,
-            gpu,
             problem: self.problem,
             budget: self.options.budget,
         };
         let mut tally = Tally::default();
         // A budget beyond all time is none.
         let deadline = Instant::now().checked_add(self.options.budget);
-        let proposed = proposals.all(&mut tally);
-        // Some problems have no plan that compiles; but then NVRTC's absence is not the reason.
-        if tally.compile == 0
-            && let Err(missing) = cudnn_sys::NVRTC.open()
-        {
-            tally.remark(format!(
-                "{missing}: cuDNN leaves out the plans that it would compile at run time"
-            ));
-        }
         let cap = self.options.workspace_cap;
-        let candidates = proposals.build(proposed, deadline, cap, &mut tally)?;
+        let candidates = every_plan(self.device, self.problem, deadline, cap, &mut tally)?;
         let runners = race.first_round(candidates, &mut tally)?;
         let adds = |runner: &Runner| runner.candidate.arithmetic == Arithmetic::Exact;
         let (sums, transforms): (Vec<_>, Vec<_>) = runners.into_iter().partition(adds);
@@ -151,7 +109,7 @@ impl Search<'_> {
         if tried && exact.is_none() {
             return Err(Error::Unsupported {
                 variant: "cudnn".to_owned(),
-                problem: Box::new(self.problem.clone()),
+                problem: self.problem.to_string(),
                 why: format!("no plan of cuDNN is right: {tally}"),
             });
         }

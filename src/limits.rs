@@ -1,8 +1,10 @@
 //! What a kernel may use of a device.
 
-/// What a kernel may use; read once per device.
+/// What a kernel may use; read once per device. Those of other chips are made from
+/// [`of_chip`](Self::of_chip)'s, or from the default, which is nothing of anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Limits {
     /// Compute capability times ten: 90 for 9.0. 0 for the CPU.
     pub arch: u32,

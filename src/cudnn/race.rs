@@ -7,15 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    Referee,
-    plan::{Candidate, Settled},
-    tally::Tally,
-};
+use super::referee::Referee;
 use crate::{
-    Conv, Device, Problem, RawOperands, Result, Workspace,
+    Conv, Device, Problem, Result, Workspace,
+    baselines::cudnn::{Candidate, Settled, Tally},
     gpu::{self, DeviceBuffer, Event, Gpu},
-    variant::{Arithmetic, Info, Kind, Plan, Prepared, Query, Variant},
+    variant::{Arithmetic, Info, Kind, Plan, Prepared, Query, RawOperands, Variant},
 };
 
 /// How many of the fastest plans are measured with care.
@@ -57,7 +54,6 @@ pub(super) fn first_right<T>(
 /// What the plans run on, and for how long.
 pub(super) struct Race<'a> {
     pub(super) device: &'a Device,
-    pub(super) gpu: &'a Gpu,
     pub(super) problem: &'a Problem,
     /// Of the first round.
     pub(super) budget: Duration,
@@ -76,16 +72,13 @@ impl Race<'_> {
         let Some(queue) = stream.as_gpu() else {
             return Ok(Vec::new());
         };
-        let query = Query {
-            problem: self.problem,
-            config: 0,
-            limits: self.gpu.limits(),
-        };
+        let gpu = queue.gpu();
+        let query = Query::new(self.problem, 0, gpu.limits());
         let runner = |candidate: Candidate| -> Result<Runner> {
             let candidate = Arc::new(candidate);
             let only = Only {
                 info: info(candidate.arithmetic),
-                gpu: self.gpu.clone(),
+                gpu: gpu.clone(),
                 candidate: candidate.clone(),
             };
             let conv =
@@ -109,7 +102,7 @@ impl Race<'_> {
             workspace.reserve(&largest.conv, &stream)?;
         }
         let operands = Operands::new(queue, self.problem)?;
-        let marks = [Event::new(self.gpu)?, Event::new(self.gpu)?];
+        let marks = [Event::new(gpu)?, Event::new(gpu)?];
         let mut time = |conv: &Conv| -> Result<f64> {
             // SAFETY: the operands have the sizes and the alignment that the problem says, and
             // outlive the work, which is waited for here.
@@ -249,11 +242,9 @@ impl Operands {
             .map(|i: usize| (memory[i].address() as usize).next_multiple_of(align) as *mut c_void);
         let epilogue = problem.epilogue();
         let given = |address: *mut c_void, is: bool| if is { address } else { null_mut() };
-        let raw = RawOperands {
-            bias: given(bias, epilogue.bias).cast_const().cast(),
-            residual: given(residual, epilogue.residual),
-            ..RawOperands::new(x, w, y)
-        };
+        let raw = RawOperands::new(x, w, y)
+            .bias(given(bias, epilogue.bias).cast_const().cast())
+            .residual(given(residual, epilogue.residual));
         Ok(Operands {
             raw,
             _memory: memory,

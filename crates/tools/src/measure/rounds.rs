@@ -1,0 +1,86 @@
+//! Several convolutions of one problem, taking turns.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use convforge::{Conv, Device, Error, Problem, Result, Workspace};
+
+use super::{
+    lane::{Lane, Tensors},
+    options::{LEAST_SAMPLES, Options},
+    timing::Timing,
+};
+
+/// Times several convolutions of one problem on one device, in turns. Once `stop` is set, what
+/// has begun ends with [`LEAST_SAMPLES`].
+///
+/// # Errors
+/// No memory for the operands. A convolution that fails has its own error in the list;
+/// [`Error::Interrupted`] where it was stopped before it began.
+pub fn time(
+    device: &Device,
+    problem: &Problem,
+    convs: &[Conv],
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Vec<Result<Timing>>> {
+    if convs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let stopped = || stop.load(Ordering::Relaxed);
+    let stream = device.stream()?;
+    let tensors = Tensors::new(device, problem, options)?;
+    // One workspace serves all. It must have its final place before any address is captured.
+    let mut workspace = Workspace::new(&stream)?;
+    let reserved: Vec<Result<()>> = convs
+        .iter()
+        .map(|conv| workspace.reserve(conv, &stream))
+        .collect();
+    let mut lanes: Vec<Result<Lane>> = Vec::new();
+    for (conv, reserved) in convs.iter().zip(reserved) {
+        lanes.push(match reserved {
+            _ if stopped() => Err(Error::Interrupted),
+            Err(error) => Err(error),
+            Ok(()) => Lane::new(conv, &tensors, &mut workspace, &stream),
+        });
+    }
+
+    let share = options.budget.as_secs_f64() * 1e6 / convs.len().max(1) as f64;
+    for round in 0.. {
+        let wanted = if stopped() {
+            LEAST_SAMPLES
+        } else {
+            options.samples
+        };
+        let mut turn: Vec<&mut Result<Lane>> = lanes
+            .iter_mut()
+            .filter(|lane| {
+                lane.as_ref()
+                    .is_ok_and(|lane| lane.wants_more(wanted, share))
+            })
+            .collect();
+        if turn.is_empty() {
+            break;
+        }
+        let first = round % turn.len();
+        turn.rotate_left(first);
+        for lane in &mut turn {
+            attempt(lane, |lane| lane.enqueue(&mut workspace, &stream));
+        }
+        for lane in &mut turn {
+            attempt(lane, Lane::collect);
+        }
+    }
+    Ok(lanes
+        .into_iter()
+        .map(|lane| lane?.finish(&mut workspace, &stream))
+        .collect())
+}
+
+/// Does the next step of a lane that has not failed; an error takes its place.
+fn attempt<'a>(lane: &mut Result<Lane<'a>>, step: impl FnOnce(&mut Lane<'a>) -> Result<()>) {
+    if let Ok(running) = lane
+        && let Err(error) = step(running)
+    {
+        *lane = Err(error);
+    }
+}

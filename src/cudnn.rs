@@ -1,0 +1,24 @@
+//! Searching the fastest of cuDNN's plans.
+//!
+//! The variant `cudnn` takes the first plan of cuDNN's own heuristics that the rules allow. That
+//! costs milliseconds, and is what a caller gets who asks for no more.
+//!
+//! [`Search`] finds the fastest: every plan that the heuristics propose, every engine that cuDNN
+//! has, and every algorithm of its older API, timed and judged by a [`Referee`] that the caller
+//! brings. It takes seconds, so nothing begins it by itself. What it finds is a [`Choice`], which can
+//! be kept and [prepared](prepare) again. There are two winners: plans that add up products race for
+//! one place; transforms (Winograd, FFT), as far as they are faster than that winner, for the other.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `search` | [`Search`]: finding the fastest |
+//! | `race` | timing them |
+//! | `referee` | [`Referee`]: who measures and judges them |
+
+mod race;
+mod referee;
+mod search;
+
+pub use crate::baselines::cudnn::{Choice, Version, prepare, version};
+pub use referee::{Judgement, Referee};
+pub use search::{Found, Options, Search, Winner};

@@ -1,0 +1,131 @@
+//! What a variant says of itself.
+
+use crate::{Error, Result};
+
+/// Where a variant comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum Kind {
+    /// A handwritten CUDA kernel.
+    Kernel,
+    /// A vendor's library.
+    Baseline,
+    /// Runs on the CPU.
+    Cpu,
+}
+
+impl Kind {
+    /// The word in lists and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Kernel => "kernel",
+            Kind::Baseline => "baseline",
+            Kind::Cpu => "cpu",
+        }
+    }
+}
+
+/// How a variant comes to its sums, which decides what a check may ask of it on whole numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum Arithmetic {
+    /// It adds up the products of the operands, in any order. Where every partial sum is exact the
+    /// result is too, and must be right in every bit.
+    #[default]
+    Exact,
+    /// It multiplies transforms of the operands (Winograd, FFT), which are rounded even where the
+    /// operands are whole.
+    Transform,
+}
+
+impl Arithmetic {
+    /// The word in lists and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Arithmetic::Exact => "exact",
+            Arithmetic::Transform => "transform",
+        }
+    }
+}
+
+/// What a variant says of itself.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Info {
+    /// Its name in every list, file and flag: `family_file`.
+    pub name: String,
+    /// Variants of one family share an approach.
+    pub family: String,
+    /// The idea in one line.
+    pub idea: String,
+    /// The paper or report that it comes from.
+    pub source: String,
+    /// What comes out where a loop of sums would give something else: infinities, NaN, numbers near
+    /// the largest. Nothing where nothing does.
+    pub caveat: Option<String>,
+    /// Where it comes from.
+    pub kind: Kind,
+    /// How it comes to its sums.
+    pub arithmetic: Arithmetic,
+    /// Least compute capability times ten.
+    pub min_arch: u32,
+    /// Greatest compute capability times ten.
+    pub max_arch: u32,
+    /// Its configurations, `tile=16`; the first is the default. Empty where there is nothing to set.
+    pub configs: Vec<String>,
+    /// Whether a measurement backs its estimates, so that rules may choose it. Others run by name.
+    pub ranked: bool,
+}
+
+impl Info {
+    /// A variant of exact arithmetic, for any chip, without configurations, that rules may choose.
+    pub fn new(name: &str, family: &str, idea: &str, source: &str, kind: Kind) -> Self {
+        Info {
+            name: name.to_owned(),
+            family: family.to_owned(),
+            idea: idea.to_owned(),
+            source: source.to_owned(),
+            caveat: None,
+            kind,
+            arithmetic: Arithmetic::Exact,
+            min_arch: 0,
+            max_arch: u32::MAX,
+            configs: Vec::new(),
+            ranked: true,
+        }
+    }
+
+    /// The name with its configuration: `fused_shared:tile=24`.
+    pub fn spelled(&self, config: usize) -> String {
+        match self.configs.get(config) {
+            Some(config) => format!("{}:{config}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    /// The index of a configuration.
+    ///
+    /// # Errors
+    /// [`Error::UnknownConfig`] with those there are.
+    pub fn config(&self, config: &str) -> Result<usize> {
+        self.configs
+            .iter()
+            .position(|known| known == config)
+            .ok_or_else(|| {
+                let known = match &self.configs[..] {
+                    [] => "none".to_owned(),
+                    configs => configs.join(", "),
+                };
+                Error::UnknownConfig {
+                    variant: self.name.clone(),
+                    config: config.to_owned(),
+                    known,
+                }
+            })
+    }
+}
