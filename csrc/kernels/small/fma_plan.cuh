@@ -81,8 +81,6 @@ struct Option {
 // A problem as the kernel wants it, and how it is tiled. Offsets in shared memory are bytes.
 struct Tiling {
     int c, h, w, k, s, p, q, stride_w, pad_top, pad_left, pad_right;
-    int64_t area;   // of y, from channel to channel
-    uint64_t reach; // bytes from a thread's first row in y to below its last, in all channels
     int thread_columns;
     int row_columns; // threads' columns of a row: q / thread_columns
     int row_tiles;   // of a strip
@@ -195,8 +193,6 @@ inline bool tile(const cf_problem &p, const cf_device &device, const Option &opt
     t.c = p.c, t.h = p.h, t.w = p.w, t.k = p.k, t.s = p.s, t.p = p.p, t.q = p.q;
     t.stride_w = p.stride_w;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left, t.pad_right = p.pad_right;
-    t.area = int64_t(p.p) * p.q;
-    t.reach = uint64_t((ThreadChannels - 1) * t.area + int64_t(rows) * p.q) * 4;
     t.thread_columns = option.tile().columns;
     t.row_columns = p.q / t.thread_columns;
     t.row_tiles = option.row_tiles;

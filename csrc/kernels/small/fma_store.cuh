@@ -19,13 +19,12 @@ struct OutputColumn {
     int64_t place; // in y and in the residual, elements
     int64_t area;  // from channel to channel
     int row_pitch; // from row to row
-    uint64_t reach;
 
     __device__ __forceinline__ OutputColumn(const Tiling &tiling, Place at, int channel, int q)
         : channel(channel), channels(tiling.k - channel), rows(tiling.p - at.row), q(q),
-          place((int64_t(at.n) * tiling.k + channel) * tiling.area + int64_t(at.row) * tiling.q +
-                q),
-          area(tiling.area), row_pitch(tiling.q), reach(tiling.reach) {}
+          place((int64_t(at.n) * tiling.k + channel) * tiling.p * tiling.q +
+                int64_t(at.row) * tiling.q + q),
+          area(int64_t(tiling.p) * tiling.q), row_pitch(tiling.q) {}
 };
 
 template <int Rows, int Columns>
@@ -117,7 +116,9 @@ __device__ __forceinline__ void store(const SumArray<Rows, Columns> &sum, const 
     for (int k = 0; k < ThreadChannels; ++k)
         to[k] = __cvta_generic_to_global(y + out.place + k * out.area);
     // Where no address of the tile carries into the upper half, one addition leads to the next.
-    const bool low = (to[0] & UINT32_MAX) + out.reach <= UINT32_MAX;
+    const uint64_t reach =
+        uint64_t((ThreadChannels - 1) * out.area + int64_t(Rows) * out.row_pitch) * 4;
+    const bool low = (to[0] & UINT32_MAX) + reach <= UINT32_MAX;
     if (out.channels >= ThreadChannels && __all_sync(~0u, low)) {
 #pragma unroll
         for (int j = 0; j < Rows; ++j) {
@@ -152,8 +153,9 @@ __device__ __forceinline__ void store_output_tile(const Block &block, float *y, 
     const int k = block.lane / 8, channel = group * ThreadChannels + k;
     const Place place = block.place_of<Rows>(row_tile);
     const int rows = channel < tiling.k ? min(max(tiling.p - place.row, 0), Rows) : 0;
+    const int64_t area = int64_t(tiling.p) * tiling.q;
     const uint64_t begin = __cvta_generic_to_global(
-        y + (int64_t(place.n) * tiling.k + channel) * tiling.area + int64_t(place.row) * tiling.q);
+        y + (int64_t(place.n) * tiling.k + channel) * area + int64_t(place.row) * tiling.q);
     block.shared.outputs.wait_full(at);
     store_segment<float, 32, 8>(
         begin, uint32_t(rows * tiling.q) * 4,
