@@ -50,8 +50,13 @@ __device__ __forceinline__ LanePositions lane_positions(const Tiling &tiling, in
         const int tile = tiling.by_positions.quotient(position);
         const int in_row = position - tile * tiling.positions;
         lanes.tile[i] = tile, lanes.column[i] = in_row * Shape::PositionPixels;
-        lanes.at[i] =
-            strip + tile * tiling.tile_bytes + in_row * tiling.position_bytes + lane % 4 * 4;
+        // With most tiles no register is left for what comes with the launch.
+        if constexpr (Shape::Tiles < MaxTiles)
+            lanes.at[i] = strip + tile * tiling.tile_bytes + in_row * tiling.position_bytes;
+        else
+            lanes.at[i] = strip + tile * Shape::Rows * tiling.stride_h * tiling.pitch +
+                          lanes.column[i] * tiling.stride_w * tiling.pixel_elements * 2;
+        lanes.at[i] += lane % 4 * 4;
     }
     return lanes;
 }

@@ -82,17 +82,23 @@ struct TaskAddresses {
     using Offset = std::conditional_t<Staged, int, int64_t>;
 
     const TaskMap<Shape> &map;
-    const int pixel_bytes, row_bytes; // from one to the next
-    const Offset area_bytes;
-    Offset channel_bytes;
+    int pixel_bytes; // from one to the next
+    Offset row_bytes, area_bytes, channel_bytes;
     uint32_t begin; // of the stage's first segment in y
     Address at[2];  // of the lane's positions in its first channel
 
     __device__ __forceinline__ TaskAddresses(const TaskMap<Shape> &map, int element_bytes,
                                              const char *y, Address first)
-        : map(map), pixel_bytes(map.tiling.pixel_bytes), row_bytes(map.tiling.row_bytes),
-          area_bytes(Offset(map.tiling.area_bytes)) {
+        : map(map) {
         const Tiling &tiling = map.tiling;
+        if constexpr (Shape::Tiles < MaxTiles) {
+            pixel_bytes = tiling.pixel_bytes, row_bytes = tiling.row_bytes;
+            area_bytes = Offset(tiling.area_bytes);
+        } else { // as in lane_positions
+            pixel_bytes = (tiling.nchw ? 1 : tiling.k) * element_bytes;
+            row_bytes = Offset(tiling.q) * pixel_bytes;
+            area_bytes = Offset(int64_t(tiling.p) * tiling.q * element_bytes);
+        }
         channel_bytes = !tiling.nchw                    ? Offset(element_bytes)
                         : Staged && tiling.segments > 1 ? Offset(tiling.segment_bytes)
                                                         : area_bytes;
@@ -105,8 +111,8 @@ struct TaskAddresses {
         }
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            at[i] = first + row * Offset(row_bytes) + map.channel0 * channel_bytes +
-                    map.tile[i] * Shape::Rows * Offset(row_bytes) + map.column[i] * pixel_bytes;
+            at[i] = first + row * row_bytes + map.channel0 * channel_bytes +
+                    map.tile[i] * Shape::Rows * row_bytes + map.column[i] * pixel_bytes;
     }
     // How far behind a multiple of 16 bytes the segment of an output channel begins.
     __device__ __forceinline__ int skew(int k) const {

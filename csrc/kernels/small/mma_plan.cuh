@@ -21,7 +21,7 @@ namespace cf::small_mma {
 constexpr int MaxStages = 32;       // as many strips as a task may touch
 constexpr int MaxOutputStages = 32; // output tiles
 constexpr int MaxFilter = 11;       // rows and columns
-constexpr int MinProducts = 16;     // of a sum in math fp32
+constexpr int MinProducts = 20;     // of a sum in math fp32
 constexpr int Ahead = 4;           // steps of inputs in registers together where no rows share them
 constexpr int StaticShared = 2048; // bytes that barriers may take
 // Columns and output tiles of a launch, and elements and rows of an image, are counted in 31 bits.
