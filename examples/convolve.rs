@@ -30,13 +30,11 @@ fn main() -> Result<(), Error> {
     let bias = device.upload(&vec![1f32; problem.bias_len()])?;
     let mut y = device.alloc::<f32>(problem.y_len())?;
 
-    let packed = conv.pack(&w, &stream)?; // once per filter; None for most variants
-    let mut operands = Operands::new(&x, &w, &mut y);
+    // Once per filter; `None` where the variant uses it as it is.
+    let packed = conv.pack(&w, &stream)?;
+    let mut operands = Operands::new(&x, &w, &mut y).packed(packed.as_ref());
     if problem.epilogue().bias {
         operands = operands.bias(&bias);
-    }
-    if let Some(packed) = &packed {
-        operands = operands.packed(packed);
     }
     conv.run_with(operands, &mut workspace, &stream)?;
 

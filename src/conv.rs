@@ -4,6 +4,7 @@
 mod check;
 mod operands;
 mod packed;
+mod stages;
 mod workspace;
 
 use std::{
@@ -20,6 +21,7 @@ use crate::{
 
 pub use operands::Operands;
 pub use packed::Packed;
+use stages::Stages;
 pub use workspace::Workspace;
 
 /// What errors call it.
@@ -28,7 +30,7 @@ const PACKED: &str = "the packed filter";
 /// A convolution ready to run, any number of times, from any number of threads.
 ///
 /// ```
-/// use convforge::{Conv, Device, Pick, Problem};
+/// use convforge::{Conv, Device, Operands, Pick, Problem};
 ///
 /// let (device, _why_no_gpu) = Device::best();
 /// let problem: Problem = "mb1ic3ih8oc4oh8kh3ph1".parse()?;
@@ -38,7 +40,9 @@ const PACKED: &str = "the packed filter";
 /// let x = device.upload(&vec![1f32; problem.x_len()])?;
 /// let w = device.upload(&vec![0.5f32; problem.w_len()])?;
 /// let mut y = device.alloc(problem.y_len())?;
-/// conv.run(&x, &w, &mut y, &mut workspace, &stream)?;
+/// let packed = conv.pack(&w, &stream)?; // once per filter
+/// let operands = Operands::new(&x, &w, &mut y).packed(packed.as_ref());
+/// conv.run_with(operands, &mut workspace, &stream)?;
 /// assert_eq!(y.to_vec(&stream)?[9], 13.5);
 /// # Ok::<(), convforge::Error>(())
 /// ```
@@ -263,7 +267,8 @@ impl Conv {
         }
     }
 
-    /// Enqueues y = conv(x, w) on `stream`. It can be captured in a graph: nothing is allocated,
+    /// Enqueues y = conv(x, w) on `stream`, for a variant that uses the filter as it is
+    /// ([`packing`](Self::packing) is `None`); [`run_with`](Self::run_with) serves all. It can be captured in a graph: nothing is allocated,
     /// waited for or chosen here.
     ///
     /// Each operand is a buffer, `&x`, or a [`View`]: a part of a buffer, as a slice of a batch is, a
@@ -271,7 +276,8 @@ impl Conv {
     ///
     /// # Errors
     /// Operands of the wrong type, length, device or alignment, a workspace that is too small or of
-    /// another stream, operands missing that the epilogue needs; or what the launch answers.
+    /// another stream, operands missing that the epilogue or the variant needs, as a packed filter; or
+    /// what the launch answers.
     pub fn run<'a, T: Element>(
         &self,
         x: impl Into<View<'a, T>>,
@@ -380,6 +386,8 @@ impl Conv {
                 "was not reserved in this workspace; call Workspace::reserve".into(),
             ));
         }
+        let mut stages = stage.map(Stages::new);
+        let mut tell = stages.as_mut().map(|stages| |name: &CStr| stages.end(name));
         let args = Args {
             x: operands.x,
             w: operands.w,
@@ -391,10 +399,14 @@ impl Conv {
             workspace_bytes,
             stream: stream.raw(),
             handle,
-            stage: stage.map(|stage| stage as &mut dyn FnMut(&CStr)),
+            stage: tell.as_mut().map(|tell| tell as &mut dyn FnMut(&CStr)),
         };
         // SAFETY: the caller vouches for the addresses, the rest was checked above.
-        unsafe { self.prepared.launch(args) }
+        let launched = unsafe { self.prepared.launch(args) };
+        if let Some(stages) = stages {
+            stages.resume();
+        }
+        launched
     }
 }
 

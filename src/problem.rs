@@ -308,6 +308,8 @@ reads! {
 const MAX_DIM: usize = i32::MAX as usize;
 /// Most products of a sum: kernels count them in 32 bits, in steps that may end behind the last.
 const MAX_SUM: usize = MAX_DIM - 0xffff;
+/// Most channels, for the same reason: blocks walk them in steps of up to a grid.
+const MAX_CHANNELS: usize = MAX_SUM;
 /// Largest number of elements of one tensor.
 const MAX_ELEMENTS: usize = 1 << 46;
 
@@ -352,6 +354,13 @@ impl Problem {
             if value > MAX_DIM {
                 return Err(invalid(format!(
                     "{name} is {value}; the limit is {MAX_DIM}"
+                )));
+            }
+        }
+        for (name, value) in [("input channels (ic)", s.c), ("output channels (oc)", s.k)] {
+            if value > MAX_CHANNELS {
+                return Err(invalid(format!(
+                    "{name} is {value}; the limit is {MAX_CHANNELS}"
                 )));
             }
         }

@@ -205,7 +205,10 @@ fn bad_input_is_refused_in_words() {
         ),
         ("mb9000000000000000000ic1ih2oc4kh1", "has more than"),
         ("ic2000000000ih9oc1kh9", "weights"),
-        ("ic2147483647ih1oc1kh1", "weights"),
+        ("ic2147483647ih1oc1kh1", "the limit is 2147418112"),
+        ("ic1ih1oc2147483647kh1", "the limit is 2147418112"),
+        ("g2ic2147483646ih1oc2kh1", "the limit is 2147418112"),
+        ("ic2147400000ih2oc1kh2", "weights"),
     ] {
         let error = refused(text);
         assert!(error.contains(words), "`{text}`: {error}");

@@ -48,10 +48,11 @@ impl<'a, T: Element> Operands<'a, T> {
         }
     }
 
-    /// The filter as [`Conv::pack`](crate::Conv::pack) re-arranged it.
-    pub fn packed(self, packed: &'a Packed) -> Self {
+    /// The filter as [`Conv::pack`](crate::Conv::pack) re-arranged it: of its answer `as_ref()`, or
+    /// where there is one, a reference to it.
+    pub fn packed(self, packed: impl Into<Option<&'a Packed>>) -> Self {
         Operands {
-            packed: Some(packed),
+            packed: packed.into(),
             ..self
         }
     }

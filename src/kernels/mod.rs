@@ -8,22 +8,21 @@
 //! | `mod` | a row as a [`Variant`], its plans ready to launch |
 //! | `state` | the memory that a row's plan lies in |
 //! | `constant` | who has which part of a row's constant memory |
-//! | `stages` | the closure that is told when a stage ends |
 //! | `c` | problems, devices and errors in C |
 //! | `ffi` | the C interface itself |
 
 mod c;
 mod constant;
 pub(crate) mod ffi;
-mod stages;
 mod state;
 
 use std::{
-    ffi::{c_char, c_void},
+    ffi::{CStr, c_char, c_void},
+    ptr,
     sync::Arc,
 };
 
-use self::{c::text, constant::ConstantMemory, stages::Stages, state::State};
+use self::{c::text, constant::ConstantMemory, state::State};
 pub(crate) use c::storage;
 pub use c::{CArgs, CProblem, checked};
 
@@ -250,17 +249,26 @@ unsafe impl Prepared for RowPlan {
         };
         let _current = self.gpu.enter()?;
         let mut addresses = addresses(&args);
-        let mut stages = args.stage.take().map(Stages::new);
-        if let Some(stages) = &mut stages {
-            stages.listen(&mut addresses);
+        let mut stage = args.stage.take();
+        if let Some(stage) = &mut stage {
+            addresses.stage = Some(stage_ended);
+            addresses.stage_user = ptr::from_mut(stage).cast();
         }
-        // SAFETY: the caller vouches for the addresses; `stages` outlives the call.
-        let code = unsafe { launch(self.state.as_ptr(), &addresses) };
-        if let Some(stages) = stages {
-            stages.resume();
-        }
-        checked("launch", code)
+        // SAFETY: the caller vouches for the addresses; `stage` outlives the call.
+        checked("launch", unsafe { launch(self.state.as_ptr(), &addresses) })
     }
+}
+
+/// Tells the closure of a launch that a stage has ended.
+extern "C" fn stage_ended(user: *mut c_void, name: *const c_char) {
+    // SAFETY: `launch` passed the closure, which outlives the call; names are constant strings.
+    let (stage, name) = unsafe {
+        (
+            &mut *user.cast::<&mut dyn FnMut(&CStr)>(),
+            CStr::from_ptr(name),
+        )
+    };
+    stage(name);
 }
 
 /// The addresses of a launch in C, without its stages.

@@ -81,7 +81,7 @@ pub struct Args<'a> {
     pub stream: *mut c_void,
     /// What [`Prepared::handle`](super::Prepared::handle) made for this stream; none where there is none.
     pub handle: Option<&'a mut (dyn Any + Send)>,
-    /// Called after each kernel was enqueued, to time it.
+    /// Called after each kernel was enqueued, to time it. It may not panic, as C calls it.
     pub stage: Option<&'a mut dyn FnMut(&CStr)>,
 }
 

@@ -49,10 +49,21 @@ impl Memory {
         });
         let memory = match spare {
             Some(memory) => memory,
-            None => device.alloc(bytes)?,
+            None => match device.alloc(bytes) {
+                Err(Error::OutOfMemory { .. }) => {
+                    forget_memory();
+                    device.alloc(bytes)?
+                }
+                allocated => allocated?,
+            },
         };
         Ok(Memory(Some(memory)))
     }
+}
+
+/// Gives back the device memory that this thread keeps from case to case.
+pub fn forget_memory() {
+    SPARE.take();
 }
 
 impl Deref for Memory {

@@ -117,4 +117,28 @@ mod tests {
         assert!(judged(|sum| f16::from_f64(sum).to_f32()));
         assert!(!judged(|sum| f16::from_f64(sum * 1.003).to_f32()));
     }
+
+    /// What no element shows and all of them do.
+    #[test]
+    fn sums_that_are_all_a_little_wrong_fail_by_the_rms() {
+        let problem: Problem = "mb4ic64ih8oc16oh8kh1+math=f16acc".parse().unwrap();
+        let tensors = Recipe::new(&problem, Data::Normal, 1).tensors();
+        let reference = Reference::new(&problem, &tensors).unwrap();
+        let bounds = Bounds::new(&problem, Data::Normal, Arithmetic::Exact);
+        let off_by = |share: f64| {
+            let wrong = |index| {
+                let expected = reference.expected(index);
+                (expected.value + share * expected.mag) as f32
+            };
+            let y: Vec<u8> = (0..problem.y_len())
+                .map(wrong)
+                .flat_map(f32::to_ne_bytes)
+                .collect();
+            let verdict = judge(&reference, &y, &bounds).unwrap();
+            assert_eq!(verdict.bad, 0);
+            verdict.rms() <= bounds.rms_limit(&verdict)
+        };
+        assert!(off_by(4.0 / 2048.0));
+        assert!(!off_by(12.0 / 2048.0));
+    }
 }

@@ -64,6 +64,7 @@ pub use bounds::Bounds;
 pub use data::Data;
 pub use domain::{COVERAGE_PROBLEMS, Domain, coverage};
 pub use error::{Error, Result};
+pub use fence::forget_memory;
 pub use generate::Profile;
 pub use judge::judge;
 pub use options::Options;

@@ -33,8 +33,9 @@ impl Filter {
             let pattern = Fence::Pattern;
             let mut packed = Fenced::new(conv.device(), packing.bytes, align, pattern, stream)?;
             // SAFETY: both have the sizes that the problem and the plan say.
-            unsafe { conv.pack_into(w.as_ptr(), packed.address(), stream)? };
-            Ok(packed)
+            let done = unsafe { conv.pack_into(w.as_ptr(), packed.address(), stream) };
+            stream.synchronize()?;
+            done.map(|()| packed)
         };
         Ok(Filter::Fenced([packed()?, packed()?]))
     }

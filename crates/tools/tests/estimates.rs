@@ -1,7 +1,11 @@
 //! What variants estimate of themselves, against what was measured on an H200.
 #![cfg(feature = "cudnn")]
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+};
 
 use convforge::{Limits, Problem, variant::Query, variants};
 use convforge_tools::{
@@ -73,8 +77,8 @@ fn estimates_are_near_what_was_measured() {
 }
 
 /// The unrolling pass and the one after a product, of which cublas_gemm and im2col_gemm_* are made,
-/// became up to fifteen times as fast on this day. Rows with them that are older are not judged: the
-/// estimates are of what there is now.
+/// are up to fifteen times as fast as before this day. A comparison with older rows of them is not
+/// judged: the estimates are of what there is now.
 const PASSES: [&str; 2] = ["unroll", "permute"];
 const PASSES_SINCE: &str = "2026-11-22";
 
@@ -89,11 +93,7 @@ struct Timed {
 impl Timed {
     fn of(full: &FullRow, contenders: &Contenders, limits: &Limits) -> Option<Timed> {
         let row = full.row;
-        let has_pass = row
-            .stages
-            .iter()
-            .any(|stage| PASSES.contains(&&*stage.name));
-        if row.chose.is_some() || (has_pass && full.date < PASSES_SINCE) {
+        if row.chose.is_some() {
             return None;
         }
         let us = row.median_us?;
@@ -110,6 +110,11 @@ impl Timed {
     }
 }
 
+fn has_old_passes(full: &FullRow) -> bool {
+    let mut stages = full.row.stages.iter();
+    full.date < PASSES_SINCE && stages.any(|stage| PASSES.contains(&&*stage.name))
+}
+
 impl fmt::Display for Timed {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let Timed { name, estimate, us } = self;
@@ -119,7 +124,6 @@ impl fmt::Display for Timed {
 
 /// What the rule would choose for a problem among what was timed side by side, and what was fastest.
 struct Choice {
-    file: String,
     chosen: Timed,
     fastest: Timed,
 }
@@ -130,8 +134,8 @@ impl Choice {
     }
 }
 
-/// A problem, cold or warm.
-type Key = (String, bool);
+/// A problem, cold or warm, and the file that compares variants on it.
+type Key = (String, bool, String);
 
 /// The problems of a file. What is left of one whose rows a later report has may be nothing to choose
 /// among.
@@ -142,18 +146,22 @@ fn choices(
     limits: &Limits,
 ) -> BTreeMap<Key, Choice> {
     let mut found: BTreeMap<Key, Vec<Timed>> = BTreeMap::new();
+    let mut old = BTreeSet::new();
     for full in source.rows() {
         let timed = Timed::of(&full, contenders, limits);
-        let key = (full.row.problem.to_string(), full.row.cold);
+        let key = (full.row.problem.to_string(), full.row.cold, file.to_owned());
+        if has_old_passes(&full) {
+            old.insert(key.clone());
+        }
         found.entry(key).or_default().extend(timed);
     }
+    found.retain(|key, _| !old.contains(key));
     let choice = |(key, timed): (Key, Vec<Timed>)| {
         let chosen = timed
             .iter()
             .min_by(|a, b| a.estimate.total_cmp(&b.estimate))?;
         let fastest = timed.iter().min_by(|a, b| a.us.total_cmp(&b.us))?;
         let choice = Choice {
-            file: file.to_owned(),
             chosen: chosen.clone(),
             fastest: fastest.clone(),
         };
@@ -162,8 +170,7 @@ fn choices(
     found.into_iter().filter_map(choice).collect()
 }
 
-/// Every problem of the committed comparisons on an H200, those of studies among them, as the latest
-/// has it. A sweep compares a variant with itself.
+/// Every problem of the committed comparisons on an H200, those of studies among them. A sweep compares a variant with itself.
 fn measured() -> BTreeMap<Key, Choice> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
     let files = std::fs::read_dir(folder).unwrap();
@@ -182,7 +189,6 @@ fn measured() -> BTreeMap<Key, Choice> {
         .collect();
     let of_h200 = |full: &FullRow| full.device.contains("H200");
     sources.retain(|(_, source)| source.rows().next().is_some_and(|full| of_h200(&full)));
-    sources.sort_by_key(|(_, source)| source.rows().next().map(|full| full.date.to_owned()));
     let contenders = Contenders::new();
     let limits = Limits::of_chip("h200").unwrap();
     let found = sources.iter();
@@ -203,13 +209,9 @@ fn the_rule_loses_little_where_all_was_measured() {
     let mut losses: Vec<(&Key, &Choice)> = found.iter().collect();
     losses.sort_by(|(_, a), (_, b)| b.loss().total_cmp(&a.loss()));
     let line = |(key, choice): &(&Key, &Choice)| {
-        let (loss, (problem, cold)) = (choice.loss(), key);
+        let (loss, (problem, cold, file)) = (choice.loss(), key);
         let warm = if *cold { "" } else { " (warm)" };
-        let Choice {
-            file,
-            chosen,
-            fastest,
-        } = choice;
+        let Choice { chosen, fastest } = choice;
         format!("{loss:.2} times  {problem}{warm}: {chosen} instead of {fastest}, {file}")
     };
     // Those that are too far, or what there is most to gain from.

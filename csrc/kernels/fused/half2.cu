@@ -126,7 +126,7 @@ using State = cf::FusedState<>;
 
 // A gathered element serves 32 channels instead of fused_shared's 16, and the gather is taken to be
 // most of the time, at 12 TFLOP/s of an H200 counted in whole tiles: 46 operations in a clock of a
-// multiprocessor. 0.62 to 1.03 of what it takes in h200-reports-f16acc.jsonl.
+// multiprocessor. 0.62 to 1.03 of what it takes in h200-*.jsonl.
 double estimate(const cf_query &q) {
     const cf_problem &p = q.problem;
     const double products = cf::padded(cf::pixels(p), Pixels) *

@@ -87,7 +87,8 @@ using State = cf::FusedState<>;
 // Counted in gathered elements, whole tiles, at 77 % of the issue rate, as an earlier kernel with
 // divisions kept it on an H200. The instructions are those of SASS, with an element's share of the
 // filter and the barriers: tile=32x32 stages as much filter as input. Within 0.77 and 1.03 of four
-// fifths of the 68 measurements in h200-*.jsonl.
+// fifths of the measurements in h200-*.jsonl; down to 0.34 with one image and thousands of
+// products, where few blocks run.
 double estimate(const cf_query &q) {
     const int rows = Rows[q.config];
     const double gathered =

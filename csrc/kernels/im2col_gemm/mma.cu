@@ -294,11 +294,11 @@ void choose_pack(const cf_problem &p, State &state) {
 }
 
 // Operations of a multiprocessor in a clock, the idle ones of its tiles included, where reading is
-// no bound: up to 840, 490 in the middle. What a block takes by itself for each product of a sum:
-// 23 to 30 clocks (h200-small-*.jsonl and h200-suites-*.jsonl). In tf32 half as many, twice as
-// long.
-constexpr double Rate = 600;
-constexpr double Clocks = 24;
+// no bound: up to 900, 490 in the middle; in tf32 up to 570. What a block takes by itself for each
+// product of a sum: 23 to 30 clocks, in tf32 twice as many (h200-small-*.jsonl and
+// h200-suites-*.jsonl).
+constexpr double Rate = 600, RateTf32 = 390;
+constexpr double Clocks = 24, ClocksTf32 = 48;
 
 // The product takes that, until reading its operands at the rate of other passes takes longer.
 double estimate(const cf_query &q, const State &state) {
@@ -306,9 +306,8 @@ double estimate(const cf_query &q, const State &state) {
     const bool tf32 = p.math == CF_MATH_TF32;
     const double flops = cf::tiled_flops(p, state.pixel_tile, state.channel_tile, tf32 ? 16 : 32);
     const double bytes = cf::unrolled_elements(p) * (tf32 ? 4 : 2) + cf::pixels(p) * p.k * 4;
-    const double width = tf32 ? 2 : 1;
-    const double busy_us =
-        cf::busy_us(q.device, flops, Rate / width, width * Clocks * cf::reduction(p));
+    const double busy_us = cf::busy_us(q.device, flops, tf32 ? RateTf32 : Rate,
+                                       (tf32 ? ClocksTf32 : Clocks) * cf::reduction(p));
     return cf::im2col_us(q, cf::gather_us(q, state.im2col.storage),
                          std::max(busy_us, cf::memory_us(q.device, bytes)));
 }

@@ -318,7 +318,7 @@ int32_t prepare(State &state) {
     if (state.constant)
         if (const int32_t error = constant_memory(&state.constant_begin))
             return error;
-    const int32_t error = cf::prepare_all(pack_kernel);
+    const int32_t error = cf::prepare_all(pack_kernel, empty_kernel);
     return error ? error : cf::prepare_with_sums(state);
 }
 

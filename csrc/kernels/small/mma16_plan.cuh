@@ -165,7 +165,8 @@ inline Tiling shape_of(const cf_problem &p, bool unrolled) {
     const int align = sums_follow(p) ? 16 : p.align; // of what is written
     const int64_t out_bytes = t.to_floats ? 4 : 2;
     t.pixel_bytes = int(out_bytes) * (t.nchw ? 1 : p.k);
-    t.row_bytes = p.q * t.pixel_bytes;
+    // Wider rows than 32 bits count do not fit shared memory, and are refused for that.
+    t.row_bytes = int(std::min<int64_t>(int64_t(p.q) * t.pixel_bytes, INT32_MAX));
     t.area_bytes = int64_t(p.p) * p.q * out_bytes;
     if (t.nchw) {
         const int width = 2 * t.pixels_per_position;
@@ -405,7 +406,8 @@ inline bool tile(const cf_query &query, int64_t images, const Option &option, Ti
     t.input_rows = int(input_rows);
     t.pitch = uint32_t(pitch);
     t.tile_bytes = uint32_t(rows * p.stride_h * pitch);
-    t.position_bytes = uint32_t(t.pixels_per_position * p.stride_w * t.pixel_elements * 2);
+    t.position_bytes =
+        uint32_t(t.pixels_per_position) * uint32_t(p.stride_w) * uint32_t(t.pixel_elements) * 2;
     t.staged = option.staged;
     t.strips_per_out_stage = option.joined ? t.strips_per_image : 1;
     if (!choose_copy(p, option, t))
