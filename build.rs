@@ -84,15 +84,23 @@ fn hash(files: &[PathBuf]) -> Result<u64, String> {
 fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let kernels = Path::new("csrc/kernels");
     let table = fs::read_to_string("csrc/kernels.def").map_err(|why| why.to_string())?;
-    let row = |line: &str| {
-        let words = line
-            .strip_prefix("ROW(")
-            .or(line.strip_prefix("UNRANKED("))?;
-        let words = words.strip_suffix(')')?;
-        let (family, file) = words.split_once(',')?;
+    // A remark may follow.
+    let row = |words: &str| {
+        let (family, file) = words.split_once(')')?.0.split_once(',')?;
         Some(kernels.join(format!("{}/{}.cu", family.trim(), file.trim())))
     };
-    let rows: Vec<PathBuf> = table.lines().filter_map(row).collect();
+    let mut rows = Vec::new();
+    for line in table.lines() {
+        let words = line.strip_prefix("ROW(").or(line.strip_prefix("UNRANKED("));
+        if let Some(words) = words {
+            rows.push(row(words).ok_or_else(|| {
+                format!(
+                    "csrc/kernels.def: no row can be read from \"{line}\"; a line is ROW(family, file) or \
+                     UNRANKED(family, file)"
+                )
+            })?);
+        }
+    }
     let sources = files
         .iter()
         .filter(|path| path.extension().is_some_and(|e| e == "cu"));
