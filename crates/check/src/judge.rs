@@ -118,6 +118,25 @@ mod tests {
         assert!(!judged(|sum| f16::from_f64(sum * 1.003).to_f32()));
     }
 
+    /// On positive data a loop loses the products that are below half a unit of its sum.
+    #[test]
+    fn a_loop_of_a_million_positive_products_is_right() {
+        for channels in [300_000, 1_250_000, 2_500_000] {
+            let text = format!("mb1ic{channels}ih1oc2oh1kh1");
+            let problem: Problem = text.parse().unwrap();
+            let tensors = Recipe::new(&problem, Data::Positive, 23).tensors();
+            let reference = Reference::new(&problem, &tensors).unwrap();
+            let bounds = Bounds::new(&problem, Data::Positive, Arithmetic::Exact);
+            for expected in reference.outputs(0..problem.y_len()) {
+                let error = (f64::from(expected.sequential) - expected.value).abs();
+                let allowed = bounds.allowed(expected.value, expected.mag);
+                assert!(error <= allowed, "{text}: {error} of {allowed}");
+                // Nor is the bound so wide that it says nothing.
+                assert!(error * 40.0 > allowed, "{text}: {error} of {allowed}");
+            }
+        }
+    }
+
     /// What no element shows and all of them do.
     #[test]
     fn sums_that_are_all_a_little_wrong_fail_by_the_rms() {
