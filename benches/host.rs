@@ -84,11 +84,7 @@ fn line<T: Element>(conv: &Conv) -> Result<(), Failure> {
     let mut y = device.alloc::<T>(problem.y_len())?;
     let mut workspace = conv.workspace(&stream)?;
     let run = |y: &mut Buffer<T>, workspace: &mut Workspace| {
-        let operands = Operands::new(&x, &w, y);
-        let operands = match &packed {
-            Some(packed) => operands.packed(packed),
-            None => operands,
-        };
+        let operands = Operands::new(&x, &w, y).packed(packed.as_ref());
         conv.run_with(operands, workspace, &stream)
     };
     run(&mut y, &mut workspace)?;

@@ -151,6 +151,12 @@ class Maps(unittest.TestCase):
             if name.startswith("csrc/") and path.suffix in (".h", ".cuh", ".def") and "kernels" not in path.parts:
                 self.assertIn(path.name, index, f"csrc/README.md has no line for {name}")
 
+    def test_the_two_descriptions_of_a_problem_agree(self):
+        rows = [line for line in text("docs/problem.md").splitlines() if line.startswith("|")]
+        self.assertGreater(len(rows), 15)
+        documented = text("src/problem.rs").splitlines()
+        self.assertEqual([], [row for row in rows if f"/// {row}" not in documented])
+
     def test_every_row_has_a_place_in_a_chapter(self):
         chapters = "".join(text(name) for name in DOCUMENTS if name.startswith("docs/kernels/"))
         rows = re.findall(r"^(?:ROW|UNRANKED)\((\w+), *(\w+)\)", text("csrc/kernels.def"), re.MULTILINE)

@@ -130,10 +130,7 @@ impl<T: Element> Inputs<T> {
         if problem.epilogue().residual {
             operands = operands.residual(&self.residual);
         }
-        match packed {
-            Some(packed) => operands.packed(packed),
-            None => operands,
-        }
+        operands.packed(packed)
     }
 }
 
@@ -321,9 +318,7 @@ fn misplaced<T: Element>(conv: &Conv, other: &Device) -> Answer {
         } else if misplaced == "residual" {
             continue;
         }
-        if let Some(packed) = &packed {
-            operands = operands.packed(packed);
-        }
+        operands = operands.packed(packed.as_ref());
         refused(misplaced, conv.run_with(operands, &mut workspace, &here))?;
     }
     refused("filter to pack", conv.pack(&w[1], &here).map(drop))?;

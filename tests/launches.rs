@@ -1,6 +1,8 @@
-//! A run only enqueues: for every configuration of every variant, the first run of a plan allocates
-//! nothing on the heap and makes no call of the driver's but those that enqueue its kernels; also
-//! where pooling follows in a pass of its own.
+//! A run only enqueues: for every configuration of every variant, a run allocates nothing on the heap
+//! and makes no call of the driver's but those that enqueue its kernels; also where pooling follows in
+//! a pass of its own. Of a handwritten row it is the first run of its plan; of cuBLAS and cuDNN, which
+//! load their kernels then, the second. What an earlier trial of the process loaded stays loaded: of
+//! a pass that several rows share, the first of them shows whether it was readied.
 //!
 //! Calls of the driver's are counted by CUPTI, which comes with CUDA's toolkits; its folder must be
 //! on the loader's path. Of cuBLAS and cuDNN no more is asked than that they neither allocate nor
@@ -119,10 +121,7 @@ mod cases {
             if problem.epilogue().bias {
                 operands = operands.bias(&bias);
             }
-            if let Some(packed) = &packed {
-                operands = operands.packed(packed);
-            }
-            conv.run_with(operands, workspace, &stream)
+            conv.run_with(operands.packed(packed.as_ref()), workspace, &stream)
         };
         stream.synchronize()?;
         // As in a program that keeps the context current; where it is not, a run enters and leaves it.

@@ -53,10 +53,7 @@ fn unpipelined(device: &Device, conv: &Conv, x: &[f32], w: &[f32]) -> Result<Vec
     let (x, w) = (device.upload(x)?, device.upload(w)?);
     let mut y = device.alloc(conv.problem().y_len())?;
     let packed = conv.pack(&w, &stream)?;
-    let mut operands = Operands::new(&x, &w, &mut y);
-    if let Some(packed) = &packed {
-        operands = operands.packed(packed);
-    }
+    let operands = Operands::new(&x, &w, &mut y).packed(packed.as_ref());
     let mut workspace = conv.workspace(&stream)?;
     conv.run_with(operands, &mut workspace, &stream)?;
     y.to_vec(&stream)

@@ -52,9 +52,7 @@ fn unpipelined<T: Element>(problem: &Problem, pick: &Pick) -> Vec<T> {
     if problem.epilogue().bias {
         operands = operands.bias(&bias);
     }
-    if let Some(packed) = &packed {
-        operands = operands.packed(packed);
-    }
+    operands = operands.packed(packed.as_ref());
     let mut workspace = conv.workspace(&stream).unwrap();
     conv.run_with(operands, &mut workspace, &stream).unwrap();
     y.to_vec(&stream).unwrap()

@@ -138,10 +138,7 @@ impl<T: Element> Lanes<T> {
             if let Some(bias) = &batch.bias {
                 operands = operands.bias(bias);
             }
-            if let Some(packed) = &batch.packed {
-                operands = operands.packed(packed);
-            }
-            conv.run_with(operands, workspace, stream)
+            conv.run_with(operands.packed(batch.packed.as_ref()), workspace, stream)
         })
     }
 

@@ -193,7 +193,7 @@ impl Network {
         let mut marks = Vec::with_capacity(6);
         for i in 0..2 {
             marks.push(stream.mark()?);
-            let operands = operands(&x[i], &self.filters[i], &mut y[i], &packed[i]);
+            let operands = Operands::new(&x[i], &self.filters[i], &mut y[i]).packed(&packed[i]);
             convs[i].run_with(operands, &mut self.workspace, stream)?;
             marks.push(stream.mark()?);
             if i == 0 {
@@ -220,7 +220,8 @@ impl Network {
         let mut of = |i: usize| {
             stages(&self.stream, |_, stage| {
                 let y = &mut layers.y[i];
-                let operands = operands(&layers.x[i], &self.filters[i], y, &layers.packed[i]);
+                let operands =
+                    Operands::new(&layers.x[i], &self.filters[i], y).packed(&layers.packed[i]);
                 layers.convs[i].run_staged(operands, &mut self.workspace, &self.stream, stage)
             })
         };
@@ -249,19 +250,6 @@ pub(crate) fn check_size(images: &Images) -> Result<()> {
         (rows, cols) => Err(Error::Input(format!(
             "the network takes images of {SIDE}x{SIDE}; these are {rows}x{cols}"
         ))),
-    }
-}
-
-fn operands<'a>(
-    x: &'a Buffer<f32>,
-    w: &'a Buffer<f32>,
-    y: &'a mut Buffer<f32>,
-    packed: &'a Option<Packed>,
-) -> Operands<'a, f32> {
-    let operands = Operands::new(x, w, y);
-    match packed {
-        Some(packed) => operands.packed(packed),
-        None => operands,
     }
 }
 

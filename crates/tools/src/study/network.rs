@@ -286,10 +286,7 @@ impl<'a> Alone<'a> {
         let mut y = device.alloc(conv.problem().y_len())?;
         self.workspace.reserve(conv, stream)?;
         let packed = conv.pack(&w, stream)?;
-        let mut operands = Operands::new(&x, &w, &mut y);
-        if let Some(packed) = &packed {
-            operands = operands.packed(packed);
-        }
+        let operands = Operands::new(&x, &w, &mut y).packed(packed.as_ref());
         conv.run_with(operands, &mut self.workspace, stream)?;
         y.copy_to(&mut self.y, stream)?;
         self.workspace.release(stream)?;

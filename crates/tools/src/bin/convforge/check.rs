@@ -139,10 +139,12 @@ impl Args {
         let all: Vec<Vec<Problem>> = (variants.par_iter())
             .map(|variant| self.possible(device, variant))
             .collect();
+        let mut drawn = Vec::new();
         for (variant, possible) in variants.iter().zip(all) {
             short.extend(self.shortage(variant, possible.len()));
-            cases.extend(self.shard.of(possible).map(|problem| (problem, variant)));
+            drawn.extend(possible.into_iter().map(|problem| (problem, variant)));
         }
+        cases.extend(self.shard.of(drawn));
         if cases.is_empty() && !self.data.is_empty() {
             return Err(Failure::Usage(
                 "the data that was asked for fits none of the problems; subnormal data is for f16 \
@@ -218,18 +220,21 @@ impl Args {
         };
         let progress = Mutex::new(Progress::new(work.len()));
         let progress = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let one = |(problem, (variant, config)): &(Problem, &Configured)| {
-            if terminal::interrupted() {
-                return Ok(None);
-            }
+        let tried = |(problem, (variant, config)): &(Problem, &Configured)| -> io::Result<Outcome> {
             let name = variant.info().spelled(*config);
             progress().say(&format!("{name} {problem}"));
             let outcome = check::case(device, variant, *config, problem, self.seed, options);
-            let mut progress = progress();
-            progress.step();
             if let (Outcome::Failed(why), false) = (&outcome, self.json) {
-                progress.print(&format!("FAILED {name} {problem}\n    {why}"))?;
+                progress().print(&format!("FAILED {name} {problem}\n    {why}"))?;
             }
+            Ok(outcome)
+        };
+        let one = |case: &(Problem, &Configured)| {
+            if terminal::interrupted() {
+                return Ok(None);
+            }
+            let outcome = tried(case)?;
+            progress().step();
             Ok(Some(outcome))
         };
         let mut outcomes: Vec<Option<Outcome>> = match jobs {
@@ -245,10 +250,9 @@ impl Args {
         };
         // What found no room beside the others, in constant memory or at all, has it alone.
         let skipped = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Skipped(_)));
-        for (outcome, (problem, (variant, config))) in outcomes.iter_mut().zip(work) {
+        for (outcome, case) in outcomes.iter_mut().zip(work) {
             if jobs > 1 && skipped(outcome) && !terminal::interrupted() {
-                let again = check::case(device, variant, *config, problem, self.seed, options);
-                *outcome = Some(again);
+                *outcome = Some(tried(case)?);
             }
         }
 
