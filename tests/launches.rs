@@ -1,8 +1,8 @@
 //! A run only enqueues: for every configuration of every variant, a run allocates nothing on the heap
 //! and makes no call of the driver's but those that enqueue its kernels; also where pooling follows in
 //! a pass of its own. Of a handwritten row it is the first run of its plan; of cuBLAS and cuDNN, which
-//! load their kernels then, the second. What an earlier trial of the process loaded stays loaded: of
-//! a pass that several rows share, the first of them shows whether it was readied.
+//! load their kernels then, the second. What a process loaded stays loaded, so each trial has a
+//! process of its own.
 //!
 //! Calls of the driver's are counted by CUPTI, which comes with CUDA's toolkits; its folder must be
 //! on the loader's path. Of cuBLAS and cuDNN no more is asked than that they neither allocate nor
@@ -29,7 +29,9 @@ mod cases {
     use std::{
         alloc::{GlobalAlloc, Layout, System},
         cell::{Cell, RefCell},
+        env,
         ffi::{CStr, c_void},
+        process::Command,
         ptr,
     };
 
@@ -37,7 +39,7 @@ mod cases {
         Buffer, Conv, Device, Element, Error, Operands, Storage, Stream, Workspace, variant::Kind,
     };
     use cudarc::cupti::sys::{self, CUpti_ApiCallbackSite, CUpti_CallbackDomain, CUptiResult};
-    use libtest_mimic::{Arguments, Completion};
+    use libtest_mimic::{Arguments, Completion, Trial};
 
     use super::{
         common::{self, Answer, Configured},
@@ -68,31 +70,67 @@ mod cases {
     /// tensor map that a kernel is given.
     const HARMLESS: [&str; 2] = ["cuCtxGetCurrent", "cuTensorMapReplaceAddress"];
 
+    const PLAIN: &str = "only enqueues";
+    const POOLING: &str = "only enqueues, pooling too";
+
+    /// Set for the process of one trial.
+    const ALONE: &str = "CONVFORGE_TRIAL_ALONE";
+
     pub fn run() {
-        let arguments = Arguments {
-            test_threads: Some(1),
-            ..Arguments::from_args()
-        };
+        let mut arguments = Arguments::from_args();
+        // Each holds a context on the GPU.
+        let threads = arguments.test_threads.unwrap_or(8);
+        arguments.test_threads = Some(threads.min(8));
         let gpu = Device::gpu(0).map_err(|why| why.to_string());
-        let trials = common::trials(&gpu, "only enqueues", only_enqueues);
-        libtest_mimic::run(&arguments, trials.collect()).exit();
+        let trials = |what, test| common::trials(&gpu, what, test);
+        let all: Vec<Trial> = if env::var_os(ALONE).is_some() {
+            trials(PLAIN, |device, configured| {
+                only_enqueues(device, configured, &PROBLEMS)
+            })
+            .chain(trials(POOLING, |device, configured| {
+                only_enqueues(device, configured, &POOLED)
+            }))
+            .collect()
+        } else {
+            trials(PLAIN, |_, configured| alone(configured, PLAIN))
+                .chain(trials(POOLING, |_, configured| alone(configured, POOLING)))
+                .collect()
+        };
+        libtest_mimic::run(&arguments, all).exit();
     }
 
-    fn only_enqueues(device: &Device, configured: &Configured) -> Answer {
-        let mut answer = Completion::ignored_with("can do none of the problems");
-        for problems in [&POOLED[..], &PROBLEMS] {
-            let conv = match common::conv(device, configured, problems) {
-                Ok(conv) => conv,
-                Err(Ok(_)) => continue,
-                Err(failed) => return failed,
-            };
-            answer = match conv.problem().storage() {
-                Storage::F32 => counted::<f32>(&conv),
-                Storage::F16 => counted::<half::f16>(&conv),
-                Storage::Bf16 => counted::<half::bf16>(&conv),
-            }?;
+    /// The trial in a process of its own.
+    fn alone((variant, config): &Configured, what: &str) -> Answer {
+        let name = format!("{} {what}", variant.info().spelled(*config));
+        let mut process = Command::new(env::current_exe()?);
+        process.args(["--exact", &name]).env(ALONE, "1");
+        let output = process.output()?;
+        let told = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            return Err(format!("{told}{}", String::from_utf8_lossy(&output.stderr)).into());
         }
-        Ok(answer)
+        if told.contains("1 passed; 0 failed; 0 ignored;") {
+            return Ok(Completion::Completed);
+        }
+        match told.split_once("... ignored") {
+            Some((_, why)) => {
+                let why = why.lines().next().unwrap_or_default();
+                Ok(Completion::ignored_with(why.trim_start_matches([',', ' '])))
+            }
+            None => Err(format!("not one trial: {told}").into()),
+        }
+    }
+
+    fn only_enqueues(device: &Device, configured: &Configured, problems: &[&str]) -> Answer {
+        let conv = match common::conv(device, configured, problems) {
+            Ok(conv) => conv,
+            Err(answer) => return answer,
+        };
+        match conv.problem().storage() {
+            Storage::F32 => counted::<f32>(&conv),
+            Storage::F16 => counted::<half::f16>(&conv),
+            Storage::Bf16 => counted::<half::bf16>(&conv),
+        }
     }
 
     fn counted<T: Element>(conv: &Conv) -> Answer {

@@ -148,7 +148,7 @@ __device__ __forceinline__ void consume(const Block &block, const Filter &filter
                 continue;
             }
         }
-        store(sums.value, out, y);
+        store(tiling, sums.value, out, y);
     }
     window.release_before(block.strips - tiling.stages); // later ones nobody waits for
     // As producers do, where these have copied.

@@ -109,6 +109,10 @@ struct Tiling {
     uint32_t output_stage_bytes, output_plane;
     Divisor by_row_columns, by_row_tiles, by_groups, by_column_blocks, by_image_strips, by_stages,
         by_output_stages, by_row_pieces, by_rows;
+    // Where the lower half of the address of a thread's first sum in y is less, none of its others
+    // carries into the upper half. The last one: among the others it would move them against the
+    // vectors that uniform registers are loaded in, which costs up to 4 %.
+    uint32_t no_carry;
 };
 
 // The packed filter: [group][c][s][r][ThreadChannels].
@@ -193,6 +197,8 @@ inline bool tile(const cf_problem &p, const cf_device &device, const Option &opt
     t.c = p.c, t.h = p.h, t.w = p.w, t.k = p.k, t.s = p.s, t.p = p.p, t.q = p.q;
     t.stride_w = p.stride_w;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left, t.pad_right = p.pad_right;
+    const int64_t reach = ((ThreadChannels - 1) * int64_t(p.p) * p.q + int64_t(rows) * p.q) * 4;
+    t.no_carry = uint32_t(std::max<int64_t>((int64_t(1) << 32) - reach, 0));
     t.thread_columns = option.tile().columns;
     t.row_columns = p.q / t.thread_columns;
     t.row_tiles = option.row_tiles;

@@ -109,16 +109,14 @@ __device__ __forceinline__ void gather(const Block &block, const SumArray<Rows, 
 
 // To y by the threads themselves.
 template <int Rows, int Columns>
-__device__ __forceinline__ void store(const SumArray<Rows, Columns> &sum, const OutputColumn &out,
-                                      float *y) {
+__device__ __forceinline__ void store(const Tiling &tiling, const SumArray<Rows, Columns> &sum,
+                                      const OutputColumn &out, float *y) {
     uint64_t to[ThreadChannels];
 #pragma unroll
     for (int k = 0; k < ThreadChannels; ++k)
         to[k] = __cvta_generic_to_global(y + out.place + k * out.area);
     // Where no address of the tile carries into the upper half, one addition leads to the next.
-    const uint64_t reach =
-        uint64_t((ThreadChannels - 1) * out.area + int64_t(Rows) * out.row_pitch) * 4;
-    const bool low = (to[0] & UINT32_MAX) + reach <= UINT32_MAX;
+    const bool low = uint32_t(to[0]) < tiling.no_carry;
     if (out.channels >= ThreadChannels && __all_sync(~0u, low)) {
 #pragma unroll
         for (int j = 0; j < Rows; ++j) {

@@ -198,7 +198,7 @@ __device__ __forceinline__ void store_task(const TaskAddresses<Shape, Staged> &a
     // A store takes words, and the compiler makes words of all sums in front of the epilogue, by a
     // move for each, unless it cannot see through the values. Other shapes pay for that with the
     // walk's uniform registers, which costs them more.
-    constexpr bool StayFloats = !Shape::Single && (Shape::Stride == 2 || Shape::Tiles == 1);
+    constexpr bool StayFloats = !Shape::Single && (Shape::Stride == 2 || Shape::Tiles <= 2);
     const auto store = [](auto count) {
         return [](auto to, bool live, auto value) {
             constexpr int Count = decltype(count)::value;
