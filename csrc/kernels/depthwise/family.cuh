@@ -1,0 +1,45 @@
+// What the rows of the depthwise family share: the problems that they are for.
+#pragma once
+
+#include "core/fragment_epilogue.cuh"
+#include "core/plan.cuh"
+
+namespace cf::depthwise {
+
+// Whether each input channel has a filter of its own and gives one output channel.
+inline bool is_depthwise(const cf_problem &p, const Refusal &no) {
+    if (p.groups != p.c || p.groups != p.k || p.groups < 2)
+        return no("takes as many groups as input and output channels; this has %d groups, %d and "
+                  "%d channels",
+                  p.groups, p.c, p.k);
+    return true;
+}
+
+// 3x3, 5x5 and 7x7 with strides of 1 and 2, without dilation.
+inline bool is_common(const cf_problem &p, const Refusal &no) {
+    if (p.r != p.s || (p.r != 3 && p.r != 5 && p.r != 7))
+        return no("takes filters of 3x3, 5x5 and 7x7; this one is %dx%d", p.r, p.s);
+    if (p.stride_h != p.stride_w || p.stride_h > 2)
+        return no("takes strides of 1 and 2, the same both ways; these are %d and %d", p.stride_h,
+                  p.stride_w);
+    if (p.dilation_h != 1 || p.dilation_w != 1)
+        return no("takes no dilation");
+    return true;
+}
+
+// Rows of y that a row of x meets, at most.
+constexpr int rows_of(int r, int stride) { return (r + stride - 1) / stride; }
+
+inline int element_bytes(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
+
+// The activation, where it is more than the limits of cf::Finish.
+inline int late_activation(const cf_problem &p) {
+    return p.epilogue.activation > CF_ACT_RELU6 ? p.epilogue.activation : CF_ACT_NONE;
+}
+inline Finish finish_of(const cf_problem &p, const cf_args &args) {
+    Finish finish = cf::finish_of(p, args);
+    finish.limited = finish.limited && !late_activation(p);
+    return finish;
+}
+
+} // namespace cf::depthwise

@@ -1,0 +1,90 @@
+// depthwise_nchw: one filter per channel, planes one after the other.
+//
+// As in depthwise_nhwc a thread slides down over rows of x and keeps the sums of all rows of y that
+// they meet; here it has a pair of columns of one plane, and its neighbours the next columns, of
+// the next plane where a row ends.
+//
+// - Planes lie one after the other in memory, so any number of them is one bulk copy, whatever
+//   their width: no padding, no row that has to begin at a multiple of anything. Several small
+//   planes are a strip, or some rows of a large one.
+// - What a window reads beside its row is masked to zero, so that an infinity there does no harm; a
+//   row outside of the plane is read from a place that holds zeros.
+// - A strip's tasks are pairs of columns by pieces of rows, as many as fill 8 warps.
+//
+// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 62 instructions.
+#include "kernels/depthwise/nchw_kernel.cuh"
+#include "kernels/depthwise/nchw_plan.cuh"
+
+namespace {
+
+using namespace cf::depthwise_nchw;
+
+struct State {
+    cf::Kernel<Tiling, const void *, const void *, void *, cf::Finish> kernel;
+    cf_problem problem;
+    Tiling tiling;
+};
+
+void choose_kernel(const Option &option, State &state) {
+    const cf_problem &p = state.problem;
+    const size_t shared =
+        cf::depthwise_nchw::ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
+    const auto choose = [&](auto stored) {
+        cf::for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
+            cf::for_value<1, 2>(p.stride_h - 1, [&](auto stride) {
+                state.kernel = cf::kernel_of(
+                    depthwise_nchw_kernel<decltype(stored), decltype(r)::value,
+                                          decltype(stride)::value>,
+                    unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+            });
+        });
+    };
+    if (p.storage == CF_STORE_F32)
+        choose(float());
+    else if (p.storage == CF_STORE_F16)
+        choose(__half());
+    else
+        choose(__nv_bfloat16());
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!is_depthwise(p, no) || !is_common(p, no))
+        return false;
+    if (p.layout != CF_NCHW)
+        return no("is written for NCHW");
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (double(p.n) * p.c * p.h > INT32_MAX / 2)
+        return no("counts planes and their rows in 31 bits; of %lld images with %d channels of %d "
+                  "rows there are too many",
+                  (long long)p.n, p.c, p.h);
+    const Option best = best_option(query);
+    if (best.tiling.stages == 0)
+        return no("keeps rows of x in shared memory, two times as many as a filter is high; of %d "
+                  "columns they do not fit",
+                  p.w);
+    state.tiling = best.tiling;
+    plan.us = best.us;
+    choose_kernel(best, state);
+    return true;
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    return state.kernel.launch(args.stream, state.tiling, args.x, args.w, args.y,
+                               finish_of(state.problem, args));
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(depthwise, nchw) = {
+    "depthwise_nchw",
+    "depthwise",
+    "a filter per channel: planes by bulk copies, sums of all rows of y that a row of x meets stay "
+    "in registers",
+    "this project; row reuse as in Lu et al., TPDS 2021",
+    nullptr, // caveat
+    CF_NEEDS_SM90,
+    nullptr, // configs
+    cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
+};

@@ -1,0 +1,144 @@
+// The planner of depthwise_nchw: how a problem becomes strips, and what a strip takes.
+#pragma once
+
+#include "core/divisor.cuh"
+#include "core/estimate.cuh"
+#include "kernels/depthwise/family.cuh"
+
+#include <algorithm>
+
+namespace cf::depthwise_nchw {
+
+using namespace depthwise;
+
+constexpr int Warps = 8;      // of a block
+constexpr int Columns = 2;    // adjacent, of a thread
+constexpr int MaxStages = 16; // of the ring that strips go through
+constexpr int StaticShared = 1024;
+// Bytes before and behind a stage's rows that a window at their edges may read: up to 9 columns,
+// and what the rows lie behind a multiple of 16.
+constexpr int Slack = 64;
+constexpr int ZeroBytes = 64; // what a row outside of x is read from
+
+// Blocks that registers leave room for on a multiprocessor.
+constexpr int blocks_of(int r) { return r == 7 ? 2 : 3; }
+
+// A strip is some whole planes beside each other in memory, or some rows of one. A task is a pair
+// of columns in some rows of y of one of its planes. Offsets in shared memory are bytes.
+struct Tiling {
+    int c, h, w, p, q;
+    int pad_top, pad_left;
+    int planes;       // of x: images x channels
+    int set;          // planes of a strip
+    int strip_rows;   // of y in each of them
+    int row_strips;   // of a plane
+    int rows, pieces; // of y in a task; tasks below each other in a strip
+    int pairs;        // of columns
+    int tasks, strips;
+    int stages;
+    int activation; // beyond what cf::Finish does
+    int paired;     // whether pairs of y are stored as one word
+    uint32_t stage_bytes;
+    Divisor by_row_strips, by_pairs, by_pieces, by_channels;
+};
+
+struct Option {
+    Tiling tiling;
+    int blocks;
+    double us;
+};
+
+// Instructions of a warp for a step.
+inline double instructions(const cf_problem &p) {
+    const int width = (Columns - 1) * p.stride_w + p.s;
+    const int of_element = p.storage == CF_STORE_F32 ? 2 : 3;
+    return double(p.r) * p.s * Columns + p.stride_h * (width * of_element + 6.0) + 20;
+}
+
+inline double estimate(const cf_query &query, const Option &option) {
+    const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
+    const Tiling &t = option.tiling;
+    const double planes = double(t.planes), size = element_bytes(p);
+    const double shared_rows = double(t.row_strips - 1) * std::max(p.r - p.stride_h, 0);
+    const double bytes =
+        planes * (double(p.h) * p.w + shared_rows * p.w / 3 + double(p.p) * p.q) * size;
+    const double memory = bytes / (0.85 * d.bytes_per_us);
+    const int slots = d.sm_count * blocks_of(p.r);
+    const double rounds = double(ceil_div(t.strips, slots));
+    const double together = std::clamp(double(t.strips) / d.sm_count, 1.0, double(blocks_of(p.r)));
+    const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
+    const double warps = double(ceil_div(t.tasks, 32));
+    const double passes = std::ceil(warps / Warps);
+    const double issue =
+        instructions(p) * std::max(passes * 2.5, warps * together / 4 * 1.1) + passes * 150 / steps;
+    const double fill = 1300;
+    const double computing = clocks_us(d, rounds * steps * issue + fill, FmaClock);
+    const double balance = rounds > 1 ? rounds * slots / t.strips : 1;
+    return ShortLaunchUs + std::max(computing, clocks_us(d, fill, FmaClock) + memory * balance);
+}
+
+// With so many planes to a strip and rows to each of them, and tasks of so many rows.
+inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Option &option) {
+    const cf_problem &p = query.problem;
+    const int size = element_bytes(p);
+    option = {};
+    Tiling &t = option.tiling;
+    const int64_t planes = p.n * p.c, row_strips = ceil_div(p.p, strip_rows);
+    const int64_t strips = ceil_div(planes, set) * row_strips;
+    const int64_t in_rows =
+        row_strips == 1 ? p.h : std::min<int64_t>(int64_t(strip_rows - 1) * p.stride_h + p.r, p.h);
+    const int64_t stage_bytes = round_up(in_rows * set * p.w * size + 2 * Slack, 16);
+    const int64_t pieces = ceil_div(strip_rows, rows), pairs = ceil_div(p.q, Columns);
+    const int64_t tasks = set * pieces * pairs;
+    const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
+    const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
+    const int64_t stages = std::min<int64_t>((most - ZeroBytes) / stage_bytes, MaxStages);
+    if (stages < 2 || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
+        return false;
+    t.c = p.c, t.h = p.h, t.w = p.w, t.p = p.p, t.q = p.q;
+    t.pad_top = p.pad_top, t.pad_left = p.pad_left;
+    t.planes = int(planes), t.set = set;
+    t.strip_rows = strip_rows, t.row_strips = int(row_strips);
+    t.rows = rows, t.pieces = int(pieces), t.pairs = int(pairs);
+    t.tasks = int(tasks), t.strips = int(strips), t.stages = int(stages);
+    t.activation = late_activation(p);
+    t.paired = p.q % Columns == 0 && p.align >= Columns * size;
+    t.stage_bytes = uint32_t(stage_bytes);
+    t.by_row_strips = Divisor(t.row_strips);
+    t.by_pairs = Divisor(t.pairs);
+    t.by_pieces = Divisor(t.pieces);
+    t.by_channels = Divisor(t.c);
+    option.blocks = int(
+        std::min<int64_t>(std::max<int64_t>(strips, 1), query.device.sm_count * blocks_of(p.r)));
+    option.us = estimate(query, option);
+    return true;
+}
+
+// The one that is estimated to take least; none of its stages where none fits.
+inline Option best_option(const cf_query &query) {
+    const cf_problem &p = query.problem;
+    Option best = {};
+    const auto consider = [&](int set, int strip_rows) {
+        for (int pieces = 1, before = 0; pieces <= 8; ++pieces) {
+            const int rows = int(ceil_div(strip_rows, pieces));
+            Option option;
+            if (rows != before && tile(query, set, strip_rows, rows, option) &&
+                (best.tiling.stages == 0 || option.us < best.us))
+                best = option;
+            before = rows;
+        }
+    };
+    const int64_t planes = std::max<int64_t>(p.n * p.c, 1);
+    for (int set = 1; set <= std::min<int64_t>(planes, 256); set += 1 + set / 8)
+        consider(set, p.p);
+    for (int row_strips = 2, before = p.p; row_strips <= 64; ++row_strips) {
+        const int rows = int(ceil_div(p.p, row_strips));
+        if (rows != before)
+            consider(1, rows);
+        before = rows;
+    }
+    return best;
+}
+
+} // namespace cf::depthwise_nchw

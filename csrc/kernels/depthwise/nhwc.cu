@@ -1,0 +1,113 @@
+// depthwise_nhwc: one filter per channel, channels beside each other.
+//
+// Each output needs R x R products and, unless rows and columns share what they read, as many
+// loads. Here a thread has two channels and a few adjacent columns of y, and slides down: it reads
+// each row of x once, and adds it to all rows of y that it meets, whose sums are in registers as
+// the filter is. So a sum takes its products and little else, and x is read from memory once.
+//
+// - Boxes of x come by tensor copies: 32 or 64 channels of some columns and rows of some images,
+//   with zeros where the filter hangs over an edge. Rows stream through a ring of stages, from the
+//   top of a strip to its bottom, so that a row is loaded once however high the filter is.
+// - Strips are rows of y in columns and images that 8 warps cover, a column tile of 7 or 4 to a
+//   warp or half a warp: several images together where they are small. The plan takes the number
+//   of images, columns, rows and channels of a strip that leave the fewest blocks idle.
+// - The first product of a row's sums writes to the next row's registers, so that nothing is moved
+//   as rows go by.
+//
+// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of 56 instructions.
+#include "kernels/depthwise/nhwc_kernel.cuh"
+#include "kernels/depthwise/nhwc_plan.cuh"
+
+namespace {
+
+using namespace cf::depthwise;
+
+struct State {
+    cf::Kernel<Tiling, CUtensorMap, const void *, void *, cf::Finish> kernel;
+    cf_problem problem;
+    Tiling tiling;
+    cf::Box box;
+    cf::TensorMap x;
+};
+
+void choose_kernel(const Option &option, State &state) {
+    const cf_problem &p = state.problem;
+    const size_t shared = size_t(option.tiling.stages) * option.tiling.stage_bytes;
+    const auto choose = [&](auto stored, auto lanes) {
+        using Stored = decltype(stored);
+        constexpr int Lanes = decltype(lanes)::value;
+        cf::for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
+            cf::for_value<1, 2>(p.stride_h - 1, [&](auto stride) {
+                state.kernel = cf::kernel_of(depthwise_nhwc_kernel<Stored, decltype(r)::value,
+                                                                   decltype(stride)::value, Lanes>,
+                                             unsigned(option.blocks),
+                                             unsigned(option.warps + 1) * 32, shared, true);
+            });
+        });
+    };
+    const auto choose_16 = [&](auto stored) {
+        if (option.lanes == 32)
+            choose(stored, cf::Constant<32>());
+        else
+            choose(stored, cf::Constant<16>());
+    };
+    if (p.storage == CF_STORE_F32)
+        choose(float(), cf::Constant<16>());
+    else if (p.storage == CF_STORE_F16)
+        choose_16(__half());
+    else
+        choose_16(__nv_bfloat16());
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!is_depthwise(p, no) || !is_common(p, no))
+        return false;
+    if (p.layout != CF_NHWC)
+        return no("is written for NHWC");
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (p.align < 16 || p.c * element_bytes(p) % 16 != 0)
+        return no("copies boxes of x, whose pixels are multiples of 16 bytes; this one's are %d, "
+                  "at multiples of %d",
+                  p.c * element_bytes(p), p.align);
+    if (p.n > INT32_MAX)
+        return no("counts images in 31 bits; these are %lld", (long long)p.n);
+    const Option best = best_option(query);
+    if (best.tiling.stages == 0)
+        return no("keeps some rows of x in shared memory, and counts strips in 31 bits; of %lld "
+                  "images with %d x %d pixels there are too many",
+                  (long long)p.n, p.h, p.w);
+    state.tiling = best.tiling;
+    state.box = best.box;
+    plan.us = best.us;
+    choose_kernel(best, state);
+    return true;
+}
+
+int32_t prepare(State &state) {
+    const int32_t error = state.kernel.prepare();
+    return error ? error : state.x.prepare(state.box);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    CUtensorMap x;
+    if (const int32_t error = state.x.at(args.x, x))
+        return error;
+    return state.kernel.launch(args.stream, state.tiling, x, args.w, args.y,
+                               cf::depthwise::finish_of(state.problem, args));
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(depthwise, nhwc) = {
+    "depthwise_nhwc",
+    "depthwise",
+    "a filter per channel: rows of x stream through shared memory, sums of all rows of y that they "
+    "meet stay in registers",
+    "this project; row reuse as in Lu et al., TPDS 2021",
+    nullptr, // caveat
+    CF_NEEDS_SM90,
+    nullptr, // configs
+    cf::Row<State, plan, prepare, launch>::functions(),
+};

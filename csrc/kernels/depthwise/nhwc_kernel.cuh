@@ -1,0 +1,226 @@
+// The kernel of depthwise_nhwc: rows of x stream through a ring of stages, and warps slide down
+// over them.
+#pragma once
+
+#include "kernels/depthwise/nhwc_plan.cuh"
+#include "kernels/depthwise/sums.cuh"
+#include "pipeline/ring.cuh"
+#include "pipeline/scheduler.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/load_store.cuh"
+#include "ptx/tensor.cuh"
+
+namespace cf::depthwise {
+
+// What a kernel is compiled for: stored elements, filter, stride, and lanes to a channel block.
+template <class StoredOf, int FilterOf, int StrideOf, int LanesOf>
+struct Shape {
+    using Stored = StoredOf;
+    static constexpr int R = FilterOf, Stride = StrideOf, Lanes = LanesOf;
+    using Sums = depthwise::Sums<R, Stride, columns_of(R), LaneChannels>;
+    using Weights = depthwise::Weights<R, LaneChannels>;
+    static constexpr int Columns = Sums::Columns, Rows = Sums::Rows;
+    static constexpr int LaneBytes = LaneChannels * int(sizeof(Stored));
+    static constexpr int PixelBytes = Lanes * LaneBytes;
+};
+
+#if CF_SM90
+// Where a strip begins in y.
+struct Strip {
+    int n, row, column, channel;
+};
+
+// A block's strips, and how they come to shared memory: every strip is as many items of the ring.
+struct Strips {
+    const Tiling &tiling;
+    const CUtensorMap &x;
+    SelfLoadingRing<MaxStages> &ring;
+    uint32_t stages; // in shared memory
+    StridedTiles mine;
+    int count;
+
+    template <class Shape>
+    __device__ __forceinline__ Strip strip(int m) const {
+        int rest = mine.tile(m);
+        const auto digit = [&](const Divisor &by, int base) {
+            const int others = by.quotient(rest), last = rest - others * base;
+            rest = others;
+            return last;
+        };
+        Strip strip;
+        strip.channel =
+            digit(tiling.by_channel_blocks, tiling.channel_blocks) * Shape::Lanes * LaneChannels;
+        strip.column =
+            digit(tiling.by_column_pieces, tiling.column_pieces) * tiling.tiles * Shape::Columns;
+        strip.row = digit(tiling.by_row_pieces, tiling.row_pieces) * tiling.rows;
+        strip.n = rest * tiling.images;
+        return strip;
+    }
+    __device__ __forceinline__ int items() const { return count * tiling.items; }
+    __device__ __forceinline__ uint32_t stage(RingPosition at) const {
+        return stages + at.stage * tiling.stage_bytes;
+    }
+    // Item number `item` of the block, by one lane. What lies outside of x comes as zeros.
+    template <class Shape>
+    __device__ __forceinline__ void load(int item, int stage) const {
+        const int m = tiling.by_items.quotient(item);
+        const Strip from = strip<Shape>(m);
+        const int row = from.row + (item - m * tiling.items) * tiling.steps;
+        ring.full[stage].arrive_and_expect(tiling.box_bytes);
+        copy_box(stages + stage * tiling.stage_bytes, x, from.channel,
+                 from.column * Shape::Stride - tiling.pad_left,
+                 row * Shape::Stride - tiling.pad_top, from.n, ring.full[stage]);
+    }
+};
+
+// Two channels of a pixel in shared memory.
+template <class Stored, int Offset>
+__device__ __forceinline__ void load_pixel(uint32_t at, float (&v)[LaneChannels]) {
+    if constexpr (std::is_same_v<Stored, float>) {
+        const float2 two = load_shared_f32x2<Offset>(at);
+        v[0] = two.x, v[1] = two.y;
+    } else {
+        const uint32_t word = load_shared_behind<Offset>(at);
+        widen_pair<Stored>(word, v);
+    }
+}
+
+// The window's pixels of a row, which begin at `at`.
+template <class Shape, int... Pixel>
+__device__ __forceinline__ void load_row(uint32_t at, float (&x)[Shape::Sums::Width][LaneChannels],
+                                         std::integer_sequence<int, Pixel...>) {
+    (load_pixel<typename Shape::Stored, Pixel * Shape::PixelBytes>(at, x[Pixel]), ...);
+}
+
+// The oldest row of sums, for core/fragment_epilogue.cuh.
+template <class Shape>
+struct OutputMap {
+    typename Shape::Sums &sums;
+    int64_t place; // of the first sum in y
+    int channel, channels;
+    int columns; // that exist
+
+    __device__ __forceinline__ float &value(int q, int e) const { return sums.oldest(q, e); }
+    template <class Body>
+    __device__ __forceinline__ void for_channels(Body body) {
+#pragma unroll
+        for (int e = 0; e < LaneChannels; ++e)
+            body(channel + e, Constant<Shape::Columns>(),
+                 [&](int q) -> float & { return value(q, e); });
+    }
+    template <class T, class Body>
+    __device__ __forceinline__ void for_runs(T *tensor, Body body) {
+        T *at = tensor + place;
+#pragma unroll
+        for (int q = 0; q < Shape::Columns; ++q, at += channels)
+            body(Constant<LaneChannels>(), at, q < columns,
+                 [&](int e) -> float & { return value(q, e); });
+    }
+};
+
+template <class Shape>
+__device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape> map,
+                                           typename Shape::Stored *y, const Finish &finish) {
+    using Stored = typename Shape::Stored;
+    finish_fragment<Stored>(finish, tiling.c, map);
+    map.sums.activate_oldest(tiling.activation);
+    map.for_runs(y, [](auto count, Stored *to, bool live, auto value) {
+        const float v[LaneChannels] = {value(0), value(1)};
+        store_neighbours<Stored>(reinterpret_cast<char *>(to), live, v);
+    });
+}
+
+// A warp: columns of an image, or of as many as channel blocks fit into it.
+template <class Shape>
+__device__ __forceinline__ void compute(const Strips &strips, int warp, int lane,
+                                        const typename Shape::Stored *w, typename Shape::Stored *y,
+                                        const Finish &finish) {
+    const Tiling &tiling = strips.tiling;
+    // Units are column tiles of images. Lanes without one read the first one's.
+    const int number = warp * (32 / Shape::Lanes) + lane / Shape::Lanes;
+    const bool busy = number < tiling.images * tiling.tiles;
+    const int unit = busy ? number : 0;
+    const int image = tiling.by_tiles.quotient(unit), tile = unit - image * tiling.tiles;
+    const int of_lane = lane % Shape::Lanes, warps = blockDim.x / 32;
+    const uint32_t offset = image * tiling.image +
+                            tile * (Shape::Columns * Shape::Stride * Shape::PixelBytes) +
+                            of_lane * Shape::LaneBytes;
+    RingPosition at;
+    typename Shape::Weights weights;
+    typename Shape::Sums sums = {};
+    int loaded = -1; // channel
+    int item = 0;
+    for (int m = 0; m < strips.count; ++m) {
+        const Strip strip = strips.strip<Shape>(m);
+        const int channel = strip.channel + of_lane * LaneChannels;
+        if (strip.channel != loaded) {
+            weights.load(w, channel, tiling.c);
+            loaded = strip.channel;
+        }
+        const int n = strip.n + image, q = strip.column + tile * Shape::Columns;
+        const bool live = busy && n < tiling.n && channel < tiling.c;
+        OutputMap<Shape> map = {
+            sums, ((int64_t(n) * tiling.p + strip.row) * tiling.q + q) * tiling.c + channel,
+            channel, tiling.c, live ? tiling.q - q : 0};
+        // Of y, from the first row that the strip's first row of x meets on.
+        const int first = Shape::Rows - 1, last = first + min(tiling.rows, tiling.p - strip.row);
+        int row = 0;
+        for (int i = 0; i < tiling.items; ++i, ++item, at.next(tiling.stages)) {
+            strips.ring.wait_full(at);
+            uint32_t from = strips.stage(at) + offset;
+#pragma unroll 1
+            for (int step = 0; step < tiling.steps; ++step, ++row) {
+                sums.step(weights, [&](int i, float(&x)[Shape::Sums::Width][LaneChannels]) {
+                    load_row<Shape>(from + i * tiling.pitch, x,
+                                    std::make_integer_sequence<int, Shape::Sums::Width>());
+                });
+                from += Shape::Stride * tiling.pitch;
+                if (row < first || row >= last)
+                    continue;
+                finish_row<Shape>(tiling, map, y, finish);
+                map.place += int64_t(tiling.q) * tiling.c;
+            }
+            // Whoever is the last to leave a stage asks for the next item in its place.
+            __syncwarp();
+            if (lane == 0 && item + tiling.stages < strips.items())
+                if (strips.ring.release(at, warps))
+                    strips.load<Shape>(item + tiling.stages, at.stage);
+            __syncwarp();
+        }
+    }
+}
+#endif
+
+template <class Stored, int R, int Stride, int Lanes>
+__global__ void __launch_bounds__(MaxWarps * 32, blocks_of(R))
+    depthwise_nhwc_kernel(const __grid_constant__ Tiling tiling,
+                          const __grid_constant__ CUtensorMap x, const Stored *__restrict__ w,
+                          Stored *__restrict__ y, const __grid_constant__ Finish finish) {
+#if CF_SM90
+    using Shape = Shape<Stored, R, Stride, Lanes>;
+    extern __shared__ __align__(128) unsigned char dynamic[];
+    __shared__ SelfLoadingRing<MaxStages> ring;
+    static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
+    const auto mine = StridedTiles::of_block();
+    const Strips strips = {
+        tiling, x, ring, shared_address(dynamic), mine, mine.count(tiling.strips)};
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    if (warp == 0) {
+        ring.init(tiling.stages, 1, lane);
+        publish_barriers();
+    }
+    __syncthreads();
+    let_next_kernel_begin();
+    wait_for_kernels_before();
+    if (threadIdx.x == 0)
+        for (int item = 0; item < min(strips.items(), tiling.stages); ++item)
+            strips.load<Shape>(item, item);
+    __syncwarp();
+    compute<Shape>(strips, warp, lane, w, y, finish);
+#else
+    not_compiled();
+#endif
+}
+
+} // namespace cf::depthwise

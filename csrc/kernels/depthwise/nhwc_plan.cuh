@@ -1,0 +1,179 @@
+// The planner of depthwise_nhwc: how a problem becomes strips, and what a strip takes.
+#pragma once
+
+#include "core/divisor.cuh"
+#include "core/estimate.cuh"
+#include "core/tensor_map.cuh"
+#include "kernels/depthwise/family.cuh"
+
+#include <algorithm>
+
+namespace cf::depthwise {
+
+constexpr int MaxWarps = 8;   // of a block
+constexpr int MaxStages = 16; // of the ring that rows stream through
+constexpr int StaticShared = 1024;
+constexpr int MaxBox = 256; // elements along a side
+constexpr int LaneChannels = 2;
+
+// Adjacent columns of y that a thread has sums of.
+constexpr int columns_of(int r) { return r == 3 ? 7 : 4; }
+// Blocks that registers leave room for on a multiprocessor.
+constexpr int blocks_of(int r) { return r == 7 ? 1 : 2; }
+
+// A strip is some rows of y in some columns of some images, in as many channels as some lanes of a
+// warp have. Its rows of x stream through the ring, a few steps to a stage: a step is as many rows
+// of x as the vertical stride. Offsets in shared memory are bytes.
+struct Tiling {
+    int n, c, p, q;
+    int pad_top, pad_left;
+    int images, tiles; // of a strip; tiles are a thread's columns
+    int rows;          // of y in a strip
+    int steps;         // of a stage
+    int items;         // of the ring, for a strip
+    int strips, channel_blocks, column_pieces, row_pieces;
+    int stages;
+    int activation; // beyond what cf::Finish does
+    uint32_t stage_bytes, box_bytes;
+    uint32_t pitch, image; // from row to row, from image to image of a stage
+    Divisor by_channel_blocks, by_column_pieces, by_row_pieces, by_tiles, by_items;
+};
+
+// A tiling, what it copies, and the clocks that its launch takes.
+struct Option {
+    Tiling tiling;
+    Box box;
+    int warps, lanes; // of a block; of a channel block
+    int blocks;
+    double us;
+};
+
+// What is read and written: each element once, and again what strips beside each other share, of
+// which a third comes from memory.
+inline double bytes_of(const cf_problem &p, double rows_read, double columns_read) {
+    const double unique = double(p.n) * p.c * p.h * p.w, y = double(p.n) * p.k * p.p * p.q;
+    const double read = double(p.n) * p.c * rows_read * columns_read;
+    return (unique + std::max(read - unique, 0.0) / 3 + y) * element_bytes(p);
+}
+
+// Instructions of a warp for a step.
+inline double instructions(const cf_problem &p) {
+    const int columns = columns_of(p.r), width = (columns - 1) * p.stride_w + p.r;
+    const int elements = columns * LaneChannels;
+    return double(p.r) * p.s * elements + p.stride_h * width * 3 + elements * 2 + 40;
+}
+
+inline double estimate(const cf_query &query, const Option &option) {
+    const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
+    const Tiling &t = option.tiling;
+    const double row_pieces = double(ceil_div(p.p, t.rows));
+    const double columns = double(t.tiles) * columns_of(p.r);
+    const double column_pieces = std::ceil(p.q / columns);
+    const double rows_read = std::min<double>(row_pieces * (p.r - p.stride_h), p.h) + p.h;
+    const double columns_read =
+        std::min<double>((column_pieces - 1) * (p.s - p.stride_w), p.w) + p.w;
+    const double memory = bytes_of(p, rows_read, columns_read) / (0.87 * d.bytes_per_us);
+    // A block's warps share the schedulers with those of its neighbours.
+    const int slots = d.sm_count * blocks_of(p.r);
+    const double rounds = double(ceil_div(t.strips, slots));
+    const double together = std::min(1.0, double(t.strips) / slots) * blocks_of(p.r);
+    const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
+    const double issue =
+        instructions(p) * std::max(1.6, option.warps * std::max(together, 1.0) / 4 * 1.15);
+    const double fill = 1100;
+    const double computing = clocks_us(d, rounds * steps * issue + fill, FmaClock);
+    // Strips of the last round leave some blocks without one.
+    const double balance = rounds * slots / t.strips;
+    const double waiting = clocks_us(d, fill, FmaClock);
+    return ShortLaunchUs + std::max(computing, waiting + memory * (rounds > 1 ? balance : 1));
+}
+
+// With so many lanes to a channel block, images and column tiles to a strip, and rows of y.
+inline bool tile(const cf_query &query, int lanes, int images, int tiles, int rows,
+                 Option &option) {
+    const cf_problem &p = query.problem;
+    const int element = element_bytes(p), columns = columns_of(p.r), stride = p.stride_h;
+    const int channels = lanes * LaneChannels;
+    option = {};
+    Tiling &t = option.tiling;
+    const int64_t width = int64_t(tiles * columns - 1) * stride + p.s;
+    const int64_t column_pieces = ceil_div(p.q, int64_t(tiles) * columns);
+    const int64_t row_pieces = ceil_div(p.p, rows);
+    const int64_t channel_blocks = ceil_div(p.c, channels);
+    const double strips = double(ceil_div(std::max<int64_t>(p.n, 1), images)) * column_pieces *
+                          row_pieces * channel_blocks;
+    // Items of the ring are counted in 31 bits.
+    if (width > MaxBox || strips * (rows + p.r) > INT32_MAX / 2)
+        return false;
+    option.lanes = lanes;
+    option.warps = int(ceil_div(images * tiles, 32 / lanes));
+    if (option.warps > MaxWarps)
+        return false;
+    const int64_t pitch = width * channels * element;
+    const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
+    const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
+    // As few steps to a stage as make it worth a copy.
+    const int64_t step_bytes = pitch * stride * images;
+    int64_t steps = std::clamp<int64_t>(8192 / step_bytes, 1, 8);
+    steps = std::min<int64_t>(steps, rows + rows_of(p.r, stride) - 1);
+    const int64_t stage_bytes = round_up(step_bytes * steps, 128);
+    t.stages = int(std::min<int64_t>(most / stage_bytes, MaxStages));
+    if (t.stages < 2)
+        return false;
+    t.n = int(p.n), t.c = p.c, t.p = p.p, t.q = p.q;
+    t.pad_top = p.pad_top, t.pad_left = p.pad_left;
+    t.images = images, t.tiles = tiles, t.rows = rows, t.steps = int(steps);
+    t.items = int(ceil_div(rows + rows_of(p.r, stride) - 1, steps));
+    t.strips = int(strips), t.channel_blocks = int(channel_blocks);
+    t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
+    t.activation = late_activation(p);
+    t.stage_bytes = uint32_t(stage_bytes), t.box_bytes = uint32_t(step_bytes * steps);
+    t.pitch = uint32_t(pitch), t.image = uint32_t(pitch * stride * steps);
+    t.by_channel_blocks = Divisor(int(channel_blocks));
+    t.by_column_pieces = Divisor(int(column_pieces));
+    t.by_row_pieces = Divisor(int(row_pieces));
+    t.by_tiles = Divisor(tiles);
+    t.by_items = Divisor(t.items);
+    // A batch may be empty, a tensor not.
+    option.box = {
+        element,
+        {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
+        {uint32_t(channels), uint32_t(width), uint32_t(stride * steps), uint32_t(images)}};
+    option.blocks = int(std::min<int64_t>(t.strips, query.device.sm_count * blocks_of(p.r)));
+    option.us = estimate(query, option);
+    return true;
+}
+
+// The one that is estimated to take least; none of its stages where none fits.
+inline Option best_option(const cf_query &query) {
+    const cf_problem &p = query.problem;
+    Option best = {};
+    const auto consider = [&](int lanes, int images, int tiles, int rows) {
+        Option option;
+        if (tile(query, lanes, images, tiles, rows, option) &&
+            (best.tiling.stages == 0 || option.us < best.us))
+            best = option;
+    };
+    const int all = int(ceil_div(p.q, columns_of(p.r)));
+    for (int lanes = p.storage == CF_STORE_F32 ? 16 : 32; lanes >= 16; lanes /= 2) {
+        const int units = MaxWarps * (32 / lanes);
+        for (int pieces = int(ceil_div(all, units)), last = 0; pieces <= all; ++pieces) {
+            const int tiles = int(ceil_div(all, pieces));
+            if (tiles == last)
+                continue;
+            last = tiles;
+            for (int images = 1; images * tiles <= units && images <= std::max<int64_t>(p.n, 1);
+                 ++images)
+                for (int of_rows = 1, before = 0; of_rows <= 16; ++of_rows) {
+                    const int rows = int(ceil_div(p.p, of_rows));
+                    if (rows != before)
+                        consider(lanes, images, tiles, rows);
+                    before = rows;
+                }
+        }
+    }
+    return best;
+}
+
+} // namespace cf::depthwise
