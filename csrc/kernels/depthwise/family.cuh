@@ -24,6 +24,10 @@ inline bool is_common(const cf_problem &p, const Refusal &no) {
                   p.stride_w);
     if (p.dilation_h != 1 || p.dilation_w != 1)
         return no("takes no dilation");
+    if (p.storage == CF_STORE_F32 && (p.math == CF_MATH_F16 || p.math == CF_MATH_BF16))
+        return no("multiplies f32 as it is (math fp32 or tf32)");
+    if (p.math == CF_MATH_F16_ACC)
+        return no("sums in fp32");
     return true;
 }
 

@@ -40,8 +40,8 @@ void choose_kernel(const Option &option, State &state) {
             cf::for_value<1, 2>(p.stride_h - 1, [&](auto stride) {
                 state.kernel = cf::kernel_of(depthwise_nhwc_kernel<Stored, decltype(r)::value,
                                                                    decltype(stride)::value, Lanes>,
-                                             unsigned(option.blocks),
-                                             unsigned(option.warps + 1) * 32, shared, true);
+                                             unsigned(option.blocks), unsigned(option.warps) * 32,
+                                             shared, true);
             });
         });
     };
