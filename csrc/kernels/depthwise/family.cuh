@@ -4,6 +4,8 @@
 #include "core/fragment_epilogue.cuh"
 #include "core/plan.cuh"
 
+#include <cmath>
+
 namespace cf::depthwise {
 
 // Whether each input channel has a filter of its own and gives one output channel.
@@ -36,9 +38,17 @@ constexpr int rows_of(int r, int stride) { return (r + stride - 1) / stride; }
 
 inline int element_bytes(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
 
+// What two that go on beside each other take, each by itself so long.
+inline double together_us(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
+
 // The activation, where it is more than the limits of cf::Finish.
 inline int late_activation(const cf_problem &p) {
     return p.epilogue.activation > CF_ACT_RELU6 ? p.epilogue.activation : CF_ACT_NONE;
+}
+// Whether the epilogue changes a sum.
+inline bool has_epilogue(const cf_problem &p) {
+    const cf_epilogue &e = p.epilogue;
+    return e.scale != 1 || e.bias || e.residual || e.activation != CF_ACT_NONE;
 }
 inline Finish finish_of(const cf_problem &p, const cf_args &args) {
     Finish finish = cf::finish_of(p, args);

@@ -1,7 +1,7 @@
 // depthwise_nchw: one filter per channel, planes one after the other.
 //
 // As in depthwise_nhwc a thread slides down over rows of x and keeps the sums of all rows of y that
-// they meet; here it has a pair of columns of one plane, and its neighbours the next columns, of
+// they meet; here it has four columns of one plane, and its neighbours the next ones, of
 // the next plane where a row ends.
 //
 // - Planes lie one after the other in memory, so any number of them is one bulk copy, whatever
@@ -9,9 +9,9 @@
 //   planes are a strip, or some rows of a large one.
 // - What a window reads beside its row is masked to zero, so that an infinity there does no harm; a
 //   row outside of the plane is read from a place that holds zeros.
-// - A strip's tasks are pairs of columns by pieces of rows, as many as fill 8 warps.
+// - A strip's tasks are column tiles by pieces of rows, as many as fill 8 warps.
 //
-// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 62 instructions.
+// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 60 instructions.
 #include "kernels/depthwise/nchw_kernel.cuh"
 #include "kernels/depthwise/nchw_plan.cuh"
 
@@ -83,7 +83,8 @@ extern "C" const cf_row CF_ROW(depthwise, nchw) = {
     "a filter per channel: planes by bulk copies, sums of all rows of y that a row of x meets stay "
     "in registers",
     "this project; row reuse as in Lu et al., TPDS 2021",
-    nullptr, // caveat
+    "padding is multiplied as zeros: where a weight that is infinite or NaN meets it, the sum is "
+    "NaN",
     CF_NEEDS_SM90,
     nullptr, // configs
     cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),

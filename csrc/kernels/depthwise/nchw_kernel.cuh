@@ -80,8 +80,10 @@ struct Window {
 
     __device__ __forceinline__ Window(int first, int columns) {
 #pragma unroll
-        for (int i = 0; i < Shape::Sums::Width; ++i)
+        for (int i = 0; i < Shape::Sums::Width; ++i) {
             mask[i] = unsigned(first + i) < unsigned(columns) ? ~0u : 0;
+            keep(mask[i]);
+        }
     }
     template <int I>
     __device__ __forceinline__ float element(uint32_t at) const {
@@ -121,11 +123,9 @@ struct OutputMap {
 };
 
 template <class Shape, int Together>
-__device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape, Together> map,
-                                           typename Shape::Stored *y, const Finish &finish) {
+__device__ __forceinline__ void store_row(OutputMap<Shape, Together> map,
+                                          typename Shape::Stored *y) {
     using Stored = typename Shape::Stored;
-    finish_fragment<Stored>(finish, tiling.c, map);
-    map.sums.activate_oldest(tiling.activation);
     map.for_runs(y, [](auto count, Stored *to, bool live, auto value) {
         float v[count.value];
 #pragma unroll
@@ -135,14 +135,25 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape
     });
 }
 
+template <class Shape, int Together>
+__device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape, Together> map,
+                                           typename Shape::Stored *y, const Finish &finish) {
+    // By itself, so that it costs one branch where there is none.
+    if (!tiling.finishes)
+        return store_row(map, y);
+    finish_fragment<typename Shape::Stored>(finish, tiling.c, map);
+    map.sums.activate_oldest(tiling.activation);
+    store_row(map, y);
+}
+
 // A thread's task of a strip, whose first row of x lies at `strip_at`.
 template <class Shape>
 __device__ __forceinline__ void
 compute_task(const Strips &strips, const Strip &strip, uint32_t strip_at, uint32_t zeros,
-             const typename Shape::Weights &weights, int channel, int plane, int piece, int pair,
+             const typename Shape::Weights &weights, int channel, int plane, int piece, int tile,
              bool live, typename Shape::Stored *y, const Finish &finish) {
     const Tiling &tiling = strips.tiling;
-    const int q = pair * Columns, column = q * Shape::Stride - tiling.pad_left;
+    const int q = tile * Columns, column = q * Shape::Stride - tiling.pad_left;
     const int p = strip.row + piece * tiling.rows;
     const int below = min(tiling.rows, strip.row + strip.rows - p); // rows of y
     const Window<Shape> window(column, tiling.w);
@@ -155,7 +166,7 @@ compute_task(const Strips &strips, const Strip &strip, uint32_t strip_at, uint32
     typename Shape::Sums sums = {};
     const int64_t place = (int64_t(strip.plane + plane) * tiling.p + p) * tiling.q + q;
     const int columns = live ? tiling.q - q : 0;
-    OutputMap<Shape, Columns> pairs = {sums, place, channel, columns};
+    OutputMap<Shape, 2> pairs = {sums, place, channel, columns};
     OutputMap<Shape, 1> singles = {sums, place, channel, columns};
     const int first = Shape::Sums::Rows - 1;
 #pragma unroll 1
@@ -194,7 +205,7 @@ compute(const Strips &strips, int warp, int lane, uint32_t zeros, const typename
         bool waited = false;
         for (int first = warp * 32; first < tiling.tasks; first += Warps * 32) {
             const int number = min(first + lane, tiling.tasks - 1);
-            const int line = tiling.by_pairs.quotient(number), pair = number - line * tiling.pairs;
+            const int line = tiling.by_tiles.quotient(number), tile = number - line * tiling.tiles;
             const int of_plane = tiling.by_pieces.quotient(line);
             const int piece = line - of_plane * tiling.pieces;
             const bool live = first + lane < tiling.tasks && of_plane < strip.planes;
@@ -207,7 +218,7 @@ compute(const Strips &strips, int warp, int lane, uint32_t zeros, const typename
                 strips.ring.wait_full(at);
             waited = true;
             compute_task<Shape>(strips, strip, strips.stage(at.stage) + skew, zeros, weights,
-                                channel, plane, piece, pair, live, y, finish);
+                                channel, plane, piece, tile, live, y, finish);
         }
         if (!waited)
             strips.ring.wait_full(at);
@@ -235,7 +246,8 @@ __global__ void __launch_bounds__(Warps * 32, blocks_of(R))
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ SelfLoadingRing<MaxStages> ring;
     static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
-    const uint32_t zeros = shared_address(dynamic);
+    uint32_t zeros = shared_address(dynamic);
+    keep(zeros); // or each use reads a special register anew
     const auto mine = StridedTiles::of_block();
     const Strips strips = {tiling, ring, zeros + ZeroBytes, mine, mine.count(tiling.strips)};
     // Taken from one lane, so that the compiler knows what is the same in all.

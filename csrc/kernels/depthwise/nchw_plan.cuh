@@ -12,19 +12,19 @@ namespace cf::depthwise_nchw {
 using namespace depthwise;
 
 constexpr int Warps = 8;      // of a block
-constexpr int Columns = 2;    // adjacent, of a thread
+constexpr int Columns = 4;    // adjacent, of a thread
 constexpr int MaxStages = 16; // of the ring that strips go through
 constexpr int StaticShared = 1024;
 // Bytes before and behind a stage's rows that a window at their edges may read: up to 9 columns,
 // and what the rows lie behind a multiple of 16.
-constexpr int Slack = 64;
+constexpr int Slack = 80;
 constexpr int ZeroBytes = 64; // what a row outside of x is read from
 
 // Blocks that registers leave room for on a multiprocessor.
-constexpr int blocks_of(int r) { return r == 7 ? 2 : 3; }
+constexpr int blocks_of(int r) { return r == 3 ? 3 : 2; }
 
-// A strip is some whole planes beside each other in memory, or some rows of one. A task is a pair
-// of columns in some rows of y of one of its planes. Offsets in shared memory are bytes.
+// A strip is some whole planes beside each other in memory, or some rows of one. A task is some
+// adjacent columns in some rows of y of one of its planes. Offsets in shared memory are bytes.
 struct Tiling {
     int c, h, w, p, q;
     int pad_top, pad_left;
@@ -33,13 +33,14 @@ struct Tiling {
     int strip_rows;   // of y in each of them
     int row_strips;   // of a plane
     int rows, pieces; // of y in a task; tasks below each other in a strip
-    int pairs;        // of columns
+    int tiles;        // of columns
     int tasks, strips;
     int stages;
+    int finishes;   // whether there is an epilogue
     int activation; // beyond what cf::Finish does
     int paired;     // whether pairs of y are stored as one word
     uint32_t stage_bytes;
-    Divisor by_row_strips, by_pairs, by_pieces, by_channels;
+    Divisor by_row_strips, by_tiles, by_pieces, by_channels;
 };
 
 struct Option {
@@ -52,7 +53,7 @@ struct Option {
 inline double instructions(const cf_problem &p) {
     const int width = (Columns - 1) * p.stride_w + p.s;
     const int of_element = p.storage == CF_STORE_F32 ? 2 : 3;
-    return double(p.r) * p.s * Columns + p.stride_h * (width * of_element + 6.0) + 20;
+    return double(p.r) * p.s * Columns + p.stride_h * (width * of_element + 6.0) + 22;
 }
 
 inline double estimate(const cf_query &query, const Option &option) {
@@ -70,12 +71,13 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
     const double warps = double(ceil_div(t.tasks, 32));
     const double passes = std::ceil(warps / Warps);
-    const double issue =
-        instructions(p) * std::max(passes * 2.5, warps * together / 4 * 1.1) + passes * 150 / steps;
+    const double issue = instructions(p) * std::max(passes * 2.2, warps * together / 4 * 1.1) +
+                         (passes * 300 + 700) / steps;
     const double fill = 1300;
     const double computing = clocks_us(d, rounds * steps * issue + fill, FmaClock);
     const double balance = rounds > 1 ? rounds * slots / t.strips : 1;
-    return ShortLaunchUs + std::max(computing, clocks_us(d, fill, FmaClock) + memory * balance);
+    const double waiting = clocks_us(d, fill, FmaClock);
+    return ShortLaunchUs + together_us(computing, waiting + memory * balance);
 }
 
 // With so many planes to a strip and rows to each of them, and tasks of so many rows.
@@ -89,8 +91,8 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     const int64_t in_rows =
         row_strips == 1 ? p.h : std::min<int64_t>(int64_t(strip_rows - 1) * p.stride_h + p.r, p.h);
     const int64_t stage_bytes = round_up(in_rows * set * p.w * size + 2 * Slack, 16);
-    const int64_t pieces = ceil_div(strip_rows, rows), pairs = ceil_div(p.q, Columns);
-    const int64_t tasks = set * pieces * pairs;
+    const int64_t pieces = ceil_div(strip_rows, rows), tiles = ceil_div(p.q, Columns);
+    const int64_t tasks = set * pieces * tiles;
     const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
     const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
     const int64_t stages = std::min<int64_t>((most - ZeroBytes) / stage_bytes, MaxStages);
@@ -100,13 +102,14 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
     t.planes = int(planes), t.set = set;
     t.strip_rows = strip_rows, t.row_strips = int(row_strips);
-    t.rows = rows, t.pieces = int(pieces), t.pairs = int(pairs);
+    t.rows = rows, t.pieces = int(pieces), t.tiles = int(tiles);
     t.tasks = int(tasks), t.strips = int(strips), t.stages = int(stages);
+    t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
-    t.paired = p.q % Columns == 0 && p.align >= Columns * size;
+    t.paired = p.q % 2 == 0 && p.align >= 2 * size;
     t.stage_bytes = uint32_t(stage_bytes);
     t.by_row_strips = Divisor(t.row_strips);
-    t.by_pairs = Divisor(t.pairs);
+    t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);
     t.by_channels = Divisor(t.c);
     option.blocks = int(

@@ -106,7 +106,8 @@ extern "C" const cf_row CF_ROW(depthwise, nhwc) = {
     "a filter per channel: rows of x stream through shared memory, sums of all rows of y that they "
     "meet stay in registers",
     "this project; row reuse as in Lu et al., TPDS 2021",
-    nullptr, // caveat
+    "padding is multiplied as zeros: where a weight that is infinite or NaN meets it, the sum is "
+    "NaN",
     CF_NEEDS_SM90,
     nullptr, // configs
     cf::Row<State, plan, prepare, launch>::functions(),

@@ -119,15 +119,23 @@ struct OutputMap {
 };
 
 template <class Shape>
-__device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape> map,
-                                           typename Shape::Stored *y, const Finish &finish) {
+__device__ __forceinline__ void store_row(OutputMap<Shape> map, typename Shape::Stored *y) {
     using Stored = typename Shape::Stored;
-    finish_fragment<Stored>(finish, tiling.c, map);
-    map.sums.activate_oldest(tiling.activation);
     map.for_runs(y, [](auto count, Stored *to, bool live, auto value) {
         const float v[LaneChannels] = {value(0), value(1)};
         store_neighbours<Stored>(reinterpret_cast<char *>(to), live, v);
     });
+}
+
+template <class Shape>
+__device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape> map,
+                                           typename Shape::Stored *y, const Finish &finish) {
+    // By itself, so that it costs one branch where there is none.
+    if (!tiling.finishes)
+        return store_row<Shape>(map, y);
+    finish_fragment<typename Shape::Stored>(finish, tiling.c, map);
+    map.sums.activate_oldest(tiling.activation);
+    store_row<Shape>(map, y);
 }
 
 // A warp: columns of an image, or of as many as channel blocks fit into it.

@@ -15,11 +15,13 @@ constexpr int MaxStages = 16; // of the ring that rows stream through
 constexpr int StaticShared = 1024;
 constexpr int MaxBox = 256; // elements along a side
 constexpr int LaneChannels = 2;
+constexpr double ClocksAlone = 2.2; // of an instruction where no other warp is there to issue one
 
 // Adjacent columns of y that a thread has sums of.
 constexpr int columns_of(int r) { return r == 3 ? 7 : 4; }
-// Blocks that registers leave room for on a multiprocessor.
+// Blocks of so many warps that registers leave room for on a multiprocessor.
 constexpr int blocks_of(int r) { return r == 7 ? 1 : 2; }
+inline int blocks_of(int r, int warps) { return blocks_of(r) * MaxWarps / warps; }
 
 // A strip is some rows of y in some columns of some images, in as many channels as some lanes of a
 // warp have. Its rows of x stream through the ring, a few steps to a stage: a step is as many rows
@@ -33,6 +35,7 @@ struct Tiling {
     int items;         // of the ring, for a strip
     int strips, channel_blocks, column_pieces, row_pieces;
     int stages;
+    int finishes;   // whether there is an epilogue
     int activation; // beyond what cf::Finish does
     uint32_t stage_bytes, box_bytes;
     uint32_t pitch, image; // from row to row, from image to image of a stage
@@ -60,7 +63,7 @@ inline double bytes_of(const cf_problem &p, double rows_read, double columns_rea
 inline double instructions(const cf_problem &p) {
     const int columns = columns_of(p.r), width = (columns - 1) * p.stride_w + p.r;
     const int elements = columns * LaneChannels;
-    return double(p.r) * p.s * elements + p.stride_h * width * 3 + elements * 2 + 40;
+    return double(p.r) * p.s * elements + p.stride_h * width * 3 + elements * 2 + 25;
 }
 
 inline double estimate(const cf_query &query, const Option &option) {
@@ -74,19 +77,18 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double columns_read =
         std::min<double>((column_pieces - 1) * (p.s - p.stride_w), p.w) + p.w;
     const double memory = bytes_of(p, rows_read, columns_read) / (0.87 * d.bytes_per_us);
-    // A block's warps share the schedulers with those of its neighbours.
-    const int slots = d.sm_count * blocks_of(p.r);
+    // A warp by itself takes some clocks for an instruction; many share the schedulers.
+    const int of_sm = blocks_of(p.r, option.warps), slots = d.sm_count * of_sm;
     const double rounds = double(ceil_div(t.strips, slots));
-    const double together = std::min(1.0, double(t.strips) / slots) * blocks_of(p.r);
+    const double together = std::clamp(double(t.strips) / d.sm_count, 1.0, double(of_sm));
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
-    const double issue =
-        instructions(p) * std::max(1.6, option.warps * std::max(together, 1.0) / 4 * 1.15);
-    const double fill = 1100;
-    const double computing = clocks_us(d, rounds * steps * issue + fill, FmaClock);
+    const double issue = instructions(p) * std::max(ClocksAlone, option.warps * together / 4 * 1.1);
+    const double fill = 1100, of_strip = 700;
+    const double computing = clocks_us(d, rounds * (steps * issue + of_strip) + fill, FmaClock);
     // Strips of the last round leave some blocks without one.
     const double balance = rounds * slots / t.strips;
     const double waiting = clocks_us(d, fill, FmaClock);
-    return ShortLaunchUs + std::max(computing, waiting + memory * (rounds > 1 ? balance : 1));
+    return ShortLaunchUs + together_us(computing, waiting + memory * (rounds > 1 ? balance : 1));
 }
 
 // With so many lanes to a channel block, images and column tiles to a strip, and rows of y.
@@ -111,7 +113,8 @@ inline bool tile(const cf_query &query, int lanes, int images, int tiles, int ro
     if (option.warps > MaxWarps)
         return false;
     const int64_t pitch = width * channels * element;
-    const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
+    const int64_t room =
+        query.device.shared_per_sm / blocks_of(p.r, option.warps) - 1024 - StaticShared;
     const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
     // As few steps to a stage as make it worth a copy.
     const int64_t step_bytes = pitch * stride * images;
@@ -127,6 +130,7 @@ inline bool tile(const cf_query &query, int lanes, int images, int tiles, int ro
     t.items = int(ceil_div(rows + rows_of(p.r, stride) - 1, steps));
     t.strips = int(strips), t.channel_blocks = int(channel_blocks);
     t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
+    t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
     t.stage_bytes = uint32_t(stage_bytes), t.box_bytes = uint32_t(step_bytes * steps);
     t.pitch = uint32_t(pitch), t.image = uint32_t(pitch * stride * steps);
@@ -140,7 +144,8 @@ inline bool tile(const cf_query &query, int lanes, int images, int tiles, int ro
         element,
         {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
         {uint32_t(channels), uint32_t(width), uint32_t(stride * steps), uint32_t(images)}};
-    option.blocks = int(std::min<int64_t>(t.strips, query.device.sm_count * blocks_of(p.r)));
+    option.blocks =
+        int(std::min<int64_t>(t.strips, query.device.sm_count * blocks_of(p.r, option.warps)));
     option.us = estimate(query, option);
     return true;
 }
