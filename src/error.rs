@@ -11,9 +11,11 @@ use std::ops::Range;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is no problem; `why` names the part that could not be read.
-    #[error("`{text}` is not a problem: {why}")]
+    /// The text is not what it should be; `why` names the part that could not be read.
+    #[error("`{text}` is not {what}: {why}")]
     Parse {
+        /// What it should be: `a problem`, `a math`.
+        what: &'static str,
         /// What was given.
         text: String,
         /// What is wrong with it, and what would be right.
@@ -61,13 +63,16 @@ pub enum Error {
         known: String,
     },
     /// No variant on this device can do the problem.
-    #[error("no variant on {device} can do {problem}: {why}")]
+    #[error(
+        "no variant on {device} can do {problem}: {why}; `convforge list --problem {problem}` has \
+         every variant's answer"
+    )]
     NoVariant {
         /// The device asked.
         device: String,
         /// The problem.
         problem: String,
-        /// The reasons, one per variant.
+        /// The commonest reasons, and of which variants.
         why: String,
     },
     /// A buffer has the wrong number of elements.

@@ -9,7 +9,7 @@ use convforge_tools::{
     suite::{Layer, Overrides, Suite},
 };
 
-use crate::{failure::Failure, shape::ShapeArgs};
+use crate::{failure::Failure, shape::ShapeArgs, terminal};
 
 /// `cpu`, `gpu` or `gpu:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl ProblemArgs {
     pub fn layers(&self) -> Result<Vec<Layer>, Failure> {
         let mut layers: Vec<Layer> = self.problem.iter().cloned().map(Layer::alone).collect();
         if let Some(problem) = self.shape.problem()? {
-            eprintln!("The problem of these sizes is {problem}.");
+            terminal::remark(&format!("The problem of these sizes is {problem}."), false)?;
             layers.push(Layer::alone(problem));
         }
         layers.extend(self.suite.iter().flat_map(|suite| suite.layers.clone()));

@@ -12,6 +12,7 @@ use std::{
 use convforge::Device;
 use convforge_tools::{
     Contender,
+    files::Target,
     measure::{
         self, Ceilings, ClockLog, Clocks, Environment, Format, Options, Part, Report, Status, View,
     },
@@ -93,7 +94,7 @@ impl MeasuringArgs {
     fn report(&self, device: &Device, view: View) -> Result<Report, Failure> {
         let environment = environment(device);
         let (path, earlier) = match &self.out {
-            Some(path) if self.resume && path.exists() => (path, Report::read(path)?),
+            Some(path) if self.resume && path.is_file() => (path, Report::read(path)?),
             _ => return Ok(Report::new(environment, view)),
         };
         if earlier.view != view {
@@ -131,7 +132,8 @@ impl MeasuringArgs {
             charts::make(folder)?;
         }
         // A place that cannot be written to should show now.
-        self.keep(&report)?;
+        let mut target = self.out.as_deref().map(Target::open).transpose()?;
+        self.keep(target.as_ref(), &report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
         find_ceilings(
             &device,
@@ -175,13 +177,16 @@ impl MeasuringArgs {
                 });
             }
             report.put(&rows);
-            self.keep(&report)?;
+            self.keep(target.as_ref(), &report)?;
             let parts = view.parts(layer, &rows);
             self.show(&parts, &report.environment, &progress)?;
             progress.step();
         }
         drop(progress);
 
+        if let Some(target) = &mut target {
+            target.finish(report.text(self.format()).as_bytes())?;
+        }
         if self.prints_tables() {
             print_end(Some(&device), self.out.as_deref(), |status| {
                 report.count(status)
@@ -196,9 +201,9 @@ impl MeasuringArgs {
         })
     }
 
-    fn keep(&self, report: &Report) -> Result<(), Failure> {
-        match &self.out {
-            Some(path) => Ok(report.write(path, self.format())?),
+    fn keep(&self, target: Option<&Target>, report: &Report) -> Result<(), Failure> {
+        match target {
+            Some(target) => Ok(target.keep(|| report.text(self.format()))?),
             None => Ok(()),
         }
     }
@@ -333,6 +338,7 @@ mod tests {
         variant::{Info, Plan, Prepared, Query, Variant},
         variants,
     };
+    use convforge_tools::files::write_whole;
 
     use super::*;
 
@@ -428,7 +434,7 @@ mod tests {
         let mut stopped = first.clone();
         stopped.rows[1].reason = Some(Error::Interrupted.to_string());
         stopped.rows[4].plan = Some("kept".to_owned());
-        stopped.write(&path, Format::Json).unwrap();
+        write_whole(&path, stopped.text(Format::Json)).unwrap();
         let groups = [group("one"), group("two")];
         assert_eq!(measure(&args, &groups, View::Sweep).ok().unwrap(), fine);
         let second = Report::read(&path).unwrap();
