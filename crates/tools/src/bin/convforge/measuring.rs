@@ -219,7 +219,7 @@ impl MeasuringArgs {
                 charts::write(folder, part, environment)?;
             }
             if self.prints_tables() {
-                let table = part.table(terminal::color());
+                let table = part.table(terminal::look());
                 progress.print(&format!("\n{}\n{table}", part.title))?;
             }
         }
@@ -314,9 +314,18 @@ const PATHS: [&str; 6] = [
 /// The command line as it was given, but for names of files, which would differ between machines, and
 /// --resume: they say nothing about the numbers.
 fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept = Vec::new();
+    let mut kept: Vec<String> = Vec::new();
     let mut skip = false;
     for arg in args {
+        let suite = kept.last().is_some_and(|last| last == "--suite");
+        if suite {
+            kept.push(suite::file_stem(Path::new(&arg)));
+            continue;
+        }
+        if let Some(file) = arg.strip_prefix("--suite=") {
+            kept.push(format!("--suite={}", suite::file_stem(Path::new(file))));
+            continue;
+        }
         let option = arg.split_once('=').map(|(option, _)| option);
         let names_path = PATHS.contains(&arg.as_str());
         let is_path = std::mem::replace(&mut skip, names_path);
@@ -345,10 +354,21 @@ mod tests {
     #[test]
     fn paths_stay_out_of_the_results() {
         let args = [
-            "compare", "--out", "a/b.json", "--warm", "--out=c", "--resume", "--suite", "vgg16",
+            "compare",
+            "--out",
+            "a/b.json",
+            "--warm",
+            "--out=c",
+            "--resume",
+            "--suite",
+            "vgg16",
+            "--suite",
+            "a/b/mine.txt",
+            "--suite=c/mine.txt",
         ];
         let kept = without_paths(args.into_iter().map(str::to_owned));
-        assert_eq!(kept, ["compare", "--warm", "--suite", "vgg16"]);
+        let suites = ["--suite", "vgg16", "--suite", "mine", "--suite=mine"];
+        assert_eq!(kept, [&["compare", "--warm"], &suites[..]].concat());
     }
 
     #[test]
