@@ -209,7 +209,7 @@ pub enum Error {
         text: String,
     },
     /// Memory ran out.
-    #[error("out of memory on {device}: {asked} bytes were asked for, {free} of {total} are free")]
+    #[error("out of memory on {device}: {asked} bytes were asked for{}", free_of(.free, .total))]
     OutOfMemory {
         /// The device.
         device: String,
@@ -217,7 +217,7 @@ pub enum Error {
         asked: usize,
         /// Bytes free at that time.
         free: usize,
-        /// Bytes in all.
+        /// Bytes in all; 0 where nobody says, as on the CPU.
         total: usize,
     },
     /// A part of a batch failed, and the rest was not begun.
@@ -276,6 +276,13 @@ fn span(what: &str, range: &Range<usize>) -> String {
     match range.len() {
         0 | 1 => format!("{what} {}", range.start),
         _ => format!("{what}s {} to {}", range.start, range.end - 1),
+    }
+}
+
+fn free_of(free: &usize, total: &usize) -> String {
+    match total {
+        0 => "; take fewer images or smaller batches".to_owned(),
+        total => format!(", {free} of {total} are free"),
     }
 }
 

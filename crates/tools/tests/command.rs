@@ -708,6 +708,31 @@ fn an_output_that_cannot_be_written_is_an_error_and_a_closed_one_none() {
     }
 }
 
+/// A process with so much memory finds too little for the buffers, for what the judge makes, or for
+/// none of it, wherever it first runs out.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_batch_too_large_for_memory_is_said() {
+    let problem = "mb64ic64ih112oc64oh112kh1";
+    for kilobytes in (400_000..1_240_000).step_by(60_000) {
+        let script = format!("ulimit -v {kilobytes}; exec \"$@\"");
+        let args = [
+            "profile",
+            "cpu_gemm",
+            "--device",
+            "cpu",
+            "--problem",
+            problem,
+        ];
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, "-", env!("CARGO_BIN_EXE_convforge")]);
+        let output = command.args(args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{kilobytes}: {text}");
+        assert!(text.contains("error: out of memory on the CPU: "), "{text}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn results_go_through_links_and_pipes() {

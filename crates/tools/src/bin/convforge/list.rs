@@ -9,7 +9,7 @@ use std::{
 use clap::builder::PossibleValuesParser;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
-    Device, Limits, Pick,
+    Device, Error, Limits, Pick,
     variant::{self, Info, Query, Variant},
 };
 use convforge_check as check;
@@ -354,6 +354,9 @@ impl<'a> Asked<'a> {
             match choice {
                 Ok((variant, config)) => {
                     writeln!(out, "{pick} picks {}", variant.info().spelled(*config))?;
+                }
+                Err(Error::NoVariant { why, .. }) => {
+                    say(out, &format!("{pick} picks none: {why}"))?;
                 }
                 Err(why) => say(out, &format!("{pick} picks none: {why}"))?,
             }
