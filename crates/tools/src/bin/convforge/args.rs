@@ -115,7 +115,7 @@ pub struct ProblemArgs {
 /// Where problems come from.
 #[derive(Clone, Debug)]
 enum Source {
-    One(Problem),
+    One(Box<Problem>),
     /// Standard input, all of it.
     Lines,
 }
@@ -126,7 +126,7 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, convforge::Error> {
         match text {
             "-" => Ok(Source::Lines),
-            text => text.parse().map(Source::One),
+            text => Ok(Source::One(Box::new(text.parse()?))),
         }
     }
 }
@@ -134,7 +134,7 @@ impl FromStr for Source {
 impl Source {
     fn layers(&self) -> Result<Vec<Layer>, Failure> {
         match self {
-            Source::One(problem) => Ok(vec![Layer::alone(problem.clone())]),
+            Source::One(problem) => Ok(vec![Layer::alone(Problem::clone(problem))]),
             Source::Lines => {
                 let place = Path::new("standard input");
                 let text = io::read_to_string(io::stdin());
