@@ -13,7 +13,10 @@ use convforge::{Buffer, Device, Error, Result, Stream};
 
 #[cfg(feature = "cuda")]
 use crate::oracle;
-use crate::outcome::{Trouble, wrong};
+use crate::{
+    Recipe,
+    outcome::{Trouble, wrong},
+};
 
 /// Bytes of each fence.
 const FENCE: usize = 512;
@@ -221,6 +224,7 @@ fn write(memory: &mut Buffer<u8>, at: usize, bytes: &[u8], stream: &Stream) -> R
 }
 
 fn read(memory: &Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<Vec<u8>> {
+    Recipe::has_room(range.len())?;
     stream.synchronize()?;
     #[cfg(feature = "cuda")]
     if let Some(buffer) = memory.as_gpu() {

@@ -85,6 +85,9 @@ impl Judged<'_> {
             let verdict = unsafe { oracle::judge_on_gpu(problem, &operands, bounds, self.stream)? };
             return Ok(verdict);
         }
+        // The operands and the output, and the output as it is stored.
+        let y_bytes = self.problem.y_len() * 8;
+        Recipe::has_room(self.recipe.widened_bytes() + y_bytes)?;
         let tensors = self.recipe.tensors();
         let y = self.y.read(self.stream)?;
         Ok(judge(&Reference::new(problem, &tensors)?, &y, bounds)?)

@@ -4,7 +4,7 @@
 //! parallel and any element can be made again by itself. Only integer operations, powers of two and
 //! correctly rounded conversions are used: the same seed gives the same bits on every machine.
 
-use convforge::{Activation, Math, Problem, Storage};
+use convforge::{Activation, Device, Error, Math, Problem, Storage};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
@@ -220,6 +220,23 @@ impl Recipe {
     /// Bytes of a tensor.
     pub(crate) fn byte_len(&self, tensor: Tensor) -> usize {
         self.lens[tensor as usize] * self.storage(tensor).bytes()
+    }
+
+    /// Bytes of all operands, widened to f32.
+    pub(crate) fn widened_bytes(&self) -> usize {
+        self.lens.iter().sum::<usize>() * size_of::<f32>()
+    }
+
+    /// That the host has so many bytes: [`bytes`](Self::bytes) and [`tensors`](Self::tensors) would
+    /// end the program where it has not.
+    pub(crate) fn has_room(bytes: usize) -> Result<(), Error> {
+        let found = Vec::<u8>::new().try_reserve_exact(bytes);
+        found.map_err(|_| Error::OutOfMemory {
+            device: Device::cpu().to_string(),
+            asked: bytes,
+            free: 0,
+            total: 0,
+        })
     }
 
     /// A whole tensor as the bytes of its storage.

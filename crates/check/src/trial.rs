@@ -124,6 +124,7 @@ impl Input {
             tensor: fenced()?,
             copy: fenced()?,
         };
+        Recipe::has_room(recipe.byte_len(tensor))?;
         let bytes = recipe.bytes(tensor);
         input.tensor.write(&bytes, stream)?;
         input.copy.write(&bytes, stream)?;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Contender, Result,
-    files::{json, read_json, write_whole},
+    files::{json, read_json},
     suite::Layer,
 };
 
@@ -72,14 +72,6 @@ impl Report {
     /// [`Error::File`](crate::Error::File) with what is wrong with it.
     pub fn read(path: &Path) -> Result<Self> {
         read_json(path, "is no JSON report of `compare` or `sweep`")
-    }
-
-    /// Writes the report so that the file is whole at any time.
-    ///
-    /// # Errors
-    /// [`Error::File`](crate::Error::File).
-    pub fn write(&self, path: &Path, format: Format) -> Result<()> {
-        write_whole(path, self.text(format))
     }
 
     /// The file's text.
@@ -246,6 +238,7 @@ mod tests {
     use super::*;
     use crate::{
         chain,
+        files::write_whole,
         measure::{Options, compare},
     };
 
@@ -292,7 +285,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
-        report.write(&path, Format::Json).unwrap();
+        write_whole(&path, report.text(Format::Json)).unwrap();
         let mut read = Report::read(&path).unwrap();
         let all = contenders();
         assert!(read.has(&layer, &all) && read.environment == report.environment);

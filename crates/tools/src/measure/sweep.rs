@@ -147,7 +147,7 @@ pub(super) mod tests {
             title: String::new(),
             rows,
         }
-        .table(false)
+        .table(super::super::look::Look::default())
     }
 
     /// The first words of the lines below the header.

@@ -4,6 +4,7 @@ use convforge::Device;
 
 use super::*;
 use crate::{
+    files::write_whole,
     measure::{Environment, Report, Row, Stage, Status, View},
     study::Study,
 };
@@ -176,7 +177,7 @@ fn a_name_belongs_to_one_run() {
     let raw = tempfile::tempdir().unwrap();
     let path = raw.path().join("1.json");
     let add = |report: &Report| {
-        report.write(&path, crate::measure::Format::Json).unwrap();
+        write_whole(&path, report.text(crate::measure::Format::Json)).unwrap();
         let mut kept = Kept::read(folder.path()).unwrap();
         kept.add(&path).map(|()| kept.count())
     };

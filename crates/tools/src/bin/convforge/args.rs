@@ -1,15 +1,15 @@
 //! Options that several subcommands share.
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
 use convforge_tools::{
-    Contender, Contenders, Error,
-    suite::{Layer, Overrides, Suite},
+    Contender, Contenders, Error, chain,
+    suite::{Layer, Overrides, Suite, read_layers},
 };
 
-use crate::{failure::Failure, shape::ShapeArgs};
+use crate::{failure::Failure, shape::ShapeArgs, terminal};
 
 /// `cpu`, `gpu` or `gpu:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,11 @@ pub struct Shard {
 }
 
 impl Shard {
+    /// Whether there is no other.
+    pub fn is_all(self) -> bool {
+        self.count == 1
+    }
+
     /// Its share of all.
     pub fn of<T>(self, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
         all.into_iter().skip(self.index - 1).step_by(self.count)
@@ -84,10 +89,11 @@ impl FromStr for Shard {
 
 #[derive(clap::Args)]
 pub struct ProblemArgs {
-    /// A problem in its text form, as in mb64ic64ih56oc64oh56kh3ph1+f16+nhwc; may be repeated
+    /// A problem in its text form, as in mb64ic64ih56oc64oh56kh3ph1+f16+nhwc, or - for problems from
+    /// standard input, one per line, a name before it if it has one, # for remarks; may be repeated
     #[arg(long, value_name = "PROBLEM")]
-    problem: Vec<Problem>,
-    /// A suite of problems; may be repeated
+    problem: Vec<Source>,
+    /// A suite of problems by its name, or a file with lines as those of --problem -; may be repeated
     #[arg(long, value_name = "SUITE", value_parser = suite)]
     suite: Vec<Suite>,
     /// Replace the storage of every problem: f32, f16 or bf16
@@ -106,8 +112,41 @@ pub struct ProblemArgs {
     shape: ShapeArgs,
 }
 
-fn suite(name: &str) -> Result<Suite, Error> {
-    Suite::find(name)
+/// Where problems come from.
+#[derive(Clone, Debug)]
+enum Source {
+    One(Box<Problem>),
+    /// Standard input, all of it.
+    Lines,
+}
+
+impl FromStr for Source {
+    type Err = convforge::Error;
+
+    fn from_str(text: &str) -> Result<Self, convforge::Error> {
+        match text {
+            "-" => Ok(Source::Lines),
+            text => Ok(Source::One(Box::new(text.parse()?))),
+        }
+    }
+}
+
+impl Source {
+    fn layers(&self) -> Result<Vec<Layer>, Failure> {
+        match self {
+            Source::One(problem) => Ok(vec![Layer::alone(Problem::clone(problem))]),
+            Source::Lines => {
+                let place = Path::new("standard input");
+                let text = io::read_to_string(io::stdin());
+                let text = text.map_err(|why| Error::file_because(place, "cannot be read", why))?;
+                Ok(read_layers(place, "", &text)?)
+            }
+        }
+    }
+}
+
+fn suite(name: &str) -> Result<Suite, String> {
+    Suite::open(name).map_err(|error| chain(&error))
 }
 
 impl ProblemArgs {
@@ -118,24 +157,37 @@ impl ProblemArgs {
 
     /// The problems that were named.
     pub fn layers(&self) -> Result<Vec<Layer>, Failure> {
-        let mut layers: Vec<Layer> = self.problem.iter().cloned().map(Layer::alone).collect();
+        let mut layers = Vec::new();
+        for source in &self.problem {
+            layers.extend(source.layers()?);
+        }
         if let Some(problem) = self.shape.problem()? {
-            eprintln!("The problem of these sizes is {problem}.");
+            terminal::remark(&format!("The problem of these sizes is {problem}."), false)?;
             layers.push(Layer::alone(problem));
         }
         layers.extend(self.suite.iter().flat_map(|suite| suite.layers.clone()));
+        if layers.is_empty() && self.overrides() != Overrides::default() {
+            return Err(Failure::Usage(
+                "--storage, --layout, --math and --batch change problems that are named: name some with \
+                 --problem or --suite"
+                    .to_owned(),
+            ));
+        }
         self.adapt(&layers)
     }
 
     /// Other problems with the words that were asked for.
     pub fn adapt(&self, layers: &[Layer]) -> Result<Vec<Layer>, Failure> {
-        let overrides = Overrides {
+        Ok(self.overrides().apply(layers)?)
+    }
+
+    fn overrides(&self) -> Overrides {
+        Overrides {
             storage: self.storage,
             layout: self.layout,
             math: self.math,
             batch: self.batch,
-        };
-        Ok(overrides.apply(layers)?)
+        }
     }
 }
 

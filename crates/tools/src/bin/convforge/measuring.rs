@@ -12,6 +12,7 @@ use std::{
 use convforge::Device;
 use convforge_tools::{
     Contender,
+    files::Target,
     measure::{
         self, Ceilings, ClockLog, Clocks, Environment, Format, Options, Part, Report, Status, View,
     },
@@ -93,7 +94,7 @@ impl MeasuringArgs {
     fn report(&self, device: &Device, view: View) -> Result<Report, Failure> {
         let environment = environment(device);
         let (path, earlier) = match &self.out {
-            Some(path) if self.resume && path.exists() => (path, Report::read(path)?),
+            Some(path) if self.resume && path.is_file() => (path, Report::read(path)?),
             _ => return Ok(Report::new(environment, view)),
         };
         if earlier.view != view {
@@ -131,7 +132,8 @@ impl MeasuringArgs {
             charts::make(folder)?;
         }
         // A place that cannot be written to should show now.
-        self.keep(&report)?;
+        let mut target = self.out.as_deref().map(Target::open).transpose()?;
+        self.keep(target.as_ref(), &report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
         find_ceilings(
             &device,
@@ -175,13 +177,16 @@ impl MeasuringArgs {
                 });
             }
             report.put(&rows);
-            self.keep(&report)?;
+            self.keep(target.as_ref(), &report)?;
             let parts = view.parts(layer, &rows);
             self.show(&parts, &report.environment, &progress)?;
             progress.step();
         }
         drop(progress);
 
+        if let Some(target) = &mut target {
+            target.finish(report.text(self.format()).as_bytes())?;
+        }
         if self.prints_tables() {
             print_end(Some(&device), self.out.as_deref(), |status| {
                 report.count(status)
@@ -196,9 +201,9 @@ impl MeasuringArgs {
         })
     }
 
-    fn keep(&self, report: &Report) -> Result<(), Failure> {
-        match &self.out {
-            Some(path) => Ok(report.write(path, self.format())?),
+    fn keep(&self, target: Option<&Target>, report: &Report) -> Result<(), Failure> {
+        match target {
+            Some(target) => Ok(target.keep(|| report.text(self.format()))?),
             None => Ok(()),
         }
     }
@@ -214,7 +219,7 @@ impl MeasuringArgs {
                 charts::write(folder, part, environment)?;
             }
             if self.prints_tables() {
-                let table = part.table(terminal::color());
+                let table = part.table(terminal::look());
                 progress.print(&format!("\n{}\n{table}", part.title))?;
             }
         }
@@ -309,9 +314,18 @@ const PATHS: [&str; 6] = [
 /// The command line as it was given, but for names of files, which would differ between machines, and
 /// --resume: they say nothing about the numbers.
 fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept = Vec::new();
+    let mut kept: Vec<String> = Vec::new();
     let mut skip = false;
     for arg in args {
+        let suite = kept.last().is_some_and(|last| last == "--suite");
+        if suite {
+            kept.push(suite::file_stem(Path::new(&arg)));
+            continue;
+        }
+        if let Some(file) = arg.strip_prefix("--suite=") {
+            kept.push(format!("--suite={}", suite::file_stem(Path::new(file))));
+            continue;
+        }
         let option = arg.split_once('=').map(|(option, _)| option);
         let names_path = PATHS.contains(&arg.as_str());
         let is_path = std::mem::replace(&mut skip, names_path);
@@ -333,16 +347,28 @@ mod tests {
         variant::{Info, Plan, Prepared, Query, Variant},
         variants,
     };
+    use convforge_tools::files::write_whole;
 
     use super::*;
 
     #[test]
     fn paths_stay_out_of_the_results() {
         let args = [
-            "compare", "--out", "a/b.json", "--warm", "--out=c", "--resume", "--suite", "vgg16",
+            "compare",
+            "--out",
+            "a/b.json",
+            "--warm",
+            "--out=c",
+            "--resume",
+            "--suite",
+            "vgg16",
+            "--suite",
+            "a/b/mine.txt",
+            "--suite=c/mine.txt",
         ];
         let kept = without_paths(args.into_iter().map(str::to_owned));
-        assert_eq!(kept, ["compare", "--warm", "--suite", "vgg16"]);
+        let suites = ["--suite", "vgg16", "--suite", "mine", "--suite=mine"];
+        assert_eq!(kept, [&["compare", "--warm"], &suites[..]].concat());
     }
 
     #[test]
@@ -428,7 +454,7 @@ mod tests {
         let mut stopped = first.clone();
         stopped.rows[1].reason = Some(Error::Interrupted.to_string());
         stopped.rows[4].plan = Some("kept".to_owned());
-        stopped.write(&path, Format::Json).unwrap();
+        write_whole(&path, stopped.text(Format::Json)).unwrap();
         let groups = [group("one"), group("two")];
         assert_eq!(measure(&args, &groups, View::Sweep).ok().unwrap(), fine);
         let second = Report::read(&path).unwrap();

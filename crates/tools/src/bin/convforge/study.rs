@@ -10,6 +10,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use convforge::{Device, Math, Pick};
 use convforge_tools::{
+    files::Target,
     measure::{self, ClockLog, Clocks, Status},
     study::{NetworkData, NetworkOptions, Study},
 };
@@ -108,7 +109,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         study.notes.insert(0, terminal::no_gpu(&why));
     }
     // A place that cannot be written to should show now.
-    args.keep(&study)?;
+    let mut target = args.target()?;
+    keep(target.as_ref(), &study)?;
     let (there, units): (Vec<&Unit>, Vec<&Unit>) = args
         .shard
         .of(&plan.units)
@@ -144,10 +146,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 after: Clocks::read(&device),
             });
         }
-        args.keep(&study)?;
+        keep(target.as_ref(), &study)?;
         progress.step();
     }
     drop(progress);
+
+    finish(target.as_mut(), &study)?;
 
     args.show(&study)?;
     if args.prints_tables() {
@@ -180,9 +184,23 @@ fn merge(args: &Args) -> Result<ExitCode, Failure> {
         }
         study.merge(other);
     }
-    args.keep(&study)?;
+    finish(args.target()?.as_mut(), &study)?;
     args.show(&study)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn keep(target: Option<&Target>, study: &Study) -> Result<(), Failure> {
+    match target {
+        Some(target) => Ok(target.keep(|| study.text())?),
+        None => Ok(()),
+    }
+}
+
+fn finish(target: Option<&mut Target>, study: &Study) -> Result<(), Failure> {
+    match target {
+        Some(target) => Ok(target.finish(study.text().as_bytes())?),
+        None => Ok(()),
+    }
 }
 
 impl Args {
@@ -211,7 +229,7 @@ impl Args {
     fn start(&self, device: &Device) -> Result<Study, Failure> {
         let environment = measuring::environment(device);
         match &self.out {
-            Some(path) if self.resume && path.exists() => {
+            Some(path) if self.resume && path.is_file() => {
                 let earlier = Study::read(path)?;
                 let mut study = Study {
                     environment: continued(environment, &earlier.environment)?,
@@ -260,11 +278,9 @@ impl Args {
         }
     }
 
-    fn keep(&self, study: &Study) -> Result<(), Failure> {
-        match &self.out {
-            Some(path) => Ok(study.write(path)?),
-            None => Ok(()),
-        }
+    /// Where the results go.
+    fn target(&self) -> Result<Option<Target>, Failure> {
+        Ok(self.out.as_deref().map(Target::open).transpose()?)
     }
 
     fn show(&self, study: &Study) -> Result<(), Failure> {
