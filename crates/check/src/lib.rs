@@ -21,6 +21,7 @@
 //! | `packed` | the filter as the variant packs it, watched as well |
 //! | `data` | [`Data`]: kinds of numbers, from whole ones to wild ones |
 //! | `recipe` | [`Recipe`]: the numbers fed to it |
+//! | `whole`, `extreme` | the ranges of whole numbers, and of exponents |
 //! | `reference` | [`Reference`]: the oracle, plain loops on the CPU |
 //! | `oracle` | the same on the GPU, for large problems |
 //! | `proof` | that both oracles agree |
@@ -39,6 +40,7 @@ mod bounds;
 mod data;
 mod domain;
 mod error;
+mod extreme;
 mod fence;
 #[cfg(feature = "cuda")]
 mod ffi;
@@ -59,6 +61,7 @@ mod run;
 mod stored;
 mod trial;
 mod verdict;
+mod whole;
 
 pub use bounds::Bounds;
 pub use data::Data;
