@@ -38,6 +38,11 @@ int32_t cf_judge(const cf_problem *problem, const cf_args *args, const cf_bounds
 /* Counts the 4-byte words (then bytes, for a tail) in which a and b differ. */
 int32_t cf_count_differences(const void *a, const void *b, uint64_t bytes, uint64_t *count,
                              void *stream);
+/* Of `count` outputs of `len` elements, each followed by a gap up to `stride`: the first element that
+ * is NaN in an output, or anything but bytes 0xff in a gap; UINT64_MAX where there is none. `outputs`
+ * and `first` are device addresses. */
+int32_t cf_find_poison(const cf_problem *problem, const void *outputs, int64_t len, int64_t stride,
+                       int64_t count, uint64_t *first, void *stream);
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,7 @@
 //! | `verdict` | [`Verdict`]: what comparing an output with the oracle found |
 //! | `judge` | [`judge`]: comparing them |
 //! | `judged` | what a verdict means |
+//! | `launched` | [`Launched`]: what timed launches left behind |
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
 //! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
 //! | `generate` | [`Profile`]: random valid problems |
@@ -47,6 +48,7 @@ mod ffi;
 mod generate;
 mod judge;
 mod judged;
+mod launched;
 mod options;
 #[cfg(feature = "cuda")]
 mod oracle;
@@ -70,6 +72,7 @@ pub use error::{Error, Result};
 pub use fence::forget_memory;
 pub use generate::Profile;
 pub use judge::judge;
+pub use launched::{Launched, Sets, find_poison, poison};
 pub use options::Options;
 pub use outcome::{Measured, Outcome};
 #[cfg(feature = "cuda")]

@@ -8,7 +8,13 @@ use std::{
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
 use convforge_check::{self as check, Data, Measured, Outcome};
 
-use super::{entry::Status, options::Options, rounds::time, row::Row, timing::Timing};
+use super::{
+    entry::Status,
+    options::Options,
+    rounds::{Outputs, in_turns},
+    row::Row,
+    timing::Timing,
+};
 use crate::{
     Contender, Range, error,
     suite::{CPU_FLOPS, Layer},
@@ -118,7 +124,8 @@ pub fn compare(
 
     progress("timing");
     let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
-    match time(device, &layer.problem, &convs, options, stop) {
+    let judged = Outputs::Judged;
+    match in_turns(device, &layer.problem, &convs, options, stop, judged) {
         // Without memory for the operands none of them can be timed; the check stands.
         Err(error) => places
             .iter()
@@ -127,6 +134,9 @@ pub fn compare(
             for ((i, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
                 let row = rows[i].clone();
                 rows[i] = match timing {
+                    Ok(Timing {
+                        wrong: Some(why), ..
+                    }) => row.ends(Status::Failed, why),
                     Ok(timing) => row.timed(timing, conv, stopped()),
                     Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
                     Err(error) => row.ends(Status::Failed, error),
