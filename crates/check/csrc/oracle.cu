@@ -10,6 +10,7 @@
 #include "oracle.h"
 
 #include "core/launch.cuh"
+#include "recipe.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -307,6 +308,17 @@ __global__ void find_poison_kernel(const T *outputs, int64_t len, int64_t stride
         atomicMin(first, found);
 }
 
+__device__ void store(float *at, float v) { *at = v; }
+__device__ void store(__half *at, float v) { *at = __float2half_rn(v); }
+__device__ void store(__nv_bfloat16 *at, float v) { *at = __float2bfloat16_rn(v); }
+
+template <class T>
+__global__ void make_tensor_kernel(cf_recipe recipe, T *tensor) {
+    const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
+    for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < recipe.len; i += step)
+        store(tensor + i, cf::recipe::element(recipe, i));
+}
+
 template <class T>
 struct Type {
     using type = T;
@@ -388,4 +400,22 @@ int32_t cf_find_poison(const cf_problem *problem, const void *outputs, int64_t l
                           static_cast<const T *>(outputs), len, stride, all,
                           reinterpret_cast<u64 *>(first));
     });
+}
+
+int32_t cf_make_tensor(const cf_recipe *recipe, void *tensor, void *stream) {
+    if (recipe->len == 0)
+        return 0;
+    const auto make = [&](auto element) {
+        using T = typename decltype(element)::type;
+        return cf::launch(make_tensor_kernel<T>, grid(int64_t(recipe->len)), Threads, stream,
+                          *recipe, static_cast<T *>(tensor));
+    };
+    switch (recipe->storage) {
+    case CF_STORE_F16:
+        return make(Type<__half>());
+    case CF_STORE_BF16:
+        return make(Type<__nv_bfloat16>());
+    default:
+        return make(Type<float>());
+    }
 }

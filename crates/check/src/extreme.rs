@@ -16,14 +16,14 @@ use crate::rng::mix;
 /// The exponents of one problem's operands.
 #[derive(Clone, Debug)]
 pub(crate) struct Exponents {
-    seed: u64,
+    pub(crate) seed: u64,
     /// Of the input's channels, the least and how many there are.
-    first: i32,
-    channels: u64,
+    pub(crate) first: i32,
+    pub(crate) channels: u64,
     /// Of products.
-    product: i32,
+    pub(crate) product: i32,
     /// Those of pixels and filters lie in -others..=others.
-    others: i32,
+    pub(crate) others: i32,
 }
 
 /// What an f16 operand may be.

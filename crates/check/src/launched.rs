@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Products that the oracle is asked for, over all sets: some tens of milliseconds.
-const PRODUCTS: usize = 8_000_000;
+const PRODUCTS: usize = 4_000_000;
 /// Outputs of a set at least.
 const LEAST_OUTPUTS: usize = 4;
 /// Parts at most, unless there are more sets: each is a copy of its own.

@@ -185,3 +185,20 @@ pub(crate) unsafe fn find_poison(
     let first = first.to_vec(stream)?[0];
     Ok((first != u64::MAX).then_some(first as usize))
 }
+
+/// Makes a tensor as [`Recipe::bytes`] does, where it is needed.
+///
+/// # Safety
+/// `tensor` is of `stream`'s device and as large as the recipe says.
+pub(crate) unsafe fn make_tensor(
+    recipe: &Recipe,
+    which: Tensor,
+    tensor: *mut c_void,
+    stream: &Stream,
+) -> Result<()> {
+    let recipe = recipe.in_c(which);
+    // SAFETY: the caller vouches for the tensor.
+    on(stream, "cf_make_tensor", || unsafe {
+        ffi::cf_make_tensor(&recipe, tensor, stream.raw())
+    })
+}

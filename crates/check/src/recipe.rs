@@ -2,12 +2,15 @@
 //!
 //! Every element is a function of the seed, the tensor and its index alone, so tensors are made in
 //! parallel and any element can be made again by itself. Only integer operations, powers of two and
-//! correctly rounded conversions are used: the same seed gives the same bits on every machine.
+//! correctly rounded conversions are used: the same seed gives the same bits on every machine, and in
+//! csrc/recipe.cuh, which makes large tensors on the GPU.
 
 use convforge::{Activation, Layout, Math, Problem, Storage};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use crate::ffi;
 use crate::{
     Data,
     extreme::Exponents,
@@ -161,7 +164,7 @@ impl Recipe {
 
     /// One element, as it is stored.
     pub fn value(&self, tensor: Tensor, index: usize) -> f32 {
-        let stream = mix(self.seed ^ mix(tensor as u64 + 1));
+        let stream = self.stream(tensor);
         let hash = mix(stream.wrapping_add(index as u64));
         let value = match (self.data, tensor) {
             (Data::Integer | Data::Subnormal, tensor) => match tensor {
@@ -205,6 +208,52 @@ impl Recipe {
         };
         let value = value * self.factors[tensor as usize];
         round_stored(self.storage(tensor), value)
+    }
+
+    /// The recipe of one tensor in C.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn in_c(&self, tensor: Tensor) -> ffi::cf_recipe {
+        let (places, whole, extreme) = (&self.places, &self.whole, &self.extreme);
+        let fine = whole.fine;
+        ffi::cf_recipe {
+            data: match self.data {
+                Data::Integer | Data::Subnormal => ffi::CF_DATA_WHOLE,
+                Data::Normal => ffi::CF_DATA_NORMAL,
+                Data::Positive => ffi::CF_DATA_POSITIVE,
+                Data::Wide => ffi::CF_DATA_WIDE,
+                Data::Extreme => ffi::CF_DATA_EXTREME,
+            } as i32,
+            tensor: tensor as i32,
+            storage: convforge::kernels::storage(self.storage(tensor)),
+            clips: self.clips.into(),
+            factor: self.factors[tensor as usize],
+            stream: self.stream(tensor),
+            len: self.lens[tensor as usize] as u64,
+            between: places.between.map(|n| n as u64),
+            all: places.all as u64,
+            channels: places.channels as u64,
+            filters: places.filters as u64,
+            row: places.row as u64,
+            largest: whole.largest,
+            added: ADDED,
+            block: whole.block as u64,
+            // Of no channel that there is.
+            period: fine.map_or(1, |fine| fine.period as u64),
+            swap: fine.map_or(2, |fine| fine.swap as u64),
+            half: fine.map_or(2, |fine| fine.half),
+            partner: fine.map_or(1, |fine| fine.partner),
+            wide: self.exponents as i32,
+            extreme: extreme.seed,
+            exponents: extreme.channels,
+            first: extreme.first,
+            product: extreme.product,
+            others: extreme.others,
+        }
+    }
+
+    /// What all random numbers of a tensor come from.
+    fn stream(&self, tensor: Tensor) -> u64 {
+        mix(self.seed ^ mix(tensor as u64 + 1))
     }
 
     /// Whether a weight is the one of its block that is not zero.
@@ -302,11 +351,11 @@ impl Places {
     }
 }
 
-/// A number of either sign with this exponent.
+/// A number of either sign with this exponent, which is that of a normal f32.
 fn real(hash: u64, exponent: i32) -> f32 {
     let mantissa = 1.0 + (hash & 0x7f_ffff) as f32 * 2f32.powi(-23);
     let sign = if hash >> 63 == 0 { 1.0 } else { -1.0 };
-    sign * mantissa * 2f32.powi(exponent)
+    sign * mantissa * f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
 /// Writes one element as it is stored, rounded to nearest.

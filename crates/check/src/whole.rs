@@ -118,7 +118,7 @@ impl Fine {
 
     /// Whose operand is fine in a channel: the input's (0), the filter's (1), or of neither.
     fn operand(&self, channel: usize) -> usize {
-        channel % self.period ^ self.swap
+        (channel % self.period) ^ self.swap
     }
 
     /// What the magnitude of a sum is about.

@@ -207,29 +207,23 @@ pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<
     Ending::unless_passed(check::conv(conv, seed, &options)).map(drop)
 }
 
-/// On a GPU, larger problems are checked on two kinds of data only: making the other two on the host
-/// would take longer than all the timing.
-const GPU_FLOPS: f64 = 2e9;
-
-/// What is checked before a time is printed: every kind of data; but for large problems whole
-/// numbers, which show a wrong element, and normal ones, which show a coarse sum. `convforge check`
-/// has all kinds for every size. A transform, which whole numbers do not show, has them as well.
+/// What is checked before a time is printed: on a GPU every kind of data, whatever the size, so that all
+/// contenders meet the same. The CPU's loops take too long for that: large problems have whole numbers
+/// there, which show a wrong element, and normal ones, which show a coarse sum; a transform, which
+/// whole numbers do not show, has all.
 pub(crate) fn thoroughness(
     device: &Device,
     problem: &Problem,
     arithmetic: Arithmetic,
 ) -> check::Options {
     let default = check::Options::default();
-    let most = if device.is_gpu() {
-        GPU_FLOPS
-    } else {
-        CPU_FLOPS
-    };
-    if problem.flops() <= most || arithmetic == Arithmetic::Transform {
-        return default;
-    }
+    let slow = !device.is_gpu() && problem.flops() > CPU_FLOPS;
+    let few = slow && arithmetic == Arithmetic::Exact;
     check::Options {
-        data: vec![Data::Integer, Data::Normal],
+        data: match few {
+            true => vec![Data::Integer, Data::Normal],
+            false => default.data,
+        },
         ..default
     }
 }
