@@ -1,7 +1,7 @@
 //! The handwritten kernels: the rows of csrc/kernels.def as variants.
 //!
 //! Public is what kernels of other crates, compiled against csrc's headers, need to be called with
-//! the library's types: [`CProblem`], [`CArgs`], [`checked`].
+//! the library's types: [`CProblem`], [`CArgs`], [`checked`], [`storage`].
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -23,8 +23,7 @@ use std::{
 };
 
 use self::{c::text, constant::ConstantMemory, state::State};
-pub(crate) use c::storage;
-pub use c::{CArgs, CProblem, checked};
+pub use c::{CArgs, CProblem, checked, storage};
 
 use crate::{
     Device, Error, Result,

@@ -21,7 +21,7 @@ use crate::{
 /// Bytes of each fence.
 const FENCE: usize = 512;
 /// What outputs are filled with: NaN in every storage.
-const POISON: u8 = 0xff;
+pub(crate) const POISON: u8 = 0xff;
 
 /// What a fence is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -202,7 +202,8 @@ impl Fenced {
     }
 }
 
-fn fill(memory: &mut Buffer<u8>, byte: u8, stream: &Stream) -> Result<()> {
+/// Sets every byte of a buffer.
+pub(crate) fn fill(memory: &mut Buffer<u8>, byte: u8, stream: &Stream) -> Result<()> {
     #[cfg(feature = "cuda")]
     if let (Some(buffer), Some(stream)) = (memory.as_gpu_mut(), stream.as_gpu()) {
         return stream.memset(buffer, byte);

@@ -8,7 +8,13 @@ use std::{
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
 use convforge_check::{self as check, Data, Measured, Outcome};
 
-use super::{entry::Status, options::Options, rounds::time, row::Row, timing::Timing};
+use super::{
+    entry::Status,
+    options::Options,
+    rounds::{Outputs, in_turns},
+    row::Row,
+    timing::Timing,
+};
 use crate::{
     Contender, Range, error,
     suite::{CPU_FLOPS, Layer},
@@ -118,7 +124,8 @@ pub fn compare(
 
     progress("timing");
     let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
-    match time(device, &layer.problem, &convs, options, stop) {
+    let judged = Outputs::Judged;
+    match in_turns(device, &layer.problem, &convs, options, stop, judged) {
         // Without memory for the operands none of them can be timed; the check stands.
         Err(error) => places
             .iter()
@@ -127,6 +134,9 @@ pub fn compare(
             for ((i, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
                 let row = rows[i].clone();
                 rows[i] = match timing {
+                    Ok(Timing {
+                        wrong: Some(why), ..
+                    }) => row.ends(Status::Failed, why),
                     Ok(timing) => row.timed(timing, conv, stopped()),
                     Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
                     Err(error) => row.ends(Status::Failed, error),
@@ -197,29 +207,23 @@ pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<
     Ending::unless_passed(check::conv(conv, seed, &options)).map(drop)
 }
 
-/// On a GPU, larger problems are checked on two kinds of data only: making the other two on the host
-/// would take longer than all the timing.
-const GPU_FLOPS: f64 = 2e9;
-
-/// What is checked before a time is printed: every kind of data; but for large problems whole
-/// numbers, which show a wrong element, and normal ones, which show a coarse sum. `convforge check`
-/// has all kinds for every size. A transform, which whole numbers do not show, has them as well.
+/// What is checked before a time is printed: on a GPU every kind of data, whatever the size, so that all
+/// contenders meet the same. The CPU's loops take too long for that: large problems have whole numbers
+/// there, which show a wrong element, and normal ones, which show a coarse sum; a transform, which
+/// whole numbers do not show, has all.
 pub(crate) fn thoroughness(
     device: &Device,
     problem: &Problem,
     arithmetic: Arithmetic,
 ) -> check::Options {
     let default = check::Options::default();
-    let most = if device.is_gpu() {
-        GPU_FLOPS
-    } else {
-        CPU_FLOPS
-    };
-    if problem.flops() <= most || arithmetic == Arithmetic::Transform {
-        return default;
-    }
+    let slow = !device.is_gpu() && problem.flops() > CPU_FLOPS;
+    let few = slow && arithmetic == Arithmetic::Exact;
     check::Options {
-        data: vec![Data::Integer, Data::Normal],
+        data: match few {
+            true => vec![Data::Integer, Data::Normal],
+            false => default.data,
+        },
         ..default
     }
 }

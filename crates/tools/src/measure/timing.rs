@@ -42,6 +42,9 @@ pub struct Timing {
     pub workspace_bytes: usize,
     /// Microseconds to re-arrange the filter, once per filter; none where it is used as it is.
     pub pack_us: Option<f64>,
+    /// What was wrong with the outputs of the launches that were timed, in words, where they were
+    /// judged.
+    pub wrong: Option<String>,
 }
 
 impl Timing {
@@ -70,6 +73,7 @@ mod tests {
             stages: Vec::new(),
             workspace_bytes: 0,
             pack_us: None,
+            wrong: None,
         };
         assert_eq!(timing.median_us(), 6.0);
         assert_eq!(

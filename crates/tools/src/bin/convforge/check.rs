@@ -50,8 +50,8 @@ pub struct Args {
     /// Only one of several shares of the problems, as in 2/8
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
-    /// A kind of data: integer, normal, positive, wide or subnormal; may be repeated, and leaves out
-    /// the problems that none of them fits [default: every kind that fits]
+    /// A kind of data: integer, normal, positive, wide, subnormal or extreme; may be repeated, and
+    /// leaves out the problems that none of them fits [default: every kind that fits]
     #[arg(long, value_name = "KIND", value_parser = data)]
     data: Vec<Data>,
     #[command(flatten)]
