@@ -49,13 +49,14 @@ pub fn what_things_are_made_of_outlives_them() {
     for problem in ["mb2ic8ih8oc8kh3", "mb2ic8ih8oc8kh3+bias+relu"] {
         let problem = problem.parse().unwrap();
         let options = Options {
-            budget: Duration::ZERO,
+            budget: Some(Duration::ZERO),
             ..Options::default()
         };
         let search = Search {
             device: &device,
             problem: &problem,
             options,
+            known: None,
         };
         let found = search.run(&mut Nobody).unwrap();
         assert!(found.exact.is_none() && found.transform.is_none());
