@@ -12,7 +12,8 @@ known and was not checked. Where it is not comparable, the line says why.
 
 The check looks at times over 20 us. It fails where cuDNN's is more than 1.1 times slower than the file's;
 than a batch of 1000 images or more, scaled; than its own fp32 plan, under TF32; and where the search of
-its plans was not complete. benches/cudnn-open.txt lists what fails and is to be measured again; a line of
+its plans was not complete; and where a committed report has a faster time than the file.
+benches/cudnn-open.txt lists what fails and is to be measured again; a line of
 it that no longer fails is an error as well.
 """
 
@@ -151,10 +152,9 @@ def load(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def add(path, files):
-    """Adds the times of files to the best ones."""
-    lines = load(path) if path.exists() else []
-    wrong = {}
+def merged(lines, files):
+    """The best of these lines and of the times of files."""
+    lines, wrong = list(lines), {}
     for file in files:
         content = read(file)
         if "layers" in content and "environment" not in content:
@@ -163,8 +163,13 @@ def add(path, files):
             lines += report_times(content, file.stem)
             date = content["environment"]["date"]
             wrong.update({plan: max(date, wrong.get(plan, "")) for plan, _ in dropped(content)})
-    text = "".join(json.dumps(line) + "\n" for line in best_of(lines, wrong))
-    path.write_text(text, encoding="utf-8")
+    return best_of(lines, wrong)
+
+
+def add(path, files):
+    """Adds the times of files to the best ones."""
+    lines = merged(load(path) if path.exists() else [], files)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 class Best:
@@ -235,10 +240,14 @@ def failing(folder, lines):
 
 
 def check(folder, lines, known):
-    """What must not be: problems that fail and are not listed, and the other way round."""
+    """What must not be: problems that fail and are not listed, and the other way round; a report whose
+    times were not added."""
     found = failing(folder, lines)
     errors = [f"{at}: cuDNN's time does not stand up: {why}" for at, why in found.items() if at not in known]
     errors += [f"{at}: no longer fails; delete its line of {OPEN.name}" for at in known if at not in found]
+    if merged(lines, results.files(folder)) != lines:
+        command = f"{Path(__file__).name} {results.FOLDER}/*.jsonl"
+        errors.append(f"{BEST.name} lacks times of the reports: {command}")
     return errors
 
 
@@ -249,7 +258,8 @@ def listed(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
