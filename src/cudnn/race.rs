@@ -19,8 +19,8 @@ use crate::{
 /// it has lost.
 const FAR: usize = 8;
 /// From this many images on, the first look at plans is on one [`FAR`]th of them. Who is far there is
-/// slower with all of them too: no batch takes less time than a part of it, and the fastest takes at
-/// most [`FAR`] times as long.
+/// slower with all of them too: no batch takes less time than a part of it, and the fastest takes about
+/// [`FAR`] times as long.
 const MANY_IMAGES: usize = 1000;
 /// How many of the fastest plans the referee measures at once, if they are near the best one.
 const FINALISTS: usize = 16;

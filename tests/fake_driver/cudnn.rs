@@ -160,4 +160,6 @@ fn a_search_tries_every_plan_and_adds_to_an_earlier_one() {
     let left = "14 plans left out (no time left to build";
     assert!(why.contains(left), "{why}");
     assert_eq!(executed, 0);
+    assert_eq!(count("fake_early"), 0, "in a race");
+    assert_eq!(count("fake_made"), count("fake_destroyed"));
 }
