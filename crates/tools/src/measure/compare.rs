@@ -57,6 +57,10 @@ impl Row {
             cudnn_us: None,
             cudnn_plan: None,
             speedup_vs_cudnn: None,
+            cudnn_search: None,
+            cudnn_any_us: None,
+            cudnn_any_plan: None,
+            cudnn_any_why: None,
         }
     }
 
@@ -113,6 +117,8 @@ pub fn compare(
             checked(&conv, contender.arithmetic(), options.seed)?;
             Ok(conv)
         });
+        #[cfg(feature = "cudnn")]
+        crate::cudnn::tell(contender, device, &mut row);
         rows.push(match conv {
             Ok(conv) => {
                 ready.push((rows.len(), conv));
@@ -229,7 +235,7 @@ pub(crate) fn thoroughness(
 }
 
 /// Puts the time of cuDNN at its best beside everyone's on one problem that has none yet: of its
-/// fastest variant that passed.
+/// fastest variant that passed. Where its plans were not all tried, nobody is faster by a number.
 pub(crate) fn beside_cudnn<R: BorrowMut<Row>>(rows: &mut [R]) {
     let theirs = rows
         .iter()
@@ -237,14 +243,17 @@ pub(crate) fn beside_cudnn<R: BorrowMut<Row>>(rows: &mut [R]) {
         .filter(|row| row.family() == "cudnn");
     let timed = theirs.filter_map(|row| Some((row.median_us?, row)));
     let best = timed.min_by(|(a, _), (b, _)| a.total_cmp(b));
-    let best = best.map(|(us, row)| (us, row.name(), row.plan.clone()));
+    let best = best.map(|(us, row)| (us, row.name(), row.plan.clone(), row.cudnn_search.clone()));
     for row in rows.iter_mut().map(BorrowMut::borrow_mut) {
-        if let (None, Some((us, name, plan))) = (row.cudnn_us, &best) {
+        if let (None, Some((us, name, plan, search))) = (row.cudnn_us, &best) {
             row.cudnn_us = Some(*us);
             row.cudnn_variant = Some(name.clone());
             row.cudnn_plan = plan.clone();
+            row.cudnn_search = search.clone();
         }
-        row.speedup_vs_cudnn = row.cudnn_us.zip(row.median_us).map(|(them, us)| them / us);
+        let both = row.cudnn_us.zip(row.median_us);
+        let both = both.filter(|_| !row.is_search_incomplete());
+        row.speedup_vs_cudnn = both.map(|(them, us)| them / us);
     }
 }
 
@@ -253,6 +262,7 @@ mod tests {
     use convforge::variants;
 
     use super::*;
+    use crate::measure::COMPLETE;
 
     /// A row of this variant; without a time it did not pass.
     fn row(name: &str, median_us: Option<f64>) -> Row {
@@ -304,6 +314,23 @@ mod tests {
         assert_eq!(beside(slow, None), named("cudnn", Some(4.0)));
         assert_eq!(beside(None, fast), named("cudnn_transform", Some(2.0)));
         assert_eq!(beside(None, None), named("", None));
+    }
+
+    #[test]
+    fn nobody_is_faster_than_a_search_that_was_cut_short() {
+        let beside = |search: Option<&str>| {
+            let mut rows = [row("direct_naive", Some(50.0)), row("cudnn", Some(100.0))];
+            rows[1].cudnn_search = search.map(str::to_owned);
+            beside_cudnn(&mut rows);
+            let [first, _] = rows;
+            assert_eq!(first.cudnn_us, Some(100.0));
+            (first.cudnn_search, first.speedup_vs_cudnn)
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(beside(None), (None, Some(2.0)));
+        assert_eq!(beside(Some(COMPLETE)), (named(COMPLETE), Some(2.0)));
+        let short = "40 plans left out (no time left to run them)";
+        assert_eq!(beside(Some(short)), (named(short), None));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use profile::profile;
 pub(crate) use report::has;
 pub use report::{ClockLog, Format, Report};
 pub use rounds::time;
-pub use row::Row;
+pub use row::{COMPLETE, Row};
 pub use spread::Spread;
 pub(crate) use stages::stages;
 pub(crate) use table::{Line, Lines, or_dash, rank, times};

@@ -138,7 +138,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 27] = [
+const CSV_HEADER: [&str; 31] = [
     "suite",
     "layer",
     "problem",
@@ -166,6 +166,10 @@ const CSV_HEADER: [&str; 27] = [
     "cudnn_us",
     "cudnn_plan",
     "speedup_vs_cudnn",
+    "cudnn_search",
+    "cudnn_any_us",
+    "cudnn_any_plan",
+    "cudnn_any_why",
 ];
 
 /// Lines of as many fields each, quoted where that is needed.
@@ -226,6 +230,10 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.cudnn_us),
         or_empty(row.cudnn_plan.as_ref()),
         or_empty(row.speedup_vs_cudnn),
+        or_empty(row.cudnn_search.as_ref()),
+        or_empty(row.cudnn_any_us),
+        or_empty(row.cudnn_any_plan.as_ref()),
+        or_empty(row.cudnn_any_why.as_ref()),
     ]
 }
 

@@ -66,9 +66,25 @@ pub struct Row {
     pub cudnn_us: Option<f64>,
     /// The plan it used.
     pub cudnn_plan: Option<String>,
-    /// Times faster than that.
+    /// Times faster than that; none where the search of cuDNN's plans was not complete.
     pub speedup_vs_cudnn: Option<f64>,
+    /// How far that search went: [`COMPLETE`], or which plans were not tried. A report of a time before
+    /// this was kept does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_search: Option<String>,
+    /// In cuDNN's own rows, where its fastest plan that runs is no baseline: that one's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_any_us: Option<f64>,
+    /// Which plan that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_any_plan: Option<String>,
+    /// What is wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_any_why: Option<String>,
 }
+
+/// What [`Row::cudnn_search`] says of a search that tried every plan.
+pub const COMPLETE: &str = "complete";
 
 impl Row {
     /// `fused_shared:tile=24`, or `policy:per-layer`.
@@ -102,6 +118,13 @@ impl Row {
     /// Whether it is of this layer.
     pub(super) fn is_of(&self, layer: &Layer) -> bool {
         self.suite == layer.suite && self.layer == layer.layer && self.problem == layer.problem
+    }
+
+    /// Whether cuDNN may have a faster plan than the one it stands beside.
+    pub(crate) fn is_search_incomplete(&self) -> bool {
+        self.cudnn_search
+            .as_ref()
+            .is_some_and(|how| how != COMPLETE)
     }
 
     /// What follows from the median: operations and bytes per second.

@@ -16,7 +16,7 @@ pub(super) fn compared(rows: &[Row]) -> Lines<'_> {
     rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let medians = rows.iter().filter_map(|row| row.median_us);
     let slowest = medians.fold(0.0, f64::max);
-    let against_cudnn = rows.iter().any(|row| row.speedup_vs_cudnn.is_some());
+    let against_cudnn = rows.iter().any(|row| row.cudnn_us.is_some());
     let cells = |row: &Row| {
         let speedup = match against_cudnn {
             true => row.speedup_vs_cudnn,

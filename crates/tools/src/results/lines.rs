@@ -179,6 +179,9 @@ fn strip(rows: &mut [Row]) {
     for row in rows.iter_mut() {
         (row.tflops, row.gbs, row.speedup_vs_cudnn) = (None, None, None);
         (row.cudnn_variant, row.cudnn_us, row.cudnn_plan) = (None, None, None);
+        if row.family() != "cudnn" {
+            row.cudnn_search = None;
+        }
         row.stages = added_up(&row.stages);
         row.pack_us = row.pack_us.map(to_ns);
     }
@@ -190,6 +193,7 @@ fn strip(rows: &mut [Row]) {
             row.cudnn_plan = full.cudnn_plan.and_then(name);
             row.cudnn_variant = full.cudnn_variant;
             row.cudnn_us = full.cudnn_us;
+            row.cudnn_search = full.cudnn_search;
         }
     }
 }

@@ -101,6 +101,26 @@ fn what_is_kept_is_read_as_it_was() {
 }
 
 #[test]
+fn how_far_cudnn_was_searched_is_kept_once() {
+    let cut = "40 plans left out (no time left to run them)";
+    let searched = Row {
+        cudnn_search: Some(cut.to_owned()),
+        cudnn_any_us: Some(7.0),
+        cudnn_any_plan: Some("engine 7".to_owned()),
+        cudnn_any_why: Some("coarse".to_owned()),
+        ..cudnn(10.0)
+    };
+    let report = report("1", vec![row("a", Some(20.0)), searched]);
+    let first = &report.rows[0];
+    assert_eq!(first.cudnn_search.as_deref(), Some(cut));
+    assert_eq!((first.cudnn_us, first.speedup_vs_cudnn), (Some(10.0), None));
+    assert_eq!(text(&report).matches(cut).count(), 1);
+    let folder = folder(std::slice::from_ref(&report));
+    let read = Source::read(&folder.path().join("1.jsonl")).unwrap();
+    assert_eq!(read, Source::Report(report));
+}
+
+#[test]
 fn chunks_of_a_stage_are_added_up() {
     let stage = |us| Stage {
         name: "gemm".to_owned(),

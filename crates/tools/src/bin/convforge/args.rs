@@ -209,7 +209,8 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// How cuDNN's plans are searched, in a build that has it.
 #[derive(clap::Args)]
 pub struct SearchArgs {
-    /// Time for building cuDNN's plans and for running them once, for each problem [default: 30]
+    /// Time for building cuDNN's plans, and again for running them for the first time, for each
+    /// problem; a search that it cuts short has no `vs cuDNN` [default: as long as it takes]
     #[cfg(feature = "cudnn")]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     cudnn_seconds: Option<Duration>,
@@ -217,16 +218,35 @@ pub struct SearchArgs {
     #[cfg(feature = "cudnn")]
     #[arg(long, value_name = "BYTES")]
     cudnn_workspace: Option<usize>,
+    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_enum, default_value = "trusted")]
+    cudnn_stored: StoredSearch,
+}
+
+/// What to do with a search that an earlier process kept.
+#[cfg(feature = "cudnn")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StoredSearch {
+    /// Use its winners
+    Trusted,
+    /// Time its finalists, and what it has not tried, again
+    Again,
 }
 
 impl SearchArgs {
     /// Everyone whom a command may name.
     #[cfg(feature = "cudnn")]
     pub fn contenders(&self) -> Contenders {
-        let mut options = convforge_tools::cudnn::Options::default();
+        use convforge_tools::cudnn::{Options, Stored};
+        let mut options = Options::default();
         let search = &mut options.search;
-        search.budget = self.cudnn_seconds.unwrap_or(search.budget);
+        search.budget = self.cudnn_seconds.or(search.budget);
         search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
+        options.stored = match self.cudnn_stored {
+            StoredSearch::Trusted => Stored::Trusted,
+            StoredSearch::Again => Stored::Again,
+        };
         Contenders::searching(&options)
     }
 
@@ -265,19 +285,31 @@ impl VariantArgs {
         self.search.contenders()
     }
 
-    /// What was named, or all variants of the device's kind.
-    pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
-        let (all, configs) = (self.all(), self.configs.unwrap_or(default));
+    /// What was named of `all`, or all variants of the device's kind.
+    fn contenders(
+        &self,
+        all: &Contenders,
+        device: &Device,
+        default: Configs,
+    ) -> Result<Vec<Contender>, Failure> {
+        let configs = self.configs.unwrap_or(default);
         if self.variant.is_empty() {
             let fitting = all.on(device.is_gpu());
             return Ok(fitting.flat_map(|variant| configs.of(variant)).collect());
         }
-        configs.named(&all, &self.variant)
+        configs.named(all, &self.variant)
     }
 
-    /// The same, but variants only.
+    /// Who is compared, in their first configurations: whoever stands beside cuDNN stands beside its
+    /// transforms too.
+    pub fn compared(&self, all: &Contenders, device: &Device) -> Result<Vec<Contender>, Failure> {
+        let contenders = self.contenders(all, device, Configs::First)?;
+        Ok(all.with_transforms(contenders))
+    }
+
+    /// The variants that were named, or all of the device's kind.
     pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
-        let contenders = self.contenders(device, default)?.into_iter();
+        let contenders = self.contenders(&self.all(), device, default)?.into_iter();
         contenders
             .map(|contender| match contender {
                 Contender::Variant { variant, config } => Ok((variant, config)),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use convforge_tools::{measure::View, suite::Suite};
 
 use crate::{
-    args::{Configs, ProblemArgs, VariantArgs},
+    args::{ProblemArgs, VariantArgs},
     failure::Failure,
     measuring::MeasuringArgs,
 };
@@ -29,7 +29,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, no_gpu) = args.measuring.open()?;
-    let contenders = args.variants.contenders(&device, Configs::First)?;
+    let contenders = args.variants.compared(&args.variants.all(), &device)?;
     let layers = match args.problems.is_empty() {
         true => args.problems.adapt(&Suite::find(DEFAULT_SUITE)?.layers),
         false => args.problems.layers(),

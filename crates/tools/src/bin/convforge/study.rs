@@ -211,14 +211,16 @@ impl Args {
 
     /// The work, all shares of it.
     fn plan(&self, device: &Device) -> Result<Plan, Failure> {
-        let mut contenders = self.variants.contenders(device, Configs::First)?;
+        // One list, so that what is searched for one part serves the others.
+        let all = self.variants.all();
+        let mut contenders = self.variants.compared(&all, device)?;
         if self.variants.is_empty() {
             contenders.extend(plan::picks(device));
         }
         let overlap = match (&self.overlap_variant[..], self.variants.is_empty()) {
-            ([], true) => plan::overlap_by_default(device, &self.variants.all()),
+            ([], true) => plan::overlap_by_default(device, &all),
             ([], false) => contenders.clone(),
-            (named, _) => Configs::First.named(&self.variants.all(), named)?,
+            (named, _) => Configs::First.named(&all, named)?,
         };
         let (parts, batches) = (&self.parts, &self.batches);
         let plan = Plan::new(device, parts, batches, &self.math, &contenders, &overlap)?;
