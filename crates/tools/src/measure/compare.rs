@@ -51,6 +51,13 @@ impl Row {
             cudnn_us: None,
             cudnn_plan: None,
             speedup_vs_cudnn: None,
+            source: contender.source(),
+            with_pack_us: None,
+            serial_us: None,
+            floor_split_us: options
+                .ceilings
+                .and_then(|ceilings| ceilings.floor_split_us(&layer.problem)),
+            before_us: None,
         }
     }
 
@@ -69,6 +76,8 @@ impl Row {
         self.how = Some(timing.how);
         self.workspace_bytes = Some(timing.workspace_bytes);
         self.pack_us = timing.pack_us;
+        self.with_pack_us = timing.with_pack_us;
+        self.serial_us = timing.serial_us;
         self.plan = conv.note();
         self.median_us = Some(median);
         self.stages = timing.stages;
@@ -104,6 +113,7 @@ pub fn compare(
         let conv = contender.conv(device, &layer.problem);
         let conv = conv.map_err(Ending::from).and_then(|conv| {
             row.chose = contender.is_pick().then(|| conv.name());
+            row.source.clone_from(&conv.variant().info().hash);
             checked(&conv, contender.arithmetic(), options.seed)?;
             Ok(conv)
         });

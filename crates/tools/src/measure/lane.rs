@@ -1,5 +1,7 @@
 //! One convolution being timed: its operands in rotating sets, its graph, its samples.
 
+mod variations;
+
 use std::ffi::c_void;
 
 #[cfg(feature = "cuda")]
@@ -11,7 +13,8 @@ use convforge::{
 use convforge_check::{Data, Recipe, Tensor};
 
 use super::{
-    options::{LEAST_SAMPLES, Options},
+    options::{FAR, FEW_SAMPLES, LEAST_SAMPLES, Options},
+    spread::Spread,
     stages::stages,
     timing::{How, Timing},
 };
@@ -293,6 +296,17 @@ impl<'a> Lane<'a> {
         taken < samples && (taken < LEAST_SAMPLES || self.spent < share_us)
     }
 
+    /// The median so far.
+    pub(super) fn median_us(&self) -> Option<f64> {
+        Spread::of(&self.samples).map(|spread| spread.median_us)
+    }
+
+    /// Whether it has enough samples for one so much slower than the best.
+    pub(super) fn is_far_from(&self, best_us: f64) -> bool {
+        let far = self.median_us().is_some_and(|us| us > FAR * best_us);
+        far && self.samples.len() >= FEW_SAMPLES
+    }
+
     /// Enqueues one sample.
     pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
         let _range = Range::enter(&self.name);
@@ -328,6 +342,7 @@ impl<'a> Lane<'a> {
             unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
         })?;
         let how = self.how();
+        let variations = self.variations(workspace, stream)?;
         let mut samples_us = self.samples;
         samples_us.sort_by(f64::total_cmp);
         Ok(Timing {
@@ -337,7 +352,9 @@ impl<'a> Lane<'a> {
             sets: self.operands.len(),
             stages,
             workspace_bytes: self.conv.workspace_bytes().preferred.min(workspace.bytes()),
-            pack_us: self.pack_us,
+            pack_us: variations.pack_us.or(self.pack_us),
+            with_pack_us: variations.with_pack_us,
+            serial_us: variations.serial_us,
         })
     }
 }

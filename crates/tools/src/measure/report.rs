@@ -146,7 +146,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 27] = [
+const CSV_HEADER: [&str; 32] = [
     "suite",
     "layer",
     "problem",
@@ -174,6 +174,11 @@ const CSV_HEADER: [&str; 27] = [
     "cudnn_us",
     "cudnn_plan",
     "speedup_vs_cudnn",
+    "source",
+    "with_pack_us",
+    "serial_us",
+    "floor_split_us",
+    "before_us",
 ];
 
 /// Lines of as many fields each, quoted where that is needed.
@@ -234,6 +239,11 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.cudnn_us),
         or_empty(row.cudnn_plan.as_ref()),
         or_empty(row.speedup_vs_cudnn),
+        or_empty(row.source.as_ref()),
+        or_empty(row.with_pack_us),
+        or_empty(row.serial_us),
+        or_empty(row.floor_split_us),
+        or_empty(row.before_us),
     ]
 }
 

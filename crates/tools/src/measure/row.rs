@@ -68,6 +68,24 @@ pub struct Row {
     pub cudnn_plan: Option<String>,
     /// Times faster than that.
     pub speedup_vs_cudnn: Option<f64>,
+    /// Hash of what the variant is made of, `Info::hash`; a report of a time before has that of all of
+    /// csrc only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Median time of packing the filter and the call together, where the variant wants a packed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_pack_us: Option<f64>,
+    /// Median time where no kernel begins before the one ahead of it has ended, for a variant whose
+    /// kernels otherwise do so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial_us: Option<f64>,
+    /// Where the math is fp32: the least time by three products on tensor cores for each of fp32;
+    /// `floor_us` is the one by FMAs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_split_us: Option<f64>,
+    /// The median that this row had when it was last kept, before it was measured again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_us: Option<f64>,
 }
 
 impl Row {

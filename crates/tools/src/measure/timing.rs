@@ -42,6 +42,10 @@ pub struct Timing {
     pub workspace_bytes: usize,
     /// Microseconds to re-arrange the filter, once per filter; none where it is used as it is.
     pub pack_us: Option<f64>,
+    /// Median of packing and calling together, where there is packing.
+    pub with_pack_us: Option<f64>,
+    /// Median where no kernel begins early, where any does.
+    pub serial_us: Option<f64>,
 }
 
 impl Timing {
