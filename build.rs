@@ -133,7 +133,11 @@ fn hash_of(sources: &[PathBuf]) -> Result<String, String> {
         });
         open.extend(names.map(|name| csrc.join(name)));
         if path == Path::new(PASSES) {
-            open.extend(files(&csrc.join("passes"))?.into_iter().filter(|path| is_source(path)));
+            open.extend(
+                files(&csrc.join("passes"))?
+                    .into_iter()
+                    .filter(|path| is_source(path)),
+            );
         }
     }
     let mut text = String::new();
@@ -180,9 +184,7 @@ fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let rows: Vec<PathBuf> = rows
         .map(|(family, file)| kernels.join(format!("{family}/{file}.cu")))
         .collect();
-    let sources = files
-        .iter()
-        .filter(|path| is_source(path));
+    let sources = files.iter().filter(|path| is_source(path));
     let sources: Vec<PathBuf> = sources.cloned().collect();
     if let Some(path) = rows.iter().find(|row| !sources.contains(row)) {
         return Err(format!(

@@ -137,7 +137,13 @@ impl Recorded {
         let mut data = Vec::<EdgeData>::new();
         // SAFETY: the graph is alive; without room for edges their number is written.
         check(get, unsafe {
-            edges::get(self.0, ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), &mut count)
+            edges::get(
+                self.0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &mut count,
+            )
         })?;
         from.resize(count, ptr::null_mut());
         to.resize(count, ptr::null_mut());
@@ -164,7 +170,13 @@ impl Recorded {
         unsafe {
             check(
                 remove,
-                edges::remove(self.0, from.as_ptr(), to.as_ptr(), data.as_ptr(), data.len()),
+                edges::remove(
+                    self.0,
+                    from.as_ptr(),
+                    to.as_ptr(),
+                    data.as_ptr(),
+                    data.len(),
+                ),
             )?;
             check(
                 add,

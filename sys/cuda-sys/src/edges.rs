@@ -39,13 +39,8 @@ pub unsafe fn get(
     data: *mut EdgeData,
     count: *mut usize,
 ) -> Result<CUresult, loader::Missing> {
-    type Get = unsafe extern "C" fn(
-        CUgraph,
-        *mut Node,
-        *mut Node,
-        *mut EdgeData,
-        *mut usize,
-    ) -> CUresult;
+    type Get =
+        unsafe extern "C" fn(CUgraph, *mut Node, *mut Node, *mut EdgeData, *mut usize) -> CUresult;
     static SYMBOL: loader::Symbol = loader::Symbol::new(&LIBRARY, c"cuGraphGetEdges_v2");
     // SAFETY: cuda.h declares the function so, and the caller answers for the arguments.
     Ok(unsafe {

@@ -3,6 +3,7 @@
 use std::{
     borrow::{Borrow, BorrowMut},
     sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
 };
 
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
@@ -58,6 +59,7 @@ impl Row {
                 .ceilings
                 .and_then(|ceilings| ceilings.floor_split_us(&layer.problem)),
             before_us: None,
+            took_s: None,
         }
     }
 
@@ -110,6 +112,7 @@ pub fn compare(
         let doing = format!("checking {}", contender.name());
         progress(&doing);
         let _range = Range::enter(&doing);
+        let began = Instant::now();
         let conv = contender.conv(device, &layer.problem);
         let conv = conv.map_err(Ending::from).and_then(|conv| {
             row.chose = contender.is_pick().then(|| conv.name());
@@ -117,6 +120,7 @@ pub fn compare(
             checked(&conv, contender.arithmetic(), options.seed)?;
             Ok(conv)
         });
+        row.took_s = Some((began.elapsed().as_secs_f64() * 1e3).round() / 1e3);
         rows.push(match conv {
             Ok(conv) => {
                 ready.push((rows.len(), conv));

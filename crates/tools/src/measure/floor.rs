@@ -47,7 +47,10 @@ impl Ceilings {
     /// rate of the fastest kind that keeps fp32's digits so. None for other math, or where no such rate
     /// is known.
     pub fn floor_split_us(&self, problem: &Problem) -> Option<f64> {
-        let rate = [self.f16, self.tf32].into_iter().flatten().fold(0.0, f64::max);
+        let rate = [self.f16, self.tf32]
+            .into_iter()
+            .flatten()
+            .fold(0.0, f64::max);
         let arithmetic = SPLIT_PRODUCTS * problem.flops() / rate * 1e6;
         (problem.math() == Math::Fp32 && rate > 0.0)
             .then(|| self.memory_us(problem).max(arithmetic))
@@ -131,7 +134,11 @@ mod tests {
             floor.map(f64::round)
         };
         // 71.0 GFLOP: 1.10 ms by FMAs, three times over at 400 TFLOP/s 0.53 ms.
-        assert_eq!(SOME.floor_us(&"mb10000ic4ih40oc16oh34kh7".parse().unwrap()).round(), 1122.0);
+        assert_eq!(
+            SOME.floor_us(&"mb10000ic4ih40oc16oh34kh7".parse().unwrap())
+                .round(),
+            1122.0
+        );
         assert_eq!(floor(&SOME, "mb10000ic4ih40oc16oh34kh7"), Some(544.0));
         // What moves takes longer than that.
         assert_eq!(floor(&SOME, "mb10000ic1ih86oc4oh80kh7"), Some(307.0));

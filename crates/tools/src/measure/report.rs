@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     entry::{Status, put},
-    environment::{Clocks, Environment},
+    environment::{Clocks, Environment, Load},
     row::Row,
     view::{Part, View},
 };
@@ -82,6 +82,20 @@ impl Report {
         write_whole(path, self.text(format))
     }
 
+    /// What the GPU ran at under load, just after the last samples of the problems.
+    pub(crate) fn load(&self) -> Option<Load> {
+        let after = || self.clocks.iter().filter_map(|log| log.after);
+        let most = |of: fn(&Clocks) -> f64| after().map(|clocks| of(&clocks)).fold(0.0, f64::max);
+        let least = after().map(|clocks| clocks.sm_mhz).reduce(f64::min)?;
+        Some(Load {
+            least_sm_mhz: least,
+            most_sm_mhz: most(|clocks| clocks.sm_mhz),
+            memory_mhz: most(|clocks| clocks.memory_mhz),
+            celsius: most(|clocks| clocks.celsius),
+            watts: most(|clocks| clocks.watts),
+        })
+    }
+
     /// The file's text.
     pub fn text(&self, format: Format) -> String {
         match format {
@@ -146,7 +160,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 32] = [
+const CSV_HEADER: [&str; 33] = [
     "suite",
     "layer",
     "problem",
@@ -179,6 +193,7 @@ const CSV_HEADER: [&str; 32] = [
     "serial_us",
     "floor_split_us",
     "before_us",
+    "took_s",
 ];
 
 /// Lines of as many fields each, quoted where that is needed.
@@ -244,6 +259,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.serial_us),
         or_empty(row.floor_split_us),
         or_empty(row.before_us),
+        or_empty(row.took_s),
     ]
 }
 
@@ -297,7 +313,7 @@ mod tests {
             report
                 .rows
                 .iter()
-                .all(|row| row.median_us.is_some() == (row.samples == 5))
+                .all(|row| row.median_us.is_some() == [3, 5].contains(&row.samples))
         );
 
         let folder = tempfile::tempdir().unwrap();

@@ -52,7 +52,9 @@ pub fn time(
             options.samples
         };
         let running = lanes.iter().flatten();
-        let best = running.filter_map(Lane::median_us).fold(f64::INFINITY, f64::min);
+        let best = running
+            .filter_map(Lane::median_us)
+            .fold(f64::INFINITY, f64::min);
         let mut turn: Vec<&mut Result<Lane>> = lanes
             .iter_mut()
             .filter(|lane| {

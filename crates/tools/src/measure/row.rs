@@ -86,6 +86,9 @@ pub struct Row {
     /// The median that this row had when it was last kept, before it was measured again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_us: Option<f64>,
+    /// Seconds that it took to make and check it, a search of cuDNN's plans among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_s: Option<f64>,
 }
 
 impl Row {
@@ -118,7 +121,7 @@ impl Row {
     }
 
     /// Whether it is of this layer.
-    pub(super) fn is_of(&self, layer: &Layer) -> bool {
+    pub(crate) fn is_of(&self, layer: &Layer) -> bool {
         self.suite == layer.suite && self.layer == layer.layer && self.problem == layer.problem
     }
 

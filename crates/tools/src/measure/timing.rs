@@ -74,6 +74,8 @@ mod tests {
             stages: Vec::new(),
             workspace_bytes: 0,
             pack_us: None,
+            with_pack_us: None,
+            serial_us: None,
         };
         assert_eq!(timing.median_us(), 6.0);
         assert_eq!(
