@@ -62,8 +62,8 @@ impl Recorded {
     pub fn seconds(&self, layer: &Layer, contender: &Contender, options: &Options) -> f64 {
         let name = contender.name();
         let rows = self.reports.iter().flat_map(|(rows, _)| rows);
-        let rows = rows.filter(|row| row.is_of(layer) && row.name() == name);
-        let Some(row) = rows.last() else {
+        let mut rows = rows.filter(|row| row.is_of(layer) && row.name() == name);
+        let Some(row) = rows.next_back() else {
             return guess(layer, contender);
         };
         let samples = row.median_us.map_or(0.0, |us| {
