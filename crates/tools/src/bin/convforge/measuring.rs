@@ -154,12 +154,14 @@ impl MeasuringArgs {
         // A place that cannot be written to should show now.
         self.keep(&report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
-        find_ceilings(
-            &device,
-            &mut report.environment,
-            &mut report.notes,
-            &mut progress,
-        );
+        if !layers.is_empty() {
+            find_ceilings(
+                &device,
+                &mut report.environment,
+                &mut report.notes,
+                &mut progress,
+            );
+        }
         let options = Options {
             ceilings: report.environment.ceilings,
             ..self.options(&device)
