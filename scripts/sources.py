@@ -10,6 +10,8 @@ INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 ROW = re.compile(r"^(?:ROW|UNRANKED)\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
 # Who includes this header calls the passes, as all libraries' variants do.
 PASSES = "csrc/passes.h"
+# Who includes one of these multiplies on tensor cores.
+TENSOR = {"csrc/ptx/mma.cuh", "csrc/ptx/wgmma.cuh", "csrc/kernels/fused/wmma.cuh"}
 BASELINES = ["cublas_gemm", "cudnn", "cudnn_transform"]
 
 
@@ -32,27 +34,42 @@ class Sources:
     def sources(self, folder):
         return {f"{folder}/{path.name}" for path in (self.root / folder).glob("*.cu")}
 
-    def hash(self, paths):
-        """The hash of files with all that they include."""
+    def all(self, paths):
+        """Files with all that they include."""
         found, left = set(), set(paths)
         while left:
             path = left.pop()
             found.add(path)
             left |= self.file(path)[1] - found
+        return found
+
+    def hash(self, paths):
+        """The hash of files with all that they include."""
+        found = self.all(paths)
         # As paths are sorted, component by component.
         text = "".join(f"{path} {self.file(path)[0]:016x}\n" for path in sorted(found, key=lambda p: p.split("/")))
         return f"{objects.fnv1a(text.encode()):016x}"
 
 
+def rows(sources):
+    """The own files of every row of the table, by its name."""
+    table = (sources.root / "csrc/kernels.def").read_text(encoding="utf-8")
+    for family, file in ROW.findall(table):
+        own = f"csrc/kernels/{family}/{file}"
+        yield f"{family}_{file}", {f"{own}.cu"} | sources.sources(own)
+
+
 def hashes(root):
     """The hash of every variant that is made of files of csrc, by its name."""
     sources = Sources(root)
-    table = (root / "csrc/kernels.def").read_text(encoding="utf-8")
-    found = {}
-    for family, file in ROW.findall(table):
-        own = f"csrc/kernels/{family}/{file}"
-        found[f"{family}_{file}"] = sources.hash({f"{own}.cu"} | sources.sources(own))
+    found = {name: sources.hash(own) for name, own in rows(sources)}
     return found | dict.fromkeys(BASELINES, sources.hash([PASSES]))
+
+
+def on_tensor_cores(root):
+    """The names of the rows whose products tensor cores make."""
+    sources = Sources(root)
+    return {name for name, own in rows(sources) if TENSOR & sources.all(own)}
 
 
 def csrc(root):

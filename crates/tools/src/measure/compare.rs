@@ -58,6 +58,9 @@ impl Row {
             floor_split_us: options
                 .ceilings
                 .and_then(|ceilings| ceilings.floor_split_us(&layer.problem)),
+            floor_by: options
+                .ceilings
+                .map(|ceilings| ceilings.floor_by(&layer.problem).to_owned()),
             before_us: None,
             took_s: None,
         }

@@ -43,6 +43,15 @@ impl Ceilings {
         self.memory_us(problem).max(arithmetic)
     }
 
+    /// What that is bound by, in a word: `memory`, `FMA` or `tensor cores`.
+    pub fn floor_by(&self, problem: &Problem) -> &'static str {
+        match problem.math() {
+            _ if self.floor_us(problem) <= self.memory_us(problem) => "memory",
+            Math::Fp32 => "FMA",
+            _ => "tensor cores",
+        }
+    }
+
     /// The same for [`Math::Fp32`] on tensor cores: each product as three of rounded parts, at the full
     /// rate of the fastest kind that keeps fp32's digits so. None for other math, or where no such rate
     /// is known.
@@ -125,6 +134,10 @@ mod tests {
         assert_eq!(floor("mb10000ic1ih86oc4oh80kh7"), 388.0);
         assert_eq!(floor("mb10000ic1ih70oc12oh66kh5"), 532.0);
         assert_eq!(floor("mb10000ic1ih86oc4oh80kh7+f16"), 153.0);
+        let by = |text: &str| SOME.floor_by(&text.parse().unwrap());
+        assert_eq!(by("mb10000ic1ih86oc4oh80kh7"), "FMA");
+        assert_eq!(by("mb10000ic1ih86oc4oh80kh7+math=tf32"), "memory");
+        assert_eq!(by("mb10000ic64ih40oc64oh34kh7+math=tf32"), "tensor cores");
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 33] = [
+const CSV_HEADER: [&str; 34] = [
     "suite",
     "layer",
     "problem",
@@ -192,6 +192,7 @@ const CSV_HEADER: [&str; 33] = [
     "with_pack_us",
     "serial_us",
     "floor_split_us",
+    "floor_by",
     "before_us",
     "took_s",
 ];
@@ -258,6 +259,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.with_pack_us),
         or_empty(row.serial_us),
         or_empty(row.floor_split_us),
+        or_empty(row.floor_by.as_ref()),
         or_empty(row.before_us),
         or_empty(row.took_s),
     ]

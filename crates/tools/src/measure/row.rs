@@ -83,6 +83,9 @@ pub struct Row {
     /// `floor_us` is the one by FMAs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_split_us: Option<f64>,
+    /// What `floor_us` is bound by: `memory`, `FMA` or `tensor cores`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_by: Option<String>,
     /// The median that this row had when it was last kept, before it was measured again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_us: Option<f64>,
