@@ -1,8 +1,10 @@
 """What each variant is made of, and a hash of it: its own files in csrc and all that they include, and the
-passes where it calls them. A build's `convforge list --json` says the same (build.rs, `hash_of`).
+passes where it calls them. A build's `convforge list --json` says the same (build.rs, `hash_of`). By itself
+it prints them: the hash of all of csrc, then of every variant.
 """
 
 import re
+from pathlib import Path
 
 import objects
 
@@ -79,3 +81,10 @@ def csrc(root):
     files.sort(key=lambda path: path.split("/"))
     content = b"".join(path.encode() + (root / path).read_bytes() for path in files)
     return f"{objects.fnv1a(content):016x}"
+
+
+if __name__ == "__main__":
+    here = Path(__file__).resolve().parent.parent
+    print("csrc", csrc(here))
+    for variant, number in hashes(here).items():
+        print(variant, number)
