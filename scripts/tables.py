@@ -483,7 +483,7 @@ def main():
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository (this one)")
     args = parser.parse_args()
     folder = args.root / results.FOLDER
-    lines = read(folder, Checkout(args.root))
+    lines = read(folder, Checkout())  # the code is that beside this script
     old_rows = list(stale(lines))
     if args.stale:
         print("\n".join(old_rows))
