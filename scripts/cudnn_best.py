@@ -231,7 +231,7 @@ def failing(folder, lines):
         for plan, us in dropped(results.read(path)):
             wrong[plan] = min(us, wrong.get(plan, us))
     best, found = Best(lines, wrong), {}
-    for line in tables.read(folder):
+    for line in tables.read(folder, tables.Checkout()):
         if line.cudnn and line.cudnn.get("cold", True):
             why = list(faults(line.gpu, line.cudnn, best))
             if why:
@@ -251,12 +251,6 @@ def check(folder, lines, known):
     return errors
 
 
-def listed(path):
-    """The problems of the list, with their devices."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [line for line in lines if line and not line.startswith("#")]
-
-
 def main():
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
@@ -268,7 +262,7 @@ def main():
     if arguments.files:
         add(BEST, arguments.files)
         return
-    errors = check(ROOT / results.FOLDER, load(BEST), listed(OPEN))
+    errors = check(ROOT / results.FOLDER, load(BEST), results.listed(OPEN))
     print("\n".join(errors), file=sys.stderr, end="\n" if errors else "")
     sys.exit(bool(errors))
 

@@ -1004,3 +1004,49 @@ fn a_page_of_files_that_are_no_results() {
             .starts_with("<!DOCTYPE html>")
     );
 }
+
+#[test]
+fn what_is_recorded_is_not_measured_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, kept) = (folder.path().join("a.json"), folder.path().join("kept"));
+    fs::create_dir(&kept).unwrap();
+    let (out, kept) = (out.to_str().unwrap(), kept.to_str().unwrap());
+    let problems = [
+        "--problem",
+        "mb1ic2ih9oc2oh7kh3",
+        "--problem",
+        "mb1ic3ih9oc2oh7kh3",
+    ];
+    let compare = |more: &[&str]| {
+        let words = [
+            "compare",
+            "--device",
+            "cpu",
+            "--unless",
+            kept,
+            "--also",
+            "cpu_direct",
+        ];
+        says(&[&words, &problems[..], more].concat())
+    };
+    assert!(compare(&["--plan"]).ends_with(" s for 2 problems\n"));
+    // The default ones, the rule, and what was asked for beside them.
+    says(&[
+        "compare",
+        "--device",
+        "cpu",
+        "--problem",
+        problems[1],
+        "--out",
+        out,
+    ]);
+    let text = fs::read_to_string(out).unwrap();
+    assert!(text.contains(r#""variant": "rule""#), "{text}");
+    says(&["report", out, "--keep", kept]);
+    let plan = compare(&["--plan"]);
+    assert!(plan.ends_with(" s for 1 problems\n"), "{plan}");
+    assert!(
+        plan.contains(problems[3]) && !plan.contains(problems[1]),
+        "{plan}"
+    );
+}

@@ -3,6 +3,7 @@
 use std::{
     borrow::{Borrow, BorrowMut},
     sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
 };
 
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
@@ -61,6 +62,17 @@ impl Row {
             cudnn_any_us: None,
             cudnn_any_plan: None,
             cudnn_any_why: None,
+            source: contender.source(),
+            with_pack_us: None,
+            serial_us: None,
+            floor_split_us: options
+                .ceilings
+                .and_then(|ceilings| ceilings.floor_split_us(&layer.problem)),
+            floor_by: options
+                .ceilings
+                .map(|ceilings| ceilings.floor_by(&layer.problem).to_owned()),
+            before_us: None,
+            took_s: None,
         }
     }
 
@@ -79,6 +91,8 @@ impl Row {
         self.how = Some(timing.how);
         self.workspace_bytes = Some(timing.workspace_bytes);
         self.pack_us = timing.pack_us;
+        self.with_pack_us = timing.with_pack_us;
+        self.serial_us = timing.serial_us;
         self.plan = conv.note();
         self.median_us = Some(median);
         self.stages = timing.stages;
@@ -111,14 +125,17 @@ pub fn compare(
         let doing = format!("checking {}", contender.name());
         progress(&doing);
         let _range = Range::enter(&doing);
+        let began = Instant::now();
         let conv = contender.conv(device, &layer.problem);
         let conv = conv.map_err(Ending::from).and_then(|conv| {
             row.chose = contender.is_pick().then(|| conv.name());
+            row.source.clone_from(&conv.variant().info().hash);
             checked(&conv, contender.arithmetic(), options.seed)?;
             Ok(conv)
         });
         #[cfg(feature = "cudnn")]
         crate::cudnn::tell(contender, device, &mut row);
+        row.took_s = Some((began.elapsed().as_secs_f64() * 1e3).round() / 1e3);
         rows.push(match conv {
             Ok(conv) => {
                 ready.push((rows.len(), conv));

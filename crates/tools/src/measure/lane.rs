@@ -1,5 +1,7 @@
 //! One convolution being timed: its operands in rotating sets, its graph, its samples.
 
+mod variations;
+
 use std::{ffi::c_void, ops};
 
 #[cfg(feature = "cuda")]
@@ -11,7 +13,8 @@ use convforge::{
 use convforge_check::{Data, Launched, Recipe, Sets, Tensor, find_poison, poison};
 
 use super::{
-    options::{LEAST_SAMPLES, Options},
+    options::{FAR, FEW_SAMPLES, LEAST_SAMPLES, Options},
+    spread::{Spread, median},
     stages::stages,
     timing::{How, Timing},
 };
@@ -170,8 +173,11 @@ pub(super) enum Filters {
     Constant { _packed: Packed },
 }
 
+/// How often a filter is packed into constant memory, which no graph repeats.
+const PACKS: usize = 9;
+
 /// Re-arranges filters for `conv`, where it wants that. Answers what the operands then point at, and
-/// the microseconds that the last one took.
+/// the microseconds that one takes: into constant memory the median, of others the last one's.
 pub(super) fn pack(
     conv: &Conv,
     operands: &mut [RawOperands],
@@ -181,12 +187,20 @@ pub(super) fn pack(
         return Ok(None);
     };
     if packing.space == Space::Constant {
-        let from = stream.mark()?;
-        // SAFETY: the filter is of this device and of the right size; the caller keeps it.
-        let Some(packed) = (unsafe { conv.pack_raw(operands[0].w, stream)? }) else {
-            return Ok(None);
+        let mut samples = Vec::new();
+        let packed = loop {
+            let from = stream.mark()?;
+            // SAFETY: the filter is of this device and of the right size; the caller keeps it.
+            let Some(packed) = (unsafe { conv.pack_raw(operands[0].w, stream)? }) else {
+                return Ok(None);
+            };
+            samples.push(stream.mark()?.us_since(&from)?);
+            if samples.len() == PACKS {
+                break packed;
+            }
         };
-        let us = stream.mark()?.us_since(&from)?;
+        samples.sort_by(f64::total_cmp);
+        let us = median(&samples);
         operands
             .iter_mut()
             .for_each(|one| one.packed = packed.as_ptr());
@@ -316,6 +330,17 @@ impl<'a> Lane<'a> {
         taken < samples && (taken < LEAST_SAMPLES || self.spent < share_us)
     }
 
+    /// The median so far.
+    pub(super) fn median_us(&self) -> Option<f64> {
+        Spread::of(&self.samples).map(|spread| spread.median_us)
+    }
+
+    /// Whether it has enough samples for one so much slower than the best.
+    pub(super) fn is_far_from(&self, best_us: f64) -> bool {
+        let far = self.median_us().is_some_and(|us| us > FAR * best_us);
+        far && self.samples.len() >= FEW_SAMPLES
+    }
+
     /// Enqueues one sample.
     pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
         let _range = Range::enter(&self.name);
@@ -393,6 +418,7 @@ impl<'a> Lane<'a> {
             unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
         })?;
         let how = self.how();
+        let variations = self.variations(workspace, stream)?;
         let mut samples_us = self.samples;
         samples_us.sort_by(f64::total_cmp);
         Ok(Timing {
@@ -402,8 +428,10 @@ impl<'a> Lane<'a> {
             sets: self.operands.len(),
             stages,
             workspace_bytes: self.conv.workspace_bytes().preferred.min(workspace.bytes()),
-            pack_us: self.pack_us,
             wrong,
+            pack_us: variations.pack_us.or(self.pack_us),
+            with_pack_us: variations.with_pack_us,
+            serial_us: variations.serial_us,
         })
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use compare::thoroughness;
 pub(crate) use compare::{Ending, beside_cudnn, checked};
 pub use entry::Status;
 pub(crate) use entry::{Entry, put};
-pub use environment::{Clocks, Environment, Library, cpu_name, driver_version, libraries};
+pub use environment::{Clocks, Environment, Library, Load, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
 pub use look::Look;
 pub use options::{LEAST_SAMPLES, Options};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     entry::{Status, put},
-    environment::{Clocks, Environment},
+    environment::{Clocks, Environment, Load},
     row::Row,
     view::{Part, View},
 };
@@ -74,6 +74,20 @@ impl Report {
         read_json(path, "is no JSON report of `compare` or `sweep`")
     }
 
+    /// What the GPU ran at under load, just after the last samples of the problems.
+    pub(crate) fn load(&self) -> Option<Load> {
+        let after = || self.clocks.iter().filter_map(|log| log.after);
+        let most = |of: fn(&Clocks) -> f64| after().map(|clocks| of(&clocks)).fold(0.0, f64::max);
+        let least = after().map(|clocks| clocks.sm_mhz).reduce(f64::min)?;
+        Some(Load {
+            least_sm_mhz: least,
+            most_sm_mhz: most(|clocks| clocks.sm_mhz),
+            memory_mhz: most(|clocks| clocks.memory_mhz),
+            celsius: most(|clocks| clocks.celsius),
+            watts: most(|clocks| clocks.watts),
+        })
+    }
+
     /// The file's text.
     pub fn text(&self, format: Format) -> String {
         match format {
@@ -138,7 +152,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 31] = [
+const CSV_HEADER: [&str; 38] = [
     "suite",
     "layer",
     "problem",
@@ -170,6 +184,13 @@ const CSV_HEADER: [&str; 31] = [
     "cudnn_any_us",
     "cudnn_any_plan",
     "cudnn_any_why",
+    "source",
+    "with_pack_us",
+    "serial_us",
+    "floor_split_us",
+    "floor_by",
+    "before_us",
+    "took_s",
 ];
 
 /// Lines of as many fields each, quoted where that is needed.
@@ -234,6 +255,13 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.cudnn_any_us),
         or_empty(row.cudnn_any_plan.as_ref()),
         or_empty(row.cudnn_any_why.as_ref()),
+        or_empty(row.source.as_ref()),
+        or_empty(row.with_pack_us),
+        or_empty(row.serial_us),
+        or_empty(row.floor_split_us),
+        or_empty(row.floor_by.as_ref()),
+        or_empty(row.before_us),
+        or_empty(row.took_s),
     ]
 }
 
@@ -288,7 +316,7 @@ mod tests {
             report
                 .rows
                 .iter()
-                .all(|row| row.median_us.is_some() == (row.samples == 5))
+                .all(|row| row.median_us.is_some() == [3, 5].contains(&row.samples))
         );
 
         let folder = tempfile::tempdir().unwrap();

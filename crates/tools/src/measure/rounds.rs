@@ -73,11 +73,15 @@ pub(super) fn in_turns(
         } else {
             options.samples
         };
+        let running = lanes.iter().flatten();
+        let best = running
+            .filter_map(Lane::median_us)
+            .fold(f64::INFINITY, f64::min);
         let mut turn: Vec<&mut Result<Lane>> = lanes
             .iter_mut()
             .filter(|lane| {
                 lane.as_ref()
-                    .is_ok_and(|lane| lane.wants_more(wanted, share))
+                    .is_ok_and(|lane| lane.wants_more(wanted, share) && !lane.is_far_from(best))
             })
             .collect();
         if turn.is_empty() {

@@ -136,6 +136,7 @@ pub(super) mod tests {
             median_us: *us,
             p10_us: us.map(|us| us * 0.9),
             p90_us: us.map(|us| us * 1.2),
+            samples: 30,
             ..row.clone()
         };
         configs.iter().map(outcome).collect()

@@ -258,12 +258,20 @@ pub(crate) fn rank(median_us: Option<f64>, status: Status) -> f64 {
     })
 }
 
-/// `-1% +3%`: the tenth and the ninetieth percentile against the median.
+/// Fewer samples than this are told beside the spread.
+const ENOUGH_SAMPLES: usize = 30;
+
+/// `-1% +3%`: the tenth and the ninetieth percentile against the median; `-1% +3% of 5` where there
+/// are so few samples.
 pub(crate) fn spread(row: &Row) -> Option<String> {
     let median = row.median_us?;
     let percent = |us: Option<f64>| (us.unwrap_or(median) / median - 1.0) * 100.0;
+    let few = match row.samples < ENOUGH_SAMPLES {
+        true => format!(" of {}", row.samples),
+        false => String::new(),
+    };
     Some(format!(
-        "{:+.0}% {:+.0}%",
+        "{:+.0}% {:+.0}%{few}",
         percent(row.p10_us),
         percent(row.p90_us)
     ))

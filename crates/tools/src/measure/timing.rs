@@ -45,6 +45,10 @@ pub struct Timing {
     /// What was wrong with the outputs of the launches that were timed, in words, where they were
     /// judged.
     pub wrong: Option<String>,
+    /// Median of packing and calling together, where there is packing.
+    pub with_pack_us: Option<f64>,
+    /// Median where no kernel begins early, where any does.
+    pub serial_us: Option<f64>,
 }
 
 impl Timing {
@@ -74,6 +78,8 @@ mod tests {
             workspace_bytes: 0,
             pack_us: None,
             wrong: None,
+            with_pack_us: None,
+            serial_us: None,
         };
         assert_eq!(timing.median_us(), 6.0);
         assert_eq!(

@@ -169,6 +169,50 @@ fn a_later_row_of_the_same_work_supersedes() {
 }
 
 #[test]
+fn a_row_knows_what_it_took_before() {
+    let reports = [("1", 20.0), ("2", 25.0), ("3", 24.0)];
+    let reports = reports.map(|(date, us)| report(date, vec![row("a", Some(us))]));
+    let folder = folder(&reports);
+    let before = |folder: &tempfile::TempDir| {
+        assert_eq!(left(folder, "3"), ["a"]);
+        let source = Source::read(&folder.path().join("3.jsonl")).unwrap();
+        source.rows().next().unwrap().row.before_us
+    };
+    assert_eq!(before(&folder), Some(25.0));
+    // That stays, however often files are kept again, and where the run goes on.
+    assert_eq!(before(&folder), Some(25.0));
+    let raw = tempfile::tempdir().unwrap();
+    let path = raw.path().join("3.json");
+    write_whole(&path, reports[2].text(crate::measure::Format::Json)).unwrap();
+    let mut kept = Kept::read(folder.path()).unwrap();
+    kept.add(&path).unwrap();
+    kept.write().unwrap();
+    assert_eq!(before(&folder), Some(25.0));
+}
+
+#[test]
+fn what_a_variant_cannot_do_is_not_kept() {
+    let unsupported = |variant| Row {
+        status: Status::Unsupported,
+        reason: Some("no".to_owned()),
+        ..row(variant, None)
+    };
+    let rows = vec![
+        row("a", Some(1.0)),
+        unsupported("b"),
+        unsupported("cudnn_transform"),
+    ];
+    let raw = tempfile::tempdir().unwrap();
+    let path = raw.path().join("1.json");
+    write_whole(&path, report("1", rows).text(crate::measure::Format::Json)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::read(folder.path()).unwrap();
+    kept.add(&path).unwrap();
+    kept.write().unwrap();
+    assert_eq!(left(&folder, "1"), ["a", "cudnn_transform"]);
+}
+
+#[test]
 fn what_is_measured_otherwise_supersedes_nothing() {
     let old = report("1", vec![row("a", Some(20.0))]);
     let warm = Row {

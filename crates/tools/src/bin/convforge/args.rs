@@ -264,6 +264,9 @@ pub struct VariantArgs {
     /// every variant of the device]
     #[arg(long, value_name = "VARIANT")]
     variant: Vec<Pick>,
+    /// One more beside those that take part by default; may be repeated
+    #[arg(long, value_name = "VARIANT", conflicts_with = "variant")]
+    also: Vec<Pick>,
     /// Which configurations of a variant that has several
     #[arg(long, value_enum)]
     configs: Option<Configs>,
@@ -295,7 +298,9 @@ impl VariantArgs {
         let configs = self.configs.unwrap_or(default);
         if self.variant.is_empty() {
             let fitting = all.on(device.is_gpu());
-            return Ok(fitting.flat_map(|variant| configs.of(variant)).collect());
+            let mut contenders: Vec<_> = fitting.flat_map(|variant| configs.of(variant)).collect();
+            contenders.extend(configs.named(all, &self.also)?);
+            return Ok(contenders);
         }
         configs.named(all, &self.variant)
     }

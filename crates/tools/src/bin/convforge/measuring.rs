@@ -16,6 +16,7 @@ use convforge_tools::{
     measure::{
         self, Ceilings, ClockLog, Clocks, Environment, Format, Options, Part, Report, Status, View,
     },
+    results::Recorded,
     suite::{self, Layer},
 };
 
@@ -58,6 +59,13 @@ pub struct MeasuringArgs {
     /// Go on with what FILE does not have yet
     #[arg(long, requires = "out", conflicts_with = "csv")]
     resume: bool,
+    /// Leave out problems of which a report in DIR, which `report --keep` made, has every contender,
+    /// measured on such a device with these libraries and what the contender is made of now
+    #[arg(long, value_name = "DIR")]
+    unless: Option<PathBuf>,
+    /// Measure nothing: print which problems would be measured, and about how many seconds each takes
+    #[arg(long)]
+    plan: bool,
 }
 
 impl MeasuringArgs {
@@ -125,6 +133,19 @@ impl MeasuringArgs {
         if !device.is_gpu() {
             (layers, report.notes) = suite::reduce_for_cpu(&layers);
         }
+        let recorded = match &self.unless {
+            Some(folder) => Recorded::read(folder, &device, &report.environment)?,
+            None => Recorded::default(),
+        };
+        let cold = device.is_gpu() && !self.warm;
+        layers.retain(|layer| {
+            let fresh = |group: &Vec<Contender>| recorded.has(layer, group, cold);
+            !groups.iter().all(fresh)
+        });
+        if self.plan {
+            layers.retain(|layer| !groups.iter().all(|group| report.has(layer, group)));
+            return self.tell_plan(&device, &layers, groups, &recorded);
+        }
         if let Some(why) = no_gpu {
             report.notes.insert(0, terminal::no_gpu(&why));
         }
@@ -135,12 +156,14 @@ impl MeasuringArgs {
         let mut target = self.out.as_deref().map(Target::open).transpose()?;
         self.keep(target.as_ref(), &report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
-        find_ceilings(
-            &device,
-            &mut report.environment,
-            &mut report.notes,
-            &mut progress,
-        );
+        if !layers.is_empty() {
+            find_ceilings(
+                &device,
+                &mut report.environment,
+                &mut report.notes,
+                &mut progress,
+            );
+        }
         let options = Options {
             ceilings: report.environment.ceilings,
             ..self.options(&device)
@@ -199,6 +222,30 @@ impl MeasuringArgs {
             false if report.count(Status::Failed) > 0 => ExitCode::FAILURE,
             false => ExitCode::SUCCESS,
         })
+    }
+
+    /// A line per problem: about how many seconds, and its name. Then the sum.
+    fn tell_plan(
+        &self,
+        device: &Device,
+        layers: &[Layer],
+        groups: &[Vec<Contender>],
+        recorded: &Recorded,
+    ) -> Result<ExitCode, Failure> {
+        let (options, limits) = (self.options(device), device.limits());
+        let mut out = terminal::out();
+        let mut total = 0.0;
+        for layer in layers {
+            let able = groups.iter().flatten();
+            let able = able.filter(|contender| contender.can(&limits, &layer.problem));
+            let seconds: f64 = able
+                .map(|contender| recorded.seconds(layer, contender, &options))
+                .sum();
+            writeln!(out, "{seconds:6.0} s  {}", layer.title())?;
+            total += seconds;
+        }
+        writeln!(out, "{total:6.0} s for {} problems", layers.len())?;
+        Ok(ExitCode::SUCCESS)
     }
 
     fn keep(&self, target: Option<&Target>, report: &Report) -> Result<(), Failure> {
@@ -302,8 +349,9 @@ pub fn print_end(
 }
 
 /// Options that take a file or a folder.
-const PATHS: [&str; 6] = [
+const PATHS: [&str; 7] = [
     "--out",
+    "--unless",
     "--svg",
     "--images",
     "--labels",
