@@ -286,3 +286,45 @@ pub(crate) fn addresses(args: &Args) -> ffi::cf_args {
         ..ffi::cf_args::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_compiled_is_refused() {
+        // SAFETY: a constant string.
+        let archs = unsafe { text(ffi::cf_compiled_archs()) };
+        let hopper = archs.split(", ").any(|arch| arch == "90a");
+        let [any, tma, wgmma] =
+            [ffi::CF_NEEDS_SM80, ffi::CF_NEEDS_SM90, ffi::CF_NEEDS_SM90A].map(|needs| needs as i32);
+        assert_eq!(not_compiled(wgmma, 90).is_none(), hopper, "{archs}");
+        for (needs, arch) in [(any, 75), (tma, 80), (wgmma, 80), (wgmma, 100)] {
+            let why = not_compiled(needs, arch).unwrap();
+            assert!(
+                why.contains(&format!("sm_{arch}")) && why.contains(&archs),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_failed_call_of_the_runtime_is_not_the_next_ones() {
+        unsafe extern "C" {
+            fn cudaPeekAtLastError() -> i32;
+        }
+        // SAFETY: the table is a constant array of constants, and not empty.
+        let functions = unsafe { &(**ffi::cf_rows()).functions };
+        let mut state = State::new(functions.state_bytes as usize);
+        // Readies a kernel that no plan chose.
+        // SAFETY: the memory is the state's, of zeros, which are a state without a kernel.
+        let error = unsafe { functions.prepare.unwrap()(state.as_mut_ptr()) };
+        assert_ne!(error, 0);
+        // SAFETY: it only reads.
+        let kept = unsafe { cudaPeekAtLastError() };
+        // Without a device this call fails like all others.
+        if Device::gpu(0).is_ok() {
+            assert_eq!(kept, 0);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! names the thing, and never a panic.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -778,10 +779,25 @@ fn results_go_through_links_and_pipes() {
 #[test]
 fn a_list_has_caveats() {
     let all: serde_json::Value = serde_json::from_str(&says(&["list", "--json"])).unwrap();
-    let with = |entry: &&serde_json::Value| entry["caveat"].is_string();
-    let count = all.as_array().unwrap().iter().filter(with).count();
     let text = says(&["list"]);
-    assert_eq!(text.contains("Caveats:"), count > 0, "{text}");
+    let (_, caveats) = text.split_once("Caveats:").unwrap_or_default();
+    let caveats = caveats.split("\n\n").next().unwrap_or_default();
+    let told: BTreeSet<&str> = caveats
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .flat_map(|(names, _)| names.trim().split(", "))
+        .collect();
+    let all = all.as_array().unwrap();
+    let with = all.iter().filter(|entry| entry["caveat"].is_string());
+    let with: BTreeSet<&str> = with.filter_map(|entry| entry["name"].as_str()).collect();
+    assert_eq!(told, with);
+    // Whoever takes fp32 apart for tensor cores.
+    let rows = all.iter().any(|entry| entry["kind"] == "kernel");
+    let split = ["small_mma", "small_resident"];
+    assert!(
+        !rows || split.iter().all(|name| with.contains(name)),
+        "{with:?}"
+    );
 }
 
 /// A file with a header of big-endian numbers, as IDX has it, and some bytes behind it.
