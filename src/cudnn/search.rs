@@ -5,7 +5,10 @@
 //! must then be right by his judgement, or the next one has its place. A plan that is far from the
 //! fastest has lost; none is left out because others took long, unless the caller wants so.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use super::{
     race::{Race, Runner},
@@ -121,12 +124,16 @@ pub struct Rejected {
 }
 
 impl Search<'_> {
-    /// The fastest plans that are right, and what was found on the way.
+    /// The fastest plans that are right, and what was found on the way. A process makes one search at a
+    /// time, others wait.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where there are plans that add up products and all are wrong;
     /// [`Error::NoGpu`], a missing library, or what the device answers.
     pub fn run(&self, referee: &mut dyn Referee) -> Result<Found> {
+        // Times of two searches at once would be of neither.
+        static SEARCHING: Mutex<()> = Mutex::new(());
+        let _alone = SEARCHING.lock().unwrap_or_else(PoisonError::into_inner);
         let race = Race {
             device: self.device,
             problem: self.problem,
