@@ -4,6 +4,7 @@
 //! kernels of their own find these headers in the folder `DEP_CONVFORGE_INCLUDE`.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -16,6 +17,7 @@ fn main() {
             "cargo::rustc-env=CONVFORGE_CSRC_HASH={:016x}",
             hash(&files)?
         );
+        write_hashes(&files)?;
         let package = env::current_dir().map_err(|why| why.to_string())?;
         println!("cargo::metadata=include={}", package.join("csrc").display());
         kernels(&files)
@@ -68,26 +70,95 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// FNV-1a over names and contents, so that results can name the code that made them.
 fn hash(files: &[PathBuf]) -> Result<u64, String> {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut hash = FNV;
     for path in files {
         let content = fs::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
-        for byte in path.to_string_lossy().bytes().chain(content) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        hash = fnv1a(hash, path.to_string_lossy().bytes().chain(content));
     }
     Ok(hash)
 }
 
-/// The .cu files. Those under csrc/kernels are rows, `family/row.cu`, with a line each in
-/// csrc/kernels.def, or further files of one, in the folder `family/row`.
-#[cfg(feature = "cuda")]
-fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let kernels = Path::new("csrc/kernels");
+/// Where the hash begins.
+const FNV: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn fnv1a(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(hash, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// What a row depends on, so that results can tell whether it changed since: of each row a hash of its
+/// own files and of all that they include, and one of the passes, which baselines run as well.
+/// scripts/sources.py reckons the same without a build.
+fn write_hashes(files: &[PathBuf]) -> Result<(), String> {
+    let mut lines = String::new();
+    for (name, sources) in rows(files)? {
+        lines += &format!("(\"{name}\", \"{}\"),\n", hash_of(&sources)?);
+    }
+    let passes = hash_of(&[PathBuf::from(PASSES)])?;
+    let text = format!("(&[{lines}], \"{passes}\")");
+    let out = env::var("OUT_DIR").map_err(|why| why.to_string())?;
+    fs::write(Path::new(&out).join("hashes.rs"), text).map_err(|why| why.to_string())
+}
+
+const PASSES: &str = "csrc/passes.h";
+
+/// The rows of the table by name, each with its own files.
+fn rows(files: &[PathBuf]) -> Result<Vec<(String, Vec<PathBuf>)>, String> {
+    let rows = table()?.into_iter().map(|(family, file)| {
+        let own = Path::new("csrc/kernels").join(&family).join(&file);
+        let is_own = |path: &&PathBuf| {
+            is_source(path) && (path.with_extension("") == own || path.parent() == Some(&own))
+        };
+        let sources = files.iter().filter(is_own).cloned().collect();
+        (format!("{family}_{file}"), sources)
+    });
+    Ok(rows.collect())
+}
+
+/// FNV-1a over the names and hashes of sources and of all files of csrc that they include. Who
+/// includes the passes' header calls the passes.
+fn hash_of(sources: &[PathBuf]) -> Result<String, String> {
+    let csrc = Path::new("csrc");
+    let mut all = BTreeSet::new();
+    let mut open = sources.to_vec();
+    while let Some(path) = open.pop() {
+        if !all.insert(path.clone()) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let names = text.lines().filter_map(|line| {
+            let name = line.trim().strip_prefix("#include \"")?;
+            name.split('"').next()
+        });
+        open.extend(names.map(|name| csrc.join(name)));
+        if path == Path::new(PASSES) {
+            open.extend(
+                files(&csrc.join("passes"))?
+                    .into_iter()
+                    .filter(|path| is_source(path)),
+            );
+        }
+    }
+    let mut text = String::new();
+    for path in all {
+        let content = fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+        text += &format!("{} {:016x}\n", path.display(), fnv1a(FNV, content));
+    }
+    Ok(format!("{:016x}", fnv1a(FNV, text.into_bytes())))
+}
+
+fn is_source(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "cu")
+}
+
+/// Family and file of each line of csrc/kernels.def.
+fn table() -> Result<Vec<(String, String)>, String> {
     let table = fs::read_to_string("csrc/kernels.def").map_err(|why| why.to_string())?;
     // A remark may follow.
     let row = |words: &str| {
         let (family, file) = words.split_once(')')?.0.split_once(',')?;
-        Some(kernels.join(format!("{}/{}.cu", family.trim(), file.trim())))
+        Some((family.trim().to_owned(), file.trim().to_owned()))
     };
     let mut rows = Vec::new();
     for line in table.lines() {
@@ -101,9 +172,19 @@ fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
             })?);
         }
     }
-    let sources = files
-        .iter()
-        .filter(|path| path.extension().is_some_and(|e| e == "cu"));
+    Ok(rows)
+}
+
+/// The .cu files. Those under csrc/kernels are rows, `family/row.cu`, with a line each in
+/// csrc/kernels.def, or further files of one, in the folder `family/row`.
+#[cfg(feature = "cuda")]
+fn sources(files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let kernels = Path::new("csrc/kernels");
+    let rows = table()?.into_iter();
+    let rows: Vec<PathBuf> = rows
+        .map(|(family, file)| kernels.join(format!("{family}/{file}.cu")))
+        .collect();
+    let sources = files.iter().filter(|path| is_source(path));
     let sources: Vec<PathBuf> = sources.cloned().collect();
     if let Some(path) = rows.iter().find(|row| !sources.contains(row)) {
         return Err(format!(

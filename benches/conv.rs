@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use convforge::Device;
 use convforge_tools::{
     Contender, Contenders, Error,
-    measure::{self, Ceilings, Options, Status, View},
+    measure::{self, Ceilings, Look, Options, Status, View},
     suite::Suite,
 };
 
@@ -45,7 +45,7 @@ fn main() -> Result<(), Error> {
         let rows = measure::compare(&device, &layer, &contenders, &options, &never, &mut |_| {});
         failed |= rows.iter().any(|row| row.status == Status::Failed);
         for part in View::Compare.parts(&layer, &rows) {
-            println!("\n{}\n{}", part.title, part.table(false));
+            println!("\n{}\n{}", part.title, part.table(Look::default()));
         }
     }
     std::process::exit(failed.into())

@@ -13,6 +13,11 @@ usage: gpu.sh [options] COMMAND
   compare SUITE...   check and time suites; words change them, as in vgg16+f16+nhwc+math=f16acc
   sweep [SUITE...]   check and time every configuration of the variants that have several, on suites
                      as compare takes them (report-86 and report-70 with 1000 images)
+  record [NAME...]   compare what of the displayed results is stale: the comparisons of benches/record.txt,
+                     or those of these names, but for problems that the results in benches/results have
+                     measured with the code and the libraries of now; cuDNN's searches are kept, and
+                     with --device gpu:0,gpu:1 several GPUs share the work
+  plan [NAME...]     say how many minutes of one GPU `record` would take
   infer [V...]       classify the images with the variants V (rule)
   study              measure what the reports measured: layers, the network, streams; and how far
                      results are from f64
@@ -21,8 +26,8 @@ usage: gpu.sh [options] COMMAND
   all                all of these: every suite
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
-                     sweep.json, study.json
-  --device D         gpu, gpu:1 or cpu (gpu)
+                     sweep.json, study.json, record/, cudnn-plans/
+  --device D         gpu, gpu:1 or cpu (gpu); for `record` a list, gpu:0,gpu:1
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
@@ -54,7 +59,7 @@ main() {
     [[ -z $minutes ]] || is_number "$minutes" || die "--minutes takes a number, not '$minutes'"
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     case ${1-} in
-        check | test | compare | sweep | infer | study | sanitize | all) ;;
+        check | test | compare | sweep | record | plan | infer | study | sanitize | all) ;;
         '' | help) usage && exit 2 ;;
         *) die "there is no command '$1'" ;;
     esac
@@ -72,6 +77,8 @@ main() {
         test) packed_tests ;;
         compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && measure compare "$@" ;;
         sweep) sweep "$@" ;;
+        record) record "$@" ;;
+        plan) plan "$@" && exit ;;
         infer) infer "$@" ;;
         study) study ;;
         sanitize) sanitize ;;
@@ -97,31 +104,32 @@ find_program() {
     exit 1
 }
 
+is_done() { grep -q "^$1"$'\t' "$out/steps.tsv"; }
+
+minutes_are_over() { [[ -n $minutes ]] && ((minutes * 60 - SECONDS < 5)); }
+
 # step NAME COMMAND...: runs it once, for eight minutes at most. Its output goes to log.txt, and a
 # line with its name, exit status, seconds and last line to steps.tsv. A step that failed is done
 # too; one that ran out of time is not.
 step() {
     local name=$1 status began seconds last text limit=$STEP_SECONDS
     shift
-    grep -q "^$name"$'\t' "$out/steps.tsv" && return
-    if [[ -n $minutes ]]; then
-        local left=$((minutes * 60 - SECONDS))
-        if ((left < 5)); then
-            unfinished=1
-            return
-        fi
-        ((left < limit)) && limit=$left
+    is_done "$name" && return
+    if minutes_are_over; then
+        unfinished=1
+        return
     fi
+    [[ -z $minutes ]] || ((minutes * 60 - SECONDS >= limit)) || limit=$((minutes * 60 - SECONDS))
     text=$(mktemp) || exit 1
     began=$SECONDS
     # SIGINT, by the clock or by Ctrl-C, lets convforge finish what it is measuring and keep it.
     timeout --signal=INT --kill-after=30 "$limit" "$@" >"$text" 2>&1 &
     local pid=$! interrupted=''
-    trap 'interrupted=yes; kill -INT "$pid"' INT
+    trap 'interrupted=yes; kill -INT "$pid"' INT TERM
     wait "$pid"
     status=$?
     [[ -z $interrupted ]] || wait "$pid"
-    trap - INT
+    trap - INT TERM
     seconds=$((SECONDS - began))
     last=$(grep -v '^[[:space:]]*$' "$text" | tail -n 1 | tr '\t' ' ' | cut -c 1-200)
     {
@@ -187,6 +195,114 @@ sweep() {
     else
         step sweep "$convforge" sweep --device "$device" --out "$out/sweep.json" --resume
     fi
+}
+
+# The folder with record.txt and the committed results: the checkout's, or the one that was packed.
+find_benches() {
+    local candidate
+    for candidate in "$here/benches" "$here/../benches"; do
+        [[ -r $candidate/record.txt ]] && echo "$candidate" && return
+    done
+    die "there is no benches/record.txt in $here or beside it"
+}
+
+# Sets what `record` and `plan` share, and makes NAMES those of the comparisons: all, or the given.
+begin_record() {
+    benches=$(find_benches) || exit 2
+    mkdir -p "$out/record" || exit 1
+    # Searches of cuDNN's plans stay there for the next call.
+    export CONVFORGE_CUDNN_PLANS=${CONVFORGE_CUDNN_PLANS:-$out/cudnn-plans}
+    IFS=, read -ra devices <<<"$device"
+    csrc=$("$convforge" devices --json | sed -n 's/.*"csrc": *"\([0-9a-f]\{8\}\).*/\1/p')
+    chip=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -n 1)
+    chip=${chip#NVIDIA } && chip=${chip%% *}
+    mapfile -t names < <(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$benches/record.txt" | sort -u)
+    local name
+    for name in "$@"; do
+        grep -q "^$name " "$benches/record.txt" || die "record.txt has no comparison named '$name'"
+    done
+    [[ $# -eq 0 ]] || names=("$@")
+}
+
+# The comparisons of a name, by their options.
+lines_of() { sed -n "s/^$1 //p" "$benches/record.txt"; }
+
+# The file that those of a name go into. One of other code is another file, since a file is of one run.
+file_of() { echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$csrc.json"; }
+
+# compare_line DEVICE NAME OPTIONS [MORE...]: compares what is stale of a line of record.txt.
+compare_line() {
+    local words
+    read -ra words <<<"$3"
+    "${@:4}" "$convforge" compare --device "$1" "${words[@]}" --unless "$benches/results" \
+        --cudnn-stored again --cudnn-seconds 120 --out "$(file_of "$2")" --resume
+}
+
+# A line of output per comparison, and the sum.
+plan() {
+    local name options seconds
+    begin_record "$@"
+    for name in "${names[@]}"; do
+        while read -r options; do
+            seconds=$(compare_line "${devices[0]}" "$name" "$options --plan" </dev/null | tail -n 1) ||
+                exit 1
+            printf '%s\t%s %s\n' "$seconds" "$name" "$options"
+        done < <(lines_of "$name")
+    done | awk '{ print; sum += $1 } END { printf "%.0f minutes of one GPU\n", sum / 60 }'
+}
+
+# Each GPU takes the next name that none has taken.
+record() {
+    begin_record "$@"
+    taken=$(mktemp -d) || exit 1
+    if [[ ${#devices[@]} -eq 1 ]]; then
+        record_on "$device"
+    else
+        local one workers=()
+        for one in "${devices[@]}"; do
+            record_on "$one" &
+            workers+=($!)
+        done
+        trap 'kill -TERM "${workers[@]}"' INT
+        for one in "${workers[@]}"; do
+            wait "$one" || unfinished=1
+        done
+        trap - INT
+    fi
+    rm -rf "$taken"
+    echo "To commit it: convforge report $out/record/*.json --keep benches/results; scripts/tables.py;" \
+        "convforge page --out page.html"
+}
+
+# record_on DEVICE: answers whether all that it took is done.
+record_on() {
+    local name options number
+    for name in "${names[@]}"; do
+        mkdir "$taken/$name" 2>/dev/null || continue
+        number=0
+        while read -r options; do
+            number=$((number + 1))
+            record_line "$1" "$name" "$number" "$options" </dev/null
+        done < <(lines_of "$name")
+    done
+    return "$unfinished"
+}
+
+readonly TRIES=3 # of a comparison that does not get on: a search of cuDNN's plans may need one for itself
+
+# A comparison that the step's eight minutes cut off goes on in another step, while it gets on.
+record_line() {
+    local name=record-$2-$3-$csrc whole=0 now tries=0 others=$unfinished
+    while ! is_done "$name"; do
+        if minutes_are_over || ((tries == TRIES)); then
+            unfinished=1
+            return
+        fi
+        compare_line "$1" "$2" "$4" step "$name"
+        now=$(grep -c '"reason": null' "$(file_of "$2")" 2>/dev/null)
+        tries=$((now > whole ? 0 : tries + 1)) whole=$now
+    done
+    unfinished=$others
 }
 
 infer() {

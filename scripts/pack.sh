@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs what a machine with a GPU and without Rust needs into dist/convforge-gpu: the command, the
-# test binary, gpu.sh, profile.sh with the kernels' sources, which ncu shows line by line, images and
-# weights, and, with --reports DIR, the source reports' weights and logits in DIR.
+# test binary, gpu.sh with the results that are committed, profile.sh with the kernels' sources, which ncu
+# shows line by line, images and weights, and, with --reports DIR, the source reports' weights and logits in DIR.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,6 +47,9 @@ strip "$pack/bin/convforge" "$pack/bin/variants"
 cp scripts/gpu.sh scripts/profile.sh scripts/profiler.py scripts/profiler_text.py \
     scripts/counters.py "$pack/"
 cp -r csrc data "$pack/"
+mkdir -p "$pack/benches/results"
+cp benches/record.txt "$pack/benches/"
+cp benches/results/*.jsonl "$pack/benches/results/"
 if [[ -n $reports ]]; then
     mkdir "$pack/reports"
     install -m 644 "$reports"/{weights-86.bin,logits-86.npy} "$pack/reports/"

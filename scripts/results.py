@@ -22,3 +22,9 @@ def read(path):
             status = line.get("status", "passed")
             rows.append({**usual.get(status, usual["passed"]), **common, **line})
     return header
+
+
+def listed(path):
+    """The problems of the list, with their devices."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [line for line in lines if line and not line.startswith("#")]

@@ -3,7 +3,10 @@
 with every suite, and docs/accuracy.md with the errors (accuracy.py). The reports are what `convforge
 report --keep` makes of those of `compare`, `sweep` and `study`.
 
-With --check nothing is written; the exit status says whether the tables agree with the reports.
+With --check nothing is written; the exit status says whether the tables agree with the reports, and
+whether benches/slower.txt says why of every row that became slower than when it was kept last. A row is
+stale where what its variant is made of (sources.py), or the version of its library, is not what it was
+measured with: that is counted, and --stale lists them.
 """
 
 import argparse
@@ -15,6 +18,7 @@ from pathlib import Path
 
 import accuracy
 import results
+import sources
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
@@ -24,15 +28,50 @@ NOTHING = "no results committed yet"
 HEADLINES = ["report-86", "report-70"]
 # The kinds of element that the README sums up.
 SUMMARY_KINDS = ("f32 NCHW", "f16 NCHW", "f16 NHWC")
+# Problems on which cuDNN's time does not stand up: scripts/cudnn_best.py keeps the list.
+OPEN = "benches/cudnn-open.txt"
 ORDER = ["report-86", "report-70", "report-vgg", "report-gemv", "first", "vgg16", "resnet50", "batch1"]
 BASELINES = {"cublas", "cudnn", "cpu"}
+# The library of each baseline as reports call it, and the package that scripts/toolkit.lock pins.
+LIBRARIES = {"cublas": ("cuBLAS", "nvidia-cublas"), "cudnn": ("cuDNN", "nvidia-cudnn-cu13")}
+# Most images for which tables have times with packing, and those without early launch.
+WITH_PACKING, IN_ORDER = 100, 16
+ENOUGH_SAMPLES = 30
+# A row may become so many times slower, where it takes longer than this.
+SLOWER, LONG_US = 1.03, 20.0
+EXCUSES = "benches/slower.txt"
+
+
+class Checkout:
+    """What the code of now would be measured with."""
+
+    def __init__(self, root=ROOT):
+        self.csrc = sources.csrc(root)
+        self.hashes = sources.hashes(root)
+        self.on_tensor_cores = sources.on_tensor_cores(root)
+        lock = (root / "scripts/toolkit.lock").read_text(encoding="utf-8")
+        self.open = set(results.listed(root / OPEN))
+        self.versions = dict(re.findall(r"^([\w-]+)==(\d+\.\d+\.\d+)", lock, re.MULTILINE))
+
+    def why_stale(self, row, environment):
+        """What of a row is not as it would be measured now; None where nothing is."""
+        variant = (row.get("chose") or row["variant"]).split(":")[0]
+        library, package = LIBRARIES.get(variant.split("_")[0], (None, None))
+        if library and environment["libraries"].get(library) != self.versions[package]:
+            return f"{library} {environment['libraries'].get(library)}, now {self.versions[package]}"
+        if "source" not in row:
+            same = environment["csrc"] == self.csrc
+            return None if same else f"csrc {environment['csrc']}, now {self.csrc}"
+        now = self.hashes.get(variant)
+        return None if row["source"] == now else f"source {row['source']}, now {now}"
 
 
 class Line:
     """One problem on one GPU: the best handwritten variant and what it stands beside."""
 
-    def __init__(self, report, rows):
+    def __init__(self, report, rows, checkout):
         first = rows[0]
+        self.checkout = checkout
         self.report = report
         self.suite, self.layer = first["suite"] or "others", first["layer"]
         self.problem, self.math = first["problem"], first["math"]
@@ -46,28 +85,77 @@ class Line:
         self.kind = f"{storage} {layout}" + ("" if same else f", {self.math} math")
         self.kind += "" if first["cold"] else ", warm"
         timed = [r for r in rows if r["status"] == "passed" and r["median_us"] is not None]
-        self.floor = first["floor_us"]
+        self.floor, self.floor_by = first["floor_us"], first.get("floor_by")
+        self.split_floor = first.get("floor_split_us")
         self.failed = sorted(name(r) for r in rows if r["status"] == "failed")
         # What a pick chose is there by itself, too.
         variants = [r for r in timed if not r.get("chose")]
-        self.best = fastest(r for r in variants if family(r) not in BASELINES)
+        ours = [r for r in variants if family(r) not in BASELINES]
+        self.best = fastest(ours)
+        self.by_fma = fastest(r for r in ours if r["variant"] not in checkout.on_tensor_cores)
+        self.by_tensor_cores = fastest(r for r in ours if r["variant"] in checkout.on_tensor_cores)
         self.cublas = fastest(r for r in timed if family(r) == "cublas")
         self.cudnn = fastest(r for r in timed if family(r) == "cudnn")
 
-    def speedup(self, other):
-        if self.best and other:
-            return other["median_us"] / self.best["median_us"]
-        return None
+    def speedup(self, other, row=None):
+        row = row or self.best
+        if other and other is self.cudnn and self.is_open():
+            return None
+        return other["median_us"] / row["median_us"] if row and other else None
 
-    def cudnn_time(self):
-        """cuDNN's time, marked where it is a transform's."""
-        mark = " †" if self.cudnn and self.cudnn.get("arithmetic") == "transform" else ""
-        return time(self.cudnn and self.cudnn["median_us"]) + mark
+    def is_open(self):
+        """Whether cuDNN's time is known not to be its best."""
+        return f"{self.gpu}: {self.problem}" in self.checkout.open
 
-    def over_floor(self):
-        if self.best and self.floor:
-            return self.best["median_us"] / self.floor
-        return None
+    def why_stale(self, row):
+        return self.checkout.why_stale(row, self.report["environment"])
+
+    def marks(self, row):
+        """Behind a time: few samples, a stale row, a transform, a filter packed before the call."""
+        few = f" of {row['samples']}" if row.get("samples", ENOUGH_SAMPLES) < ENOUGH_SAMPLES else ""
+        transform = " †" if row.get("arithmetic") == "transform" else ""
+        packed = " ¶" if family(row) in BASELINES and row.get("pack_us") is not None else ""
+        weak = " §" if row is self.cudnn and self.is_open() else ""
+        return few + transform + packed + weak + (" ‡" if self.why_stale(row) else "")
+
+    def time(self, row):
+        return time(row["median_us"]) + self.marks(row) if row else "-"
+
+    def spread(self, row):
+        """The median, and where a tenth of the samples are faster and slower."""
+        if not row:
+            return "-"
+        if row.get("p10_us") is None or row.get("p90_us") is None:
+            return self.time(row)
+        low, high = (100 * (row[key] / row["median_us"] - 1) for key in ("p10_us", "p90_us"))
+        return f"{time(row['median_us'])} ({low:+.0f} {high:+.0f} %){self.marks(row)}"
+
+    def with_packing(self, row):
+        """The time with the filter packed anew for each call. Packing into constant memory is timed by
+        itself; in a report from before sources were noted, once."""
+        if not row or self.images > WITH_PACKING or row.get("pack_us") and "source" not in row:
+            return "-"
+        return time(row.get("with_pack_us") or row["median_us"] + (row.get("pack_us") or 0))
+
+    def in_order(self, row):
+        """The time where no kernel begins before the one ahead of it has ended, if any does."""
+        return time(row.get("serial_us")) if row and self.images <= IN_ORDER else "-"
+
+    def over_floor(self, row=None):
+        row = row or self.best
+        return row["median_us"] / self.floor if row and self.floor else None
+
+    def over_split_floor(self, row=None):
+        row = row or self.best
+        return row["median_us"] / self.split_floor if row and self.split_floor else None
+
+    def displayed(self):
+        """The rows that a table shows of it."""
+        rows = [self.best, self.cublas, self.cudnn]
+        if self.suite in HEADLINES and self.kind == "f32 NCHW":
+            rows += [self.by_fma, self.by_tensor_cores]
+        unique = {(row["variant"], row["config"]): row for row in rows if row}
+        return list(unique.values())
 
 
 def run(environment):
@@ -91,7 +179,7 @@ def suite_key(suite):
     return (ORDER.index(suite) if suite in ORDER else len(ORDER), suite)
 
 
-def read(folder):
+def read(folder, checkout):
     """The lines of all reports of GPUs, a study's layers among them; of a problem measured twice,
     those of the later report. A profile has counters and no times."""
     found = {}
@@ -114,7 +202,7 @@ def read(folder):
             at = (environment["gpu"], rows[0]["cold"], *key)
             stamp = (environment["date"], path.name)
             if at not in found or found[at][0] < stamp:
-                found[at] = (stamp, order, Line(report, rows))
+                found[at] = (stamp, order, Line(report, rows, checkout))
     lines = sorted(
         found.values(),
         key=lambda f: (suite_key(f[2].suite), f[2].gpu, f[2].kind, f[2].images, f[1]),
@@ -145,23 +233,51 @@ def table(header, rows, left):
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ruler, *rows])
 
 
-COLUMNS = ["cuBLAS", "cuDNN", "floor", "x floor", "vs cuDNN", "measured"]
+def filled(header, rows):
+    """Without the columns in which no row has anything."""
+    kept = [i for i in range(len(header)) if any(row[i] != "-" for row in rows)]
+    return [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
-def numbers(line):
+COLUMNS = [
+    "best handwritten", "time", "with packing", "in order", "cuBLAS", "cuDNN", "floor", "x floor",
+    "x split floor", "vs cuDNN", "measured",
+]  # fmt: skip
+
+
+def columns(line):
+    row = line.best
     return [
-        time(line.cublas and line.cublas["median_us"]),
-        line.cudnn_time(),
-        time(line.floor),
+        f"`{name(row)}`" if row else "-",
+        line.time(row),
+        line.with_packing(row),
+        line.in_order(row),
+        line.time(line.cublas),
+        line.time(line.cudnn),
+        floor(line.floor, line.floor_by),
         times(line.over_floor()),
+        times(line.over_split_floor()),
         times(line.speedup(line.cudnn)),
         line.run,
     ]
 
 
-def best(line):
-    row = line.best
-    return [f"`{name(row)}`", time(row["median_us"])] if row else ["-", "-"]
+def floor(us, by):
+    return time(us) + (f", {by}" if us and by else "")
+
+
+LEGEND = """\
+Times are medians of calls on buffers that rotate beyond the L2, each variant checked in the same run;
+in brackets where a tenth of the samples are faster and slower; "of 5" says how many samples, where
+they are fewer than 30. Filters are packed before the clock starts, those marked ¶ too; "with packing"
+is a call that packs its filter first. "In order" is a call whose kernels wait for those ahead of them to
+end: handwritten kernels otherwise begin early, which no library does. vs is how many times faster than
+that library at its best: of cuDNN the fastest plan that passed, marked † where it is a transform (Winograd,
+FFT). The floor is what the bandwidth or the arithmetic measured in the same run allow at least, and
+says which; of fp32 it counts FMAs, and the split floor three products on tensor cores for each, by which
+small_mma and small_resident may be below the other. ‡ marks what is stale: the code that it measured has
+changed since. § marks a time of cuDNN's that is not its best, as its search was cut short or it was faster
+in another run, with which nothing is compared ([the list](benches/cudnn-open.txt)). Measured is the day of a row's report and the hash of csrc that it ran."""
 
 
 def places(lines):
@@ -185,23 +301,90 @@ def headline(lines):
     rest = [line for line in lines if line not in shown and line.kind in SUMMARY_KINDS]
     parts = []
     if shown:
-        header = ["suite", "layer", "problem", "best handwritten", "time", *COLUMNS]
+        kinds = [
+            ("Handwritten variants on FMAs:", "x floor", lambda line: line.by_fma, Line.over_floor),
+            (
+                "On tensor cores, each product of fp32 as three:",
+                "x split floor",
+                lambda line: line.by_tensor_cores,
+                Line.over_split_floor,
+            ),
+        ]
+        for title, against, chosen, over in kinds:
+            header = ["suite", "layer", "problem", "variant", "time", "with packing", "in order"]
+            header += [against, "vs cuDNN", "measured"]
+            rows = [
+                [
+                    line.suite,
+                    line.layer,
+                    f"`{line.problem}`",
+                    f"`{name(row)}`",
+                    line.spread(row),
+                    line.with_packing(row),
+                    line.in_order(row),
+                    times(over(line, row)),
+                    times(line.speedup(line.cudnn, row)),
+                    line.run,
+                ]
+                for line in shown
+                if (row := chosen(line))
+            ]
+            if rows:
+                parts += [title, table(*filled(header, rows), 4)]
+        header = ["suite", "layer", "problem", "cuBLAS", "cuDNN", "floor", "split floor", "cuDNN's plan"]
         rows = [
-            [line.suite, line.layer, f"`{line.problem}`", *best(line), *numbers(line)]
+            [
+                line.suite,
+                line.layer,
+                f"`{line.problem}`",
+                line.spread(line.cublas),
+                line.spread(line.cudnn),
+                floor(line.floor, line.floor_by),
+                time(line.split_floor),
+                plan(line.cudnn),
+            ]
             for line in shown
         ]
-        parts.append(table(header, rows, 4))
+        parts += ["The libraries, and the floors:", table(*filled(header, rows), 3)]
     if rest:
         parts.append("Best handwritten variant per layer, geometric means:")
         parts.append(summary(rest))
+    parts.append(claims(lines))
     parts.append(
-        "Medians; vs is how many times faster than that library at its best: of cuDNN the fastest plan\n"
-        "that passed, marked † where it is a transform (Winograd, FFT); measured is the day of a row's\n"
-        "report and the hash of csrc that it ran. Every layer, type and layout is in\n"
-        "[docs/results.md](docs/results.md), the reports in benches/results. The runs:"
+        LEGEND + " Every layer, type and layout\nis in [docs/results.md](docs/results.md), the reports in"
+        " benches/results. The runs:"
     )
-    parts.append("\n".join(f"- {text}" for text in places(lines)))
+    parts.append("\n".join(f"- {text}" for text in places(shown + rest)))
     return "\n\n".join(parts)
+
+
+def plan(row):
+    """The name of a library's plan, without how it was found."""
+    return row["plan"].split(", cuDNN")[0].split(";")[0] if row and row.get("plan") else "-"
+
+
+def claims(lines):
+    """What may be said of all of them in a sentence: the least and the most."""
+
+    def gains(suites, images, kinds=""):
+        found = [
+            line.speedup(line.cudnn)
+            for line in lines
+            if line.suite in suites and images(line.images) and kinds in line.kind
+        ]
+        found = [value for value in found if value]
+        return f"{min(found):.2f} to {max(found):.2g}" if found else "-"
+
+    reports, many, few = HEADLINES, lambda n: n >= 100, lambda n: n < 100
+    return (
+        "On the layers of the reports with 100 images and more the best handwritten variant is "
+        f"{gains(reports, many, 'NCHW')} times as\nfast as cuDNN's best plan in NCHW and "
+        f"{gains(reports, many, 'NHWC')} times in NHWC, over all storage and math; with 1 or 16 images\n"
+        f"{gains(reports, few)} times. On first layers of networks it is "
+        f"{gains(['first'], lambda n: n > 1)} times as fast with 16 images and more,\n"
+        f"{gains(['first'], lambda n: n == 1)} times with one "
+        "([docs/kernels/small.md](docs/kernels/small.md))."
+    )
 
 
 def summary(lines):
@@ -209,20 +392,27 @@ def summary(lines):
     groups = {}
     for line in lines:
         groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
-    header = ["suite", "elements", "layers", "x floor", "vs cuBLAS", "vs cuDNN", "measured"]
+    header = ["suite", "elements", "layers", "x floor", "x split floor", "vs cuBLAS", "vs cuDNN", "measured"]
     rows = [
         [
             suite,
             kind,
             str(len(group)),
             times(mean(line.over_floor() for line in group)),
+            times(mean(line.over_split_floor() for line in group)),
             times(mean(line.speedup(line.cublas) for line in group)),
             times(mean(line.speedup(line.cudnn) for line in group)),
-            ", ".join(sorted({line.run for line in group})),
+            ", ".join(sorted({line.run for line in group})) + stale_share(group),
         ]
         for (suite, kind, _), group in groups.items()
     ]
-    return table(header, rows, 2)
+    return table(*filled(header, rows), 2)
+
+
+def stale_share(lines):
+    """Of how many of its lines something is stale."""
+    count = sum(any(map(line.why_stale, line.displayed())) for line in lines)
+    return f", {count} ‡" if count else ""
 
 
 def document(lines):
@@ -230,11 +420,7 @@ def document(lines):
     if not lines:
         return f"{head}\n\n{NOTHING.capitalize()}.\n"
     parts = [
-        head + " Medians\nof calls on buffers that rotate beyond the L2, each variant checked in "
-        "the same run. vs cuDNN\nis how many times faster the best handwritten variant is than the "
-        "fastest plan of cuDNN that\npassed; † marks one that is a transform (Winograd, FFT). Floor "
-        "is what the bandwidth or the\narithmetic measured in the same run allow at least; measured is the "
-        "day of a row's report\nand the hash of csrc that it ran.",
+        head + "\n" + LEGEND.replace("(benches/", "(../benches/"),
         "## Summary\n\nBest handwritten variant per layer, geometric means:",
         summary(lines),
     ]
@@ -246,15 +432,49 @@ def document(lines):
         files = sorted({line.report["file"] for line in group})
         links = ", ".join(f"[{file}](../benches/results/{file})" for file in files)
         parts.append("\n".join(f"- {text}" for text in places(group)) + f"\n- {links}")
-        header = ["layer", "problem", "best handwritten", "time", *COLUMNS]
-        rows = [
-            [line.layer or "-", f"`{line.problem}`", *best(line), *numbers(line)] for line in group
-        ]
-        parts.append(table(header, rows, 3))
+        header = ["layer", "problem", *COLUMNS]
+        rows = [[line.layer or "-", f"`{line.problem}`", *columns(line)] for line in group]
+        parts.append(table(*filled(header, rows), 3))
         failed = [f"- `{line.problem}`: {', '.join(line.failed)}" for line in group if line.failed]
         if failed:
             parts.append("Failed their check or stopped with an error:\n\n" + "\n".join(failed))
     return "\n\n".join(parts) + "\n"
+
+
+def stale(lines):
+    """Every displayed row that is stale: what it is, and why."""
+    for line in lines:
+        for row in line.displayed():
+            if why := line.why_stale(row):
+                yield f"{line.suite} {line.layer} {line.problem} {name(row)}: {why}"
+
+
+def slower(folder, excuses):
+    """What is wrong with rows that became slower than when they were kept last, cuDNN's apart, and with the
+    lines of the file that says why they may."""
+    left = {}
+    for number, line in enumerate(excuses.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            words = line.split(maxsplit=2)
+            if len(words) < 3:
+                yield f"{EXCUSES}:{number}: a line is a problem, a variant, and why"
+            else:
+                left[tuple(words[:2])] = number
+    found = set()
+    for path in results.files(folder):
+        report = results.read(path)
+        for row in report.get("rows", []) if "tool" not in report else []:
+            before, now = row.get("before_us"), row.get("median_us")
+            if before and now and now > LONG_US and now > SLOWER * before and family(row) != "cudnn":
+                key = (row["problem"], name(row))
+                found.add(key)
+                if key not in left:
+                    yield (
+                        f"{path.name}: {key[0]} {key[1]} takes {time(now)}, {now / before:.2f} times as long as"
+                        f" when it was kept last; measure it again, or say why in {EXCUSES}"
+                    )
+    for key in left.keys() - found:
+        yield f"{EXCUSES}:{left[key]}: {key[1]} has not become slower on {key[0]}"
 
 
 def put(name, old, markers, text):
@@ -270,10 +490,15 @@ def put(name, old, markers, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
+    parser.add_argument("--stale", action="store_true", help="list the displayed rows that are stale")
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository (this one)")
     args = parser.parse_args()
     folder = args.root / results.FOLDER
-    lines = read(folder)
+    lines = read(folder, Checkout())  # the code is that beside this script
+    old_rows = list(stale(lines))
+    if args.stale:
+        print("\n".join(old_rows))
+        return
     readme, page = args.root / "README.md", args.root / "docs/results.md"
     errors = accuracy.latest(folder)
     prose = args.root / "docs/accuracy.md"
@@ -290,21 +515,28 @@ def main():
         wanted[prose.with_suffix(".svg")] = accuracy.drawing(errors[1])
     if not lines:
         print(NOTHING)
-    stale = False
+    wrong = False
     for path, text in wanted.items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         if old == text:
             continue
         shown = path.relative_to(args.root)
         if args.check:
-            stale = True
+            wrong = True
             diff = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
             print(f"{shown} does not agree with benches/results; run scripts/tables.py")
             print("\n".join(list(diff)[:20]))
         else:
             path.write_text(text, encoding="utf-8")
             print(f"{shown} written")
-    sys.exit(stale)
+    shown = sum(len(line.displayed()) for line in lines)
+    print(f"{len(old_rows)} of {shown} displayed rows are stale (--stale lists them)")
+    if args.check:
+        excuses = args.root / EXCUSES
+        for problem in slower(folder, excuses.read_text(encoding="utf-8") if excuses.exists() else ""):
+            wrong = True
+            print(problem)
+    sys.exit(wrong)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,32 @@
 import json
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
+import sources
 import tables
+
+
+class Checkout(tables.Checkout):
+    """One with two rows."""
+
+    open_problems = []
+
+    def __init__(self):
+        self.csrc = "b" * 16
+        self.hashes = {"own": "1", "own_mma": "2", "cudnn": "3"}
+        self.on_tensor_cores = {"own_mma"}
+        self.open = set(self.open_problems)
+        self.versions = {"nvidia-cudnn-cu13": "9.1.2", "nvidia-cublas": "1.2.3"}
+
+
+LIBRARIES = {"cuDNN": "9.1.2", "cuBLAS": "1.2.3"}
 
 
 def report(date, csrc, layers):
     """A file of results with one handwritten variant and cuDNN per layer: (suite, layer, microseconds)."""
-    environment = {"gpu": "GPU", "driver": "1", "libraries": {}, "date": date, "csrc": csrc}
+    environment = {"gpu": "GPU", "driver": "1", "libraries": LIBRARIES, "date": date, "csrc": csrc}
     lines = [{"environment": environment, "view": "compare"}, {"section": "rows", "usual": {"passed": {}}}]
     for suite, layer, us in layers:
         problem = {"suite": suite, "layer": layer, "problem": f"mb1ic1ih9oc{len(layer)}kh3", "math": "fp32"}
@@ -29,7 +47,7 @@ class Tables(unittest.TestCase):
             for name, content in files.items():
                 text = "\n".join(map(json.dumps, content))
                 (Path(folder) / f"{name}.jsonl").write_text(text, encoding="utf-8")
-            return tables.read(Path(folder))
+            return tables.read(Path(folder), Checkout())
 
     def test_a_row_says_which_run_it_is_of(self):
         text = tables.document(self.lines())
@@ -37,14 +55,105 @@ class Tables(unittest.TestCase):
         self.assertRegex(text, r"\| x \|.* 3\.00 us .*\| 2026-01-01 `aaaaaaaa` \|\n")
         self.assertNotIn("10.0 us", text, "superseded")
 
+    def test_nothing_is_compared_with_a_time_of_cudnn_that_does_not_stand_up(self):
+        best = {line.layer: line.speedup(line.cudnn) for line in self.lines()}
+        self.assertEqual(best["l1"], 2)
+        with unittest.mock.patch.object(Checkout, "open_problems", ["GPU: mb1ic1ih9oc2kh3"]):
+            lines = self.lines()
+        line = next(line for line in lines if line.layer == "l1")
+        self.assertIsNone(line.speedup(line.cudnn))
+        self.assertRegex(line.time(line.cudnn), r"16\.0 us.* §")
+        self.assertEqual(line.speedup(line.best, line.cudnn), 0.5)
+
     def test_a_mean_says_which_runs_it_is_of(self):
         lines = self.lines()
         both = "2026-01-01 `aaaaaaaa`, 2026-01-02 `bbbbbbbb`"
         summary = tables.summary(lines).splitlines()
-        self.assertTrue(any("| first |" in line and line.endswith(f"| 2.00 | {both} |") for line in summary))
+        self.assertTrue(any("| first |" in line and line.endswith(f"| 2.00 | {both}, 1 ‡ |") for line in summary))
         headline = tables.headline(lines)
         self.assertRegex(headline, r"\| l1 \|.*\| 2026-01-02 `bbbbbbbb` \|\n")
         self.assertIn(f"csrc `{'a' * 16}`", headline)
+
+    def test_a_row_of_other_code_is_stale(self):
+        found = list(tables.stale(self.lines()))
+        # The older report's, both of them: own and cudnn of one layer.
+        self.assertEqual(len(found), 2, found)
+        self.assertIn(f"first x mb1ic1ih9oc1kh3 own: csrc {'a' * 16}, now {'b' * 16}", found)
+        text = tables.document(self.lines())
+        self.assertRegex(text, r"\| x \|.* 3\.00 us ‡ \|.* 6\.00 us ‡ \|")
+        self.assertRegex(text, r"\| l1 \|.* 8\.00 us \|.* 16\.0 us \|")
+
+    def test_a_row_is_stale_by_what_it_is_made_of(self):
+        now = Checkout()
+        environment = {"libraries": LIBRARIES, "csrc": "any"}
+        self.assertIsNone(now.why_stale({"variant": "own", "source": "1"}, environment))
+        self.assertEqual(now.why_stale({"variant": "own", "source": "2"}, environment), "source 2, now 1")
+        self.assertIsNone(now.why_stale({"variant": "rule", "chose": "own_mma:tile=8", "source": "2"}, environment))
+        self.assertIn("now 1", now.why_stale({"variant": "rule", "chose": "own", "source": "2"}, environment))
+        old = {"libraries": {**LIBRARIES, "cuDNN": "9.0.0"}, "csrc": now.csrc}
+        self.assertEqual(now.why_stale({"variant": "cudnn", "source": "3"}, old), "cuDNN 9.0.0, now 9.1.2")
+        self.assertIsNone(now.why_stale({"variant": "own"}, old), "of the same csrc")
+
+    def test_a_row_that_became_slower_is_told_unless_a_file_says_why(self):
+        lines = report("2026-01-01T00:00:00Z", "a", [("report-86", "l1", 31.0)])
+        lines[-2]["before_us"] = 30.0
+        cases = [
+            ("", 1),
+            ("# a remark\nmb1ic1ih9oc2kh3 own because of the driver\n", 0),
+            ("mb1ic1ih9oc2kh3 own\n", 2),  # no reason
+            ("mb1ic1ih9oc2kh3 own so\nmb1ic1ih9oc2kh3 cudnn so\n", 1),  # it has not
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            def told(excuses):
+                text = "\n".join(map(json.dumps, lines))
+                (Path(folder) / "a.jsonl").write_text(text, encoding="utf-8")
+                return list(tables.slower(Path(folder), excuses))
+
+            for excuses, count in cases:
+                self.assertEqual(len(told(excuses)), count, excuses)
+            self.assertIn("own takes 31.0 us, 1.03 times as long", told("")[0])
+            lines[-2]["before_us"] = 30.2
+            self.assertEqual(told(""), [], "within 1.03")
+            lines[-2].update(before_us=10.0, median_us=19.0)
+            self.assertEqual(told(""), [], "short")
+
+    def test_times_say_what_they_leave_out(self):
+        lines = report("2026-01-01T00:00:00Z", "b" * 16, [("report-86", "l1", 30.0)])
+        lines[-2].update(pack_us=2.0, with_pack_us=31.5, serial_us=30.5, source="1", samples=5, p10_us=29.7, p90_us=33)
+        lines[2]["of"].update(floor_by="FMA", floor_split_us=3.0)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "a.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+            headline = tables.headline(tables.read(Path(folder), Checkout()))
+        self.assertIn("| `own` | 30.0 us (-1 +10 %) of 5 | 31.5 us | 30.5 us | 30.00 | 2.00 |", headline)
+        self.assertIn("| 1.00 us, FMA | 3.00 us |", headline)
+
+    def test_a_row_depends_on_its_files_and_what_they_include(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            files = {
+                "csrc/kernels.def": "ROW(a, one)\nUNRANKED(a, two)\n",
+                "csrc/kernels/a/one.cu": '#include "core/x.cuh"\n',
+                "csrc/kernels/a/one/more.cu": "",
+                "csrc/kernels/a/two.cu": "",
+                "csrc/core/x.cuh": '#include "passes.h"\n',
+                "csrc/passes.h": "",
+                "csrc/passes/p.cu": "",
+            }
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+
+            def changed(name):
+                before = sources.hashes(root)
+                (root / name).write_text(files[name] + "// changed\n", encoding="utf-8")
+                after = sources.hashes(root)
+                return sorted(row for row in after if after[row] != before[row])
+
+            libraries = sorted(sources.BASELINES)
+            self.assertEqual(changed("csrc/kernels/a/one/more.cu"), ["a_one"])
+            self.assertEqual(changed("csrc/core/x.cuh"), ["a_one"])
+            self.assertEqual(changed("csrc/kernels/a/two.cu"), ["a_two"])
+            self.assertEqual(changed("csrc/passes/p.cu"), ["a_one", *libraries])
 
 
 if __name__ == "__main__":

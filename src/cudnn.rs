@@ -12,13 +12,15 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `search` | [`Search`]: finding the fastest |
-//! | `race` | timing them |
+//! | `race` | who of them runs, and in which round |
+//! | `track` | what they run on, and taking their time |
 //! | `referee` | [`Referee`]: who measures and judges them |
 
 mod race;
 mod referee;
 mod search;
+mod track;
 
-pub use crate::baselines::cudnn::{Choice, Version, prepare, version};
+pub use crate::baselines::cudnn::{Choice, Fate, Trial, Version, prepare, version};
 pub use referee::{Judgement, Referee};
-pub use search::{Found, Options, Search, Winner};
+pub use search::{Found, Options, Rejected, Search, Winner};

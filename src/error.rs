@@ -11,9 +11,11 @@ use std::ops::Range;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is no problem; `why` names the part that could not be read.
-    #[error("`{text}` is not a problem: {why}")]
+    /// The text is not what it should be; `why` names the part that could not be read.
+    #[error("`{text}` is not {what}: {why}")]
     Parse {
+        /// What it should be: `a problem`, `a math`.
+        what: &'static str,
         /// What was given.
         text: String,
         /// What is wrong with it, and what would be right.
@@ -61,13 +63,16 @@ pub enum Error {
         known: String,
     },
     /// No variant on this device can do the problem.
-    #[error("no variant on {device} can do {problem}: {why}")]
+    #[error(
+        "no variant on {device} can do {problem}: {why}; `convforge list --problem {problem}` has \
+         every variant's answer"
+    )]
     NoVariant {
         /// The device asked.
         device: String,
         /// The problem.
         problem: String,
-        /// The reasons, one per variant.
+        /// The commonest reasons, and of which variants.
         why: String,
     },
     /// A buffer has the wrong number of elements.
@@ -204,7 +209,7 @@ pub enum Error {
         text: String,
     },
     /// Memory ran out.
-    #[error("out of memory on {device}: {asked} bytes were asked for, {free} of {total} are free")]
+    #[error("out of memory on {device}: {asked} bytes were asked for{}", free_of(.free, .total))]
     OutOfMemory {
         /// The device.
         device: String,
@@ -212,7 +217,7 @@ pub enum Error {
         asked: usize,
         /// Bytes free at that time.
         free: usize,
-        /// Bytes in all.
+        /// Bytes in all; 0 where nobody says, as on the CPU.
         total: usize,
     },
     /// A part of a batch failed, and the rest was not begun.
@@ -271,6 +276,13 @@ fn span(what: &str, range: &Range<usize>) -> String {
     match range.len() {
         0 | 1 => format!("{what} {}", range.start),
         _ => format!("{what}s {} to {}", range.start, range.end - 1),
+    }
+}
+
+fn free_of(free: &usize, total: &usize) -> String {
+    match total {
+        0 => "; take fewer images or smaller batches".to_owned(),
+        total => format!(", {free} of {total} are free"),
     }
 }
 

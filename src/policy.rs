@@ -139,6 +139,7 @@ impl FromStr for Rule {
     /// is seen when it is chosen.
     fn from_str(line: &str) -> Result<Self> {
         let error = |why: &str| Error::Parse {
+            what: "a line of a policy",
             text: line.to_owned(),
             why: format!(
                 "{why}; a line of a policy reads `k<=4 direct_naive` or `else fused_shared`"

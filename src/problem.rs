@@ -559,10 +559,23 @@ impl Problem {
         2.0 * (self.n() * self.k()) as f64 * (self.p() * self.q()) as f64 * self.reduction() as f64
     }
 
-    /// Fewest bytes that must move: each operand read once and the output written once.
+    /// Fewest bytes that must move: each operand read once and the output written once. Of the input
+    /// only what a tap falls on: a 1x1 filter with a stride of 2 reads a quarter of it.
     pub fn bytes(&self) -> f64 {
-        let elements = self.x_len() + self.w_len() + self.y_len() + self.residual_len();
+        let read = self.n() * self.c() * self.lines_read(0) * self.lines_read(1);
+        let elements = read + self.w_len() + self.y_len() + self.residual_len();
         (elements * self.storage().bytes() + self.bias_len() * 4) as f64
+    }
+
+    /// Rows (axis 0) or columns (axis 1) of the input that a tap falls on: those of each output's
+    /// taps, where none falls on another's, or else all.
+    fn lines_read(&self, axis: usize) -> usize {
+        let size = [self.h(), self.w()][axis];
+        let taps = [self.r(), self.s()][axis];
+        match taps < self.shape.stride[axis] {
+            true => size.min(self.conv_out[axis] * taps),
+            false => size,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! when it is planned: a library that is missing on this machine, or that has no plan for the
 //! problem. Such a candidate is passed over, with its reason kept, and the next one serves.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{cmp::Reverse, fmt, str::FromStr, sync::Arc};
 
 use crate::{
     Device, Error, Limits, Problem, Result,
@@ -106,7 +106,7 @@ impl Pick {
     ///
     /// # Errors
     /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`], or
-    /// [`Error::NoVariant`] with every variant's reason.
+    /// [`Error::NoVariant`] with the commonest reasons.
     pub fn choose(&self, device: &Device, problem: &Problem) -> Result<Choice> {
         let mut candidates = self.candidates(&device.limits(), problem)?;
         let order = std::mem::take(&mut candidates.order);
@@ -159,17 +159,23 @@ impl Candidates {
         self.lenient && matches!(error, Error::Library { .. } | Error::Unsupported { .. })
     }
 
-    /// Keeps the reason of a candidate that failed.
+    /// Keeps the reason of a candidate that failed, before those of all that could not do it anyway.
     pub fn pass(&mut self, error: Error) {
-        self.refused.push(error.to_string());
+        self.refused.insert(0, error.to_string());
     }
 
-    /// That none is left, with everyone's reason.
+    /// That none is left, and why: as much as is read.
     pub fn none(self, device: &str, problem: &Problem) -> Error {
+        let mut why = self.refused;
+        let more = why.len().saturating_sub(MOST_REASONS);
+        why.truncate(MOST_REASONS);
+        if more > 0 {
+            why.push(format!("others say no for {more} more reasons"));
+        }
         Error::NoVariant {
             device: device.to_owned(),
             problem: problem.to_string(),
-            why: self.refused.join("; "),
+            why: why.join("; "),
         }
     }
 }
@@ -211,7 +217,12 @@ fn by_rank(limits: &Limits, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
     }
 }
 
-/// What variants say no with, those that say the same together.
+/// Reasons that an error tells.
+const MOST_REASONS: usize = 4;
+/// Variants of one reason that it names.
+const MOST_NAMES: usize = 3;
+
+/// What variants say no with, those that say the same together, the commonest first.
 fn by_reason(refused: Vec<(&str, String)>) -> Vec<String> {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for (name, why) in refused {
@@ -220,8 +231,12 @@ fn by_reason(refused: Vec<(&str, String)>) -> Vec<String> {
             None => reasons.push((why, vec![name])),
         }
     }
+    reasons.sort_by_key(|(_, names)| Reverse(names.len()));
     let told = reasons.into_iter().map(|(why, names)| match &names[..] {
         [name] => format!("{name} {why}"),
+        [first, .., _] if names.len() > MOST_NAMES => {
+            format!("{first} and {} others: each {why}", names.len() - 1)
+        }
         names => format!("{}: each {why}", names.join(", ")),
     });
     told.collect()

@@ -37,7 +37,7 @@ pub use plan::{Bytes, Packing, Plan, Query, Space};
 ///
 /// # Safety
 /// What [`prepare`](Self::prepare) answers keeps what [`Prepared`] promises.
-pub unsafe trait Variant: Send + Sync {
+pub unsafe trait Variant: Any + Send + Sync {
     /// What it says of itself.
     fn info(&self) -> &Info;
 

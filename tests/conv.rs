@@ -4,10 +4,11 @@
 //! | trial | promise |
 //! | --- | --- |
 //! | recorded | its first run can be recorded in a graph, and replayed on other inputs |
-//! | shared | several threads run it on streams of their own at the same time |
+//! | shared | several threads run it, and others of the same kernels in other sizes, on streams of their own at the same time |
 //! | elsewhere | what lies on another device is refused |
 //! | viewed | it reads and writes the middle of larger buffers as it does whole ones |
 //! | packed once | one packed filter serves every batch, another filter's is refused |
+//! | infinities | a handwritten row without a caveat makes what an fp32 loop makes of an infinity, a NaN and a number near the largest |
 //!
 //! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
 //! failure.
@@ -18,11 +19,11 @@ use std::thread;
 
 use bytemuck::Pod;
 use common::{Answer, Configured};
-#[cfg(feature = "cuda")]
-use convforge::variant::Kind;
 use convforge::{
     Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream, View,
-    ViewMut, Workspace, variant::Space,
+    ViewMut, Workspace,
+    variant::{Kind, Space},
+    variants,
 };
 use convforge_check::{Data, Domain, Recipe, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
@@ -37,7 +38,8 @@ fn main() {
         .chain(common::trials(&gpu, "shared", shared))
         .chain(common::trials(&gpu, "elsewhere", elsewhere))
         .chain(common::trials(&gpu, "viewed", viewed))
-        .chain(common::trials(&gpu, "packed once", packed_once));
+        .chain(common::trials(&gpu, "packed once", packed_once))
+        .chain(common::trials(&gpu, "infinities", infinities));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
 
@@ -63,7 +65,16 @@ fn problems<'a>(domain: &Domain<'a>) -> impl Iterator<Item = Problem> + use<'a> 
 }
 
 /// The variant on the first of its problems that it can be readied for, or what the trial ends with.
-fn ready(device: &Device, (variant, config): &Configured) -> Result<Conv, Answer> {
+fn ready(device: &Device, configured: &Configured) -> Result<Conv, Answer> {
+    ready_for(device, configured, |_| true)
+}
+
+/// The same of the problems that are `wanted`.
+fn ready_for(
+    device: &Device,
+    (variant, config): &Configured,
+    wanted: impl Fn(&Problem) -> bool,
+) -> Result<Conv, Answer> {
     let limits = device.limits();
     let domain = Domain {
         variant: &**variant,
@@ -71,7 +82,7 @@ fn ready(device: &Device, (variant, config): &Configured) -> Result<Conv, Answer
         limits: &limits,
     };
     let mut refused = "can do none of the problems here".to_owned();
-    for problem in problems(&domain).take(20) {
+    for problem in problems(&domain).filter(wanted).take(20) {
         match Conv::with_variant(device, &problem, variant.clone(), *config) {
             Ok(conv) => return Ok(conv),
             // A library that is not there, or that has no such plan.
@@ -208,54 +219,99 @@ fn replayed<T: Element>(conv: &Conv) -> Answer {
             common::ensure(same, &format!("replay {round} gives another output"))?;
         }
     }
+    // Twice, so that kernels that begin early have one ahead of them.
+    let in_order = queue.capture_in_order(|_| {
+        (0..2).try_for_each(|_| {
+            let operands = inputs.operands(problem, (&x, &mut y), packed.as_ref());
+            conv.run_with(operands, &mut workspace, &stream)
+        })
+    });
+    let in_order = match in_order {
+        Err(Error::Library { .. }) => None, // a driver from before 12.3
+        answer => answer?,
+    };
+    if let (Some(graph), Some((_, expected))) = (in_order, pairs.last()) {
+        y.copy_from(&nothing, &stream)?;
+        // SAFETY: as above.
+        unsafe { graph.launch(queue)? };
+        let same = bytes(&y, &stream)? == *expected;
+        common::ensure(same, "in order it gives another output")?;
+    }
     Ok(Completion::Completed)
 }
 
 fn shared(device: &Device, configured: &Configured) -> Answer {
-    let conv = match ready(device, configured) {
+    let first = match ready(device, configured) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
-    with_element!(conv.problem().storage(), by_threads(&conv))
+    // One of another size: what a launch asks of its kernel differs.
+    let problem = first.problem().clone();
+    let other = ready_for(device, configured, |other| {
+        other.storage() == problem.storage() && other.w_len() != problem.w_len()
+    });
+    let convs: Vec<Conv> = [Some(first), other.ok()].into_iter().flatten().collect();
+    with_element!(problem.storage(), by_threads(&convs))
 }
 
 /// Runs that a thread queues before it waits.
 const ROUNDS: usize = 8;
 
-fn by_threads<T: Element>(conv: &Conv) -> Answer {
-    let (device, problem) = (conv.device(), conv.problem());
-    let inputs = Inputs::<T>::new(device, problem)?;
-    let stream = device.stream()?;
-    let packed = conv.pack(&inputs.w, &stream)?;
-    stream.synchronize()?;
-    // Each thread with an input of its own.
-    let mut pairs = Vec::new();
-    for seed in 1..=4 {
-        let x = device.upload(&values(problem, Tensor::X, seed))?;
-        let expected = alone(conv, &inputs, &x, packed.as_ref())?;
-        pairs.push((x, expected));
-    }
-    let one = |(x, expected): &(Buffer<T>, Vec<u8>)| -> Result<bool> {
+/// A convolution, and what its runs read.
+struct Prepared<'a, T: Element> {
+    conv: &'a Conv,
+    inputs: Inputs<T>,
+    packed: Option<Packed>,
+}
+
+impl<T: Element> Prepared<'_, T> {
+    /// Whether all of several runs, queued together, give what is expected.
+    fn repeats(&self, x: &Buffer<T>, expected: &[u8]) -> Result<bool> {
+        let (device, problem) = (self.conv.device(), self.conv.problem());
         let stream = device.stream()?;
-        let mut workspace = conv.workspace(&stream)?;
+        let mut workspace = self.conv.workspace(&stream)?;
         let outputs = (0..ROUNDS).map(|_| device.upload(&poison(problem.y_len())));
         let mut outputs = outputs.collect::<Result<Vec<Buffer<T>>>>()?;
         for y in &mut outputs {
-            let operands = inputs.operands(problem, (x, y), packed.as_ref());
-            conv.run_with(operands, &mut workspace, &stream)?;
+            let operands = self.inputs.operands(problem, (x, y), self.packed.as_ref());
+            self.conv.run_with(operands, &mut workspace, &stream)?;
         }
         for y in &outputs {
-            if bytes(y, &stream)? != *expected {
+            if bytes(y, &stream)? != expected {
                 return Ok(false);
             }
         }
         Ok(true)
-    };
-    let one = &one;
+    }
+}
+
+fn by_threads<T: Element>(convs: &[Conv]) -> Answer {
+    let mut prepared = Vec::new();
+    for conv in convs {
+        let inputs = Inputs::<T>::new(conv.device(), conv.problem())?;
+        let stream = conv.device().stream()?;
+        let packed = conv.pack(&inputs.w, &stream)?;
+        stream.synchronize()?;
+        prepared.push(Prepared {
+            conv,
+            inputs,
+            packed,
+        });
+    }
+    // Each thread with an input of its own.
+    let mut runs = Vec::new();
+    for seed in 1..=4 {
+        for one in &prepared {
+            let values = values(one.conv.problem(), Tensor::X, seed);
+            let x = one.conv.device().upload(&values)?;
+            let expected = alone(one.conv, &one.inputs, &x, one.packed.as_ref())?;
+            runs.push((one, x, expected));
+        }
+    }
     let right = thread::scope(|scope| {
-        let threads: Vec<_> = pairs
+        let threads: Vec<_> = runs
             .iter()
-            .map(|pair| scope.spawn(move || one(pair)))
+            .map(|(one, x, expected)| scope.spawn(move || one.repeats(x, expected)))
             .collect();
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.collect::<Vec<_>>()
@@ -265,6 +321,67 @@ fn by_threads<T: Element>(conv: &Conv) -> Answer {
         common::ensure(right, "beside other threads it gives another output")?;
     }
     Ok(Completion::Completed)
+}
+
+/// What the TF32 split of a number from there on would make infinite, and others that no sum hides.
+const EXTREMES: [f32; 4] = [
+    f32::INFINITY,
+    f32::NAN,
+    f32::from_bits(0x7f7f_f000),
+    -f32::MAX,
+];
+
+fn infinities(device: &Device, configured: &Configured) -> Answer {
+    let info = configured.0.info();
+    if info.kind != Kind::Kernel || info.caveat.is_some() {
+        return Ok(Completion::ignored_with("says itself what becomes of them"));
+    }
+    let plain = |problem: &Problem| {
+        let word = problem.to_string();
+        problem.storage() == Storage::F32 && !word.contains("math=")
+    };
+    let conv = match ready_for(device, configured, plain) {
+        Ok(conv) => conv,
+        Err(answer) => return answer,
+    };
+    let problem = conv.problem();
+    let loops = Conv::with_variant(&Device::cpu(), problem, variants::find("cpu_direct")?, 0)?;
+    let kinds = |conv: &Conv, x: &[f32], w: &[f32]| -> Result<Vec<&'static str>, Failed> {
+        let device = conv.device();
+        let mut inputs = Inputs::<f32>::new(device, problem)?;
+        inputs.w = device.upload(w)?;
+        let stream = device.stream()?;
+        let packed = conv.pack(&inputs.w, &stream)?;
+        stream.synchronize()?;
+        let y = alone(conv, &inputs, &device.upload(x)?, packed.as_ref())?;
+        let y = y.chunks_exact(4).map(bytemuck::pod_read_unaligned);
+        Ok(y.map(kind).collect())
+    };
+    for extreme in EXTREMES {
+        for of_filter in [false, true] {
+            let mut x: Vec<f32> = values(problem, Tensor::X, SEED);
+            let mut w: Vec<f32> = values(problem, Tensor::W, SEED);
+            let tensor = if of_filter { &mut w } else { &mut x };
+            let middle = tensor.len() / 2;
+            tensor[middle] = extreme;
+            let same = kinds(&conv, &x, &w)? == kinds(&loops, &x, &w)?;
+            let which = if of_filter { "weight" } else { "input" };
+            common::ensure(
+                same,
+                &format!("{problem}: of the {which} {extreme} it makes others"),
+            )?;
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+fn kind(v: f32) -> &'static str {
+    match v {
+        v if v.is_nan() => "NaN",
+        v if v.is_finite() => "finite",
+        v if v > 0.0 => "infinite",
+        _ => "negative infinite",
+    }
 }
 
 fn elsewhere(device: &Device, configured: &Configured) -> Answer {

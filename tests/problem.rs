@@ -225,3 +225,17 @@ fn bad_input_is_refused_in_words() {
     let error = Problem::new(Shape::new(1, [1, 0, 5], 1, [1, 1])).unwrap_err();
     assert!(matches!(error, Error::InvalidProblem(_)), "{error}");
 }
+
+#[test]
+fn what_no_tap_falls_on_is_not_read() {
+    let bytes = |text: &str| text.parse::<Problem>().unwrap().bytes() / 4.0;
+    // 8 channels of 14x14 of 28x28, 8x8 weights, 8 channels of 14x14.
+    assert_eq!(
+        bytes("mb1ic8ih28oc8oh14kh1sh2"),
+        (2 * 8 * 14 * 14 + 64) as f64
+    );
+    // All of 28x28: three taps overlap, and two meet.
+    let all = (8 * 28 * 28 + 8 * 14 * 14) as f64;
+    assert_eq!(bytes("mb1ic8ih28oc8oh14kh3sh2ph1"), all + 64.0 * 9.0);
+    assert_eq!(bytes("mb1ic8ih28oc8oh14kh2sh2"), all + 64.0 * 4.0);
+}

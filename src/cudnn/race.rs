@@ -1,39 +1,49 @@
-//! The race of the plans that built: once round for all of them, and a careful one for the fastest.
+//! The race of the plans: once round for all of them, and a careful one for the fastest.
 
 use std::{
-    ffi::c_void,
-    ptr::null_mut,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::referee::Referee;
+use super::{
+    referee::{Judgement, Referee},
+    track::{Track, conv},
+};
 use crate::{
-    Conv, Device, Problem, Result, Workspace,
-    baselines::cudnn::{Candidate, Settled, Tally},
-    gpu::{self, DeviceBuffer, Event, Gpu},
-    variant::{Arithmetic, Info, Kind, Plan, Prepared, Query, RawOperands, Variant},
+    Conv, Device, Problem, Result,
+    baselines::cudnn::{Candidate, Fate, NO_TIME_TO_RUN, Proposal, Tally, build, same_plans},
+    variant::Arithmetic,
 };
 
-/// How many of the fastest plans are measured with care.
-const FINALISTS: usize = 8;
-/// What a first timing may be above the best one and still be worth another look.
-const NEAR: f64 = 1.5;
-/// The same in microseconds: what single launches of short kernels differ by.
-const NEAR_US: f64 = 20.0;
+/// How many times the fastest plan that adds up products a plan may take without being far from it:
+/// it has lost.
+const FAR: usize = 8;
+/// From this many images on, the first look at plans is on one [`FAR`]th of them. Who is far there is
+/// slower with all of them too: no batch takes less time than a part of it, and the fastest takes about
+/// [`FAR`] times as long.
+const MANY_IMAGES: usize = 1000;
+/// How many of the fastest plans the referee measures at once, if they are near the best one.
+const FINALISTS: usize = 16;
+/// What a first timing may be above the best one and still be worth another look, as a factor and in
+/// microseconds: operands may be cached in the first round, and are not in the last.
+const NEAR: (f64, f64) = (1.5, 5.0);
+/// What two timings of the first round do not tell apart: these are finalists however many they are.
+const NOISE: (f64, f64) = (1.1, 2.0);
 
-/// A plan in the race.
-pub(super) struct Runner {
-    pub(super) candidate: Arc<Candidate>,
-    pub(super) conv: Conv,
-    pub(super) us: f64,
+/// Whether a time is far from the best one.
+pub(super) fn is_far(us: f64, best: f64) -> bool {
+    us > best * FAR as f64
 }
 
-impl Runner {
-    /// Whether another look may show that it takes less than this.
-    pub(super) fn may_beat(&self, us: f64) -> bool {
-        self.us <= us * NEAR + NEAR_US
-    }
+fn is_within(us: f64, best: f64, (factor, more): (f64, f64)) -> bool {
+    us <= best * factor + more
+}
+
+/// How many of these times, ascending, the referee should measure.
+fn finalists(times: &[f64]) -> usize {
+    let Some(&best) = times.first() else { return 0 };
+    let within = |limit| times.partition_point(|us| is_within(*us, best, limit));
+    within(NEAR).min(FINALISTS).max(within(NOISE))
 }
 
 /// The first of `order`, fastest first, that takes less than `limit` and is right, and how many
@@ -51,204 +61,214 @@ pub(super) fn first_right<T>(
     (winner.map(|at| order.swap_remove(at)), slower)
 }
 
+/// A plan in the race.
+pub(super) struct Runner {
+    pub(super) candidate: Arc<Candidate>,
+    pub(super) conv: Conv,
+    pub(super) us: f64,
+}
+
+impl Runner {
+    /// Whether another look may show that it takes less than this.
+    fn may_beat(&self, us: f64) -> bool {
+        is_within(self.us, us, NEAR)
+    }
+
+    pub(super) fn is_exact(&self) -> bool {
+        self.candidate.arithmetic == Arithmetic::Exact
+    }
+}
+
+/// The fastest runner that adds up products; where there is none, the fastest.
+fn best(runners: &[Runner]) -> f64 {
+    let least = |exact: bool| {
+        let times = runners.iter().filter(|runner| !exact || runner.is_exact());
+        times.map(|runner| runner.us).fold(f64::INFINITY, f64::min)
+    };
+    let exact = least(true);
+    if exact.is_finite() {
+        exact
+    } else {
+        least(false)
+    }
+}
+
 /// What the plans run on, and for how long.
+#[derive(Clone, Copy)]
 pub(super) struct Race<'a> {
     pub(super) device: &'a Device,
     pub(super) problem: &'a Problem,
-    /// Of the first round.
-    pub(super) budget: Duration,
+    /// Of building, and again of the first round.
+    pub(super) budget: Option<Duration>,
+    /// Most bytes of workspace.
+    pub(super) cap: usize,
 }
 
 impl Race<'_> {
-    /// Runs each twice on constant data and takes the second time; puts them in order.
-    pub(super) fn first_round(
+    /// Where there are many images, looks at the plans on a part of them, and tells those that may
+    /// win from those that are far. What does not work with few images may with many.
+    pub(super) fn preview(
         &self,
-        candidates: Vec<Candidate>,
+        plans: Vec<Proposal>,
         tally: &mut Tally,
-    ) -> Result<Vec<Runner>> {
+    ) -> Result<(Vec<Proposal>, Vec<Proposal>)> {
+        let images = self.problem.n();
+        if images < MANY_IMAGES {
+            return Ok((plans, Vec::new()));
+        }
+        let few = self.problem.with(|shape| shape.n = images / FAR)?;
+        let race = Race {
+            problem: &few,
+            ..*self
+        };
+        let choices: Vec<_> = plans.iter().map(|plan| plan.choice.clone()).collect();
+        let mut aside = Tally::default();
+        let runners = race.start(same_plans(self.device, &few, &choices)?, &mut aside)?;
+        let best = best(&runners);
+        let scale = images as f64 / few.n() as f64;
+        let far = runners.iter().filter(|runner| is_far(runner.us, best));
+        let far: Vec<_> = far
+            .map(|one| (&one.candidate.choice, one.us * scale))
+            .collect();
+        for (plan, us) in &far {
+            tally.exclude("far from the fastest on fewer images");
+            tally.set(plan, Fate::Far { us: *us });
+        }
+        let is_near = |plan: &Proposal| far.iter().all(|(choice, _)| **choice != plan.choice);
+        Ok(plans.into_iter().partition(is_near))
+    }
+
+    /// Builds the plans and runs them for the first time; answers those that ran.
+    pub(super) fn start(&self, plans: Vec<Proposal>, tally: &mut Tally) -> Result<Vec<Runner>> {
+        let candidates = build(
+            self.device,
+            self.problem,
+            plans,
+            self.deadline(),
+            self.cap,
+            tally,
+        )?;
+        self.first_round(candidates, tally)
+    }
+
+    /// A budget beyond all time is none.
+    fn deadline(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.budget?)
+    }
+
+    /// Runs each on constant data.
+    fn first_round(&self, candidates: Vec<Candidate>, tally: &mut Tally) -> Result<Vec<Runner>> {
         // A budget of its own: however long building took, plans are timed.
-        let deadline = Instant::now().checked_add(self.budget);
+        let deadline = self.deadline();
         let stream = self.device.stream()?;
         let Some(queue) = stream.as_gpu() else {
             return Ok(Vec::new());
         };
-        let gpu = queue.gpu();
-        let query = Query::new(self.problem, 0, gpu.limits());
         let runner = |candidate: Candidate| -> Result<Runner> {
             let candidate = Arc::new(candidate);
-            let only = Only {
-                info: info(candidate.arithmetic),
-                gpu: gpu.clone(),
-                candidate: candidate.clone(),
-            };
-            let conv =
-                Conv::with_variant(self.device, query.problem, Arc::new(only), query.config)?;
             Ok(Runner {
+                conv: conv(self.device, queue.gpu(), self.problem, &candidate)?,
                 candidate,
-                conv,
                 us: f64::INFINITY,
             })
         };
-        let mut runners = candidates
-            .into_iter()
-            .map(runner)
-            .collect::<Result<Vec<_>>>()?;
-        // The largest workspace serves them all.
-        let mut workspace = Workspace::new(&stream)?;
-        if let Some(largest) = runners
-            .iter()
-            .max_by_key(|r| r.conv.workspace_bytes().least)
-        {
-            workspace.reserve(&largest.conv, &stream)?;
-        }
-        let operands = Operands::new(queue, self.problem)?;
-        let marks = [Event::new(gpu)?, Event::new(gpu)?];
-        let mut time = |conv: &Conv| -> Result<f64> {
-            // SAFETY: the operands have the sizes and the alignment that the problem says, and
-            // outlive the work, which is waited for here.
-            let mut launch = || unsafe { conv.run_raw(&operands.raw, &mut workspace, &stream) };
-            launch()?;
-            queue.synchronize()?;
-            queue.record(&marks[0])?;
-            launch()?;
-            queue.record(&marks[1])?;
-            queue.synchronize()?;
-            marks[1].elapsed_us(&marks[0])
-        };
-        for runner in &mut runners {
+        let runners = candidates.into_iter().map(runner);
+        let mut runners = runners.collect::<Result<Vec<_>>>()?;
+        let convs = runners.iter().map(|runner| &runner.conv);
+        let mut track = Track::new(&stream, queue, self.problem, convs)?;
+        for at in 0..runners.len() {
+            let best = best(&runners);
+            let Runner {
+                candidate,
+                conv,
+                us,
+            } = &mut runners[at];
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                tally.exclude("no time left to run them");
+                tally.leave(&candidate.choice, NO_TIME_TO_RUN);
                 continue;
             }
-            match time(&runner.conv) {
-                Ok(us) => {
+            match track.time(conv, best) {
+                Ok(time) => {
+                    *us = time;
                     tally.timed += 1;
-                    runner.us = us;
+                    tally.set(&candidate.choice, Fate::Timed { us: time });
                 }
-                Err(error) => tally.fail("running", &error),
+                Err(error) => tally.lose(&candidate.choice, "running", &error),
             }
         }
-        runners.sort_by(|a, b| a.us.total_cmp(&b.us));
         runners.retain(|runner| runner.us.is_finite());
         Ok(runners)
     }
 
-    /// Lets the referee measure the fastest, and puts them in order. Should none of them be right,
-    /// the slower ones have their turn behind them.
-    pub(super) fn last_round(
+    /// The fastest that is right, if it takes less than `limit` microseconds. Should none of the
+    /// finalists be right, the next ones have their turn.
+    pub(super) fn winner(
         &self,
-        runners: Vec<Runner>,
+        mut runners: Vec<Runner>,
+        limit: f64,
         referee: &mut dyn Referee,
         tally: &mut Tally,
-    ) -> Result<Vec<Runner>> {
-        let Some(best) = runners.first().map(|runner| runner.us) else {
-            return Ok(runners);
-        };
-        let mut left = runners;
-        let near = left.partition_point(|runner| runner.may_beat(best));
-        let rest = left.split_off(near.min(FINALISTS));
-        let (convs, candidates): (Vec<Conv>, Vec<_>) = left
-            .into_iter()
-            .map(|runner| (runner.conv, (runner.candidate, runner.us)))
-            .unzip();
-        let times = referee.time(&convs)?;
-        let mut finalists = Vec::new();
-        for ((conv, (candidate, first)), time) in convs.into_iter().zip(candidates).zip(times) {
-            match time {
-                Ok(us) => finalists.push(Runner {
+    ) -> Result<Option<Runner>> {
+        let all = runners.len();
+        runners.sort_by(|a, b| a.us.total_cmp(&b.us));
+        runners.retain(|runner| runner.may_beat(limit));
+        let far = all - runners.len();
+        let (mut winner, mut slower) = (None, 0);
+        while winner.is_none() && slower == 0 && !runners.is_empty() {
+            let times: Vec<f64> = runners.iter().map(|runner| runner.us).collect();
+            let rest = runners.split_off(finalists(&times));
+            let order = measured(runners, referee, tally)?;
+            let is_right = |runner: &Runner| is_right(runner, referee, tally);
+            (winner, slower) = first_right(order, |runner| runner.us, limit, is_right);
+            runners = rest;
+        }
+        for _ in 0..far + slower {
+            tally.exclude("slower than the best plan that is no transform");
+        }
+        Ok(winner)
+    }
+}
+
+/// Lets the referee measure them, and puts them in order.
+fn measured(
+    runners: Vec<Runner>,
+    referee: &mut dyn Referee,
+    tally: &mut Tally,
+) -> Result<Vec<Runner>> {
+    let (convs, candidates): (Vec<Conv>, Vec<_>) = runners
+        .into_iter()
+        .map(|runner| (runner.conv, (runner.candidate, runner.us)))
+        .unzip();
+    let times = referee.time(&convs)?;
+    let mut order = Vec::new();
+    for ((conv, (candidate, first)), time) in convs.into_iter().zip(candidates).zip(times) {
+        match time {
+            Ok(us) => {
+                tally.set(&candidate.choice, Fate::Final { us });
+                order.push(Runner {
                     candidate,
                     conv,
                     us,
-                }),
-                Err(why) => tally.wrong(&candidate.choice, first, &why),
+                });
             }
+            Err(why) => tally.wrong(&candidate.choice, first, &why),
         }
-        finalists.sort_by(|a, b| a.us.total_cmp(&b.us));
-        finalists.extend(rest);
-        Ok(finalists)
     }
+    order.sort_by(|a, b| a.us.total_cmp(&b.us));
+    Ok(order)
 }
 
-/// What a plan says of itself while it races.
-fn info(arithmetic: Arithmetic) -> Info {
-    Info {
-        arithmetic,
-        ..Info::new(
-            "cudnn",
-            "cudnn",
-            "one plan of cuDNN's",
-            "NVIDIA cuDNN",
-            Kind::Baseline,
-        )
-    }
-}
-
-/// A variant that is one plan, so that plans are run, measured and judged as variants are.
-struct Only {
-    info: Info,
-    gpu: Gpu,
-    candidate: Arc<Candidate>,
-}
-
-// SAFETY: as `Settled`.
-unsafe impl Variant for Only {
-    fn info(&self) -> &Info {
-        &self.info
-    }
-
-    fn plan(&self, _: &Query) -> Result<Plan, String> {
-        Ok(Plan::default())
-    }
-
-    fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
-        let candidate = Some(self.candidate.clone());
-        Ok(Box::new(Settled::new(
-            &self.gpu,
-            query.problem,
-            candidate,
-            None,
-        )?))
-    }
-}
-
-/// Operands whose elements are all the same small number.
-struct Operands {
-    raw: RawOperands,
-    _memory: [DeviceBuffer<u8>; 5],
-}
-
-/// 0.0115 as two or four bytes of bf16 or f32, 1.06 as f16: neither zero, which would spare the GPU
-/// its power, nor so large that sums overflow.
-const BYTE: u8 = 0x3c;
-
-impl Operands {
-    fn new(queue: &gpu::Stream, problem: &Problem) -> Result<Self> {
-        // An allocation's start is aligned to less than some problems guarantee.
-        let align = problem.align();
-        let size = problem.storage().bytes();
-        let filled = |bytes: usize| {
-            let mut memory = DeviceBuffer::alloc(queue.gpu(), bytes + align)?;
-            queue.memset(&mut memory, BYTE)?;
-            Result::Ok(memory)
-        };
-        let memory = [
-            filled(problem.x_len() * size)?,
-            filled(problem.w_len() * size)?,
-            filled(problem.y_len() * size)?,
-            filled(problem.bias_len() * size_of::<f32>())?,
-            filled(problem.residual_len() * size)?,
-        ];
-        let [x, w, y, bias, residual] = [0, 1, 2, 3, 4]
-            .map(|i: usize| (memory[i].address() as usize).next_multiple_of(align) as *mut c_void);
-        let epilogue = problem.epilogue();
-        let given = |address: *mut c_void, is: bool| if is { address } else { null_mut() };
-        let raw = RawOperands::new(x, w, y)
-            .bias(given(bias, epilogue.bias).cast_const().cast())
-            .residual(given(residual, epilogue.residual));
-        Ok(Operands {
-            raw,
-            _memory: memory,
-        })
+fn is_right(runner: &Runner, referee: &mut dyn Referee, tally: &mut Tally) -> bool {
+    match referee.judge(&runner.conv) {
+        Judgement::Right => true,
+        Judgement::Open(why) => {
+            tally.remark(format!("not checked here: {why}"));
+            true
+        }
+        Judgement::Wrong(why) => {
+            tally.wrong(&runner.candidate.choice, runner.us, &why);
+            false
+        }
     }
 }
 
@@ -272,6 +292,28 @@ mod tests {
         };
         let (winner, slower) = first_right(TIMES.to_vec(), |(_, us)| *us, limit, is_right);
         (winner.map(|(name, _)| name), slower, asked)
+    }
+
+    #[test]
+    fn whoever_noise_may_have_put_back_is_a_finalist() {
+        assert_eq!(finalists(&[]), 0);
+        // 3.9 us against 5.6 is no matter for a first round.
+        assert_eq!(finalists(&[3.9, 4.5, 5.6, 10.0, 11.0]), 4);
+        assert_eq!(finalists(&[4.0; 40]), 40);
+        // Near, but not within noise: as many as there is room for.
+        let near: Vec<f64> = (0..40).map(|i| 1000.0 + 12.0 * f64::from(i)).collect();
+        assert_eq!(finalists(&near), FINALISTS);
+        assert_eq!(finalists(&[100.0, 154.0, 156.0]), 2);
+    }
+
+    #[test]
+    fn far_is_a_loss_for_any_number_of_images() {
+        assert!(is_far(801.0, 100.0) && !is_far(800.0, 100.0));
+        assert!(!is_far(1e9, f64::INFINITY), "nothing ran before");
+        // A plan whose time does not grow with the images at all is slower than the fastest, whose
+        // time grows with each, if it is far on one FAR-th of them.
+        let (fastest, constant) = (10.0, 81.0);
+        assert!(is_far(constant, fastest) && constant > fastest * FAR as f64);
     }
 
     #[test]

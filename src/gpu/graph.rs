@@ -2,9 +2,12 @@
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
-use cuda_sys::{CUgraph, CUgraphExec};
+use cuda_sys::{
+    CUgraph, CUgraphExec,
+    edges::{self, EdgeData, Node},
+};
 
-use super::{Gpu, Stream};
+use super::{Gpu, Stream, call::check};
 use crate::Result;
 
 /// Work that [`Stream::capture`] recorded, with the buffers it uses by their addresses. It keeps none of
@@ -88,13 +91,106 @@ impl Stream {
     /// What `work` answers, or the driver.
     pub fn capture(&self, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         let _current = self.gpu().enter()?;
-        let recording = Recording::begin(self)?;
-        work(self)?;
-        let recorded = recording.end()?;
-        let graph = Graph::instantiate(self.gpu(), recorded);
-        // SAFETY: the recorded graph is this function's, and is no longer needed.
-        let _ = unsafe { cuda_sys::cuGraphDestroy(recorded) };
-        graph
+        let recorded = Recorded::of(self, work)?;
+        Graph::instantiate(self.gpu(), recorded.0)
+    }
+
+    /// As [`capture`](Self::capture), but nothing begins before what was queued ahead of it has
+    /// ended, where kernels otherwise may (programmatic dependent launch). None where no kernel may,
+    /// so that the graph would be that of `capture`.
+    ///
+    /// # Errors
+    /// What `work` answers, or the driver; one older than 12.3 cannot tell.
+    pub fn capture_in_order(
+        &self,
+        work: impl FnOnce(&Stream) -> Result<()>,
+    ) -> Result<Option<Graph>> {
+        let _current = self.gpu().enter()?;
+        let recorded = Recorded::of(self, work)?;
+        match recorded.put_in_order()? {
+            true => Graph::instantiate(self.gpu(), recorded.0).map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+/// What was recorded, to be made launchable.
+struct Recorded(CUgraph);
+
+impl Recorded {
+    fn of(stream: &Stream, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
+        let recording = Recording::begin(stream)?;
+        work(stream)?;
+        recording.end().map(Recorded)
+    }
+
+    /// Replaces each dependency that lets a kernel begin early by an ordinary one; whether there was
+    /// any.
+    fn put_in_order(&self) -> Result<bool> {
+        let (get, remove, add) = (
+            "cuGraphGetEdges",
+            "cuGraphRemoveDependencies",
+            "cuGraphAddDependencies",
+        );
+        let mut count = 0;
+        let [mut from, mut to] = [const { Vec::<Node>::new() }; 2];
+        let mut data = Vec::<EdgeData>::new();
+        // SAFETY: the graph is alive; without room for edges their number is written.
+        check(get, unsafe {
+            edges::get(
+                self.0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &mut count,
+            )
+        })?;
+        from.resize(count, ptr::null_mut());
+        to.resize(count, ptr::null_mut());
+        data.resize(count, EdgeData::default());
+        // SAFETY: there is room for as many edges as the graph has.
+        check(get, unsafe {
+            edges::get(
+                self.0,
+                from.as_mut_ptr(),
+                to.as_mut_ptr(),
+                data.as_mut_ptr(),
+                &mut count,
+            )
+        })?;
+        let is_early = |i: &usize| data[*i] != EdgeData::default();
+        let early: Vec<usize> = (0..count).filter(is_early).collect();
+        let of = |nodes: &[Node]| early.iter().map(|i| nodes[*i]).collect::<Vec<_>>();
+        let (from, to) = (of(&from), of(&to));
+        let data: Vec<EdgeData> = early.iter().map(|i| data[*i]).collect();
+        if early.is_empty() {
+            return Ok(false);
+        }
+        // SAFETY: these are edges of the graph, as many of each; added, they have no annotation.
+        unsafe {
+            check(
+                remove,
+                edges::remove(
+                    self.0,
+                    from.as_ptr(),
+                    to.as_ptr(),
+                    data.as_ptr(),
+                    data.len(),
+                ),
+            )?;
+            check(
+                add,
+                edges::add(self.0, from.as_ptr(), to.as_ptr(), ptr::null(), data.len()),
+            )?;
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // SAFETY: it was recorded here, and is no longer needed.
+        let _ = unsafe { cuda_sys::cuGraphDestroy(self.0) };
     }
 }
 

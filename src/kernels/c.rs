@@ -114,8 +114,8 @@ impl std::fmt::Debug for CProblem {
     }
 }
 
-/// A storage as csrc spells it.
-pub(crate) fn storage(storage: Storage) -> i32 {
+/// A storage as csrc spells it; for kernels of other crates, as [`CProblem`].
+pub fn storage(storage: Storage) -> i32 {
     let code = match storage {
         Storage::F32 => ffi::CF_STORE_F32,
         Storage::F16 => ffi::CF_STORE_F16,

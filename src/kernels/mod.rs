@@ -1,7 +1,7 @@
 //! The handwritten kernels: the rows of csrc/kernels.def as variants.
 //!
 //! Public is what kernels of other crates, compiled against csrc's headers, need to be called with
-//! the library's types: [`CProblem`], [`CArgs`], [`checked`].
+//! the library's types: [`CProblem`], [`CArgs`], [`checked`], [`storage`].
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -23,8 +23,7 @@ use std::{
 };
 
 use self::{c::text, constant::ConstantMemory, state::State};
-pub(crate) use c::storage;
-pub use c::{CArgs, CProblem, checked};
+pub use c::{CArgs, CProblem, checked, storage};
 
 use crate::{
     Device, Error, Result,
@@ -84,6 +83,7 @@ impl Row {
             max_arch,
             configs,
             ranked,
+            hash: crate::variants::hash_of_row(&name),
             ..Info::new(&name, &family, &idea, &source, Kind::Kernel)
         };
         let constant = row.functions.constant_memory.map(ConstantMemory::new);
@@ -284,5 +284,47 @@ pub(crate) fn addresses(args: &Args) -> ffi::cf_args {
         workspace_bytes: args.workspace_bytes as u64,
         stream: args.stream,
         ..ffi::cf_args::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_compiled_is_refused() {
+        // SAFETY: a constant string.
+        let archs = unsafe { text(ffi::cf_compiled_archs()) };
+        let hopper = archs.split(", ").any(|arch| arch == "90a");
+        let [any, tma, wgmma] =
+            [ffi::CF_NEEDS_SM80, ffi::CF_NEEDS_SM90, ffi::CF_NEEDS_SM90A].map(|needs| needs as i32);
+        assert_eq!(not_compiled(wgmma, 90).is_none(), hopper, "{archs}");
+        for (needs, arch) in [(any, 75), (tma, 80), (wgmma, 80), (wgmma, 100)] {
+            let why = not_compiled(needs, arch).unwrap();
+            assert!(
+                why.contains(&format!("sm_{arch}")) && why.contains(&archs),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_failed_call_of_the_runtime_is_not_the_next_ones() {
+        unsafe extern "C" {
+            fn cudaPeekAtLastError() -> i32;
+        }
+        // SAFETY: the table is a constant array of constants, and not empty.
+        let functions = unsafe { &(**ffi::cf_rows()).functions };
+        let mut state = State::new(functions.state_bytes as usize);
+        // Readies a kernel that no plan chose.
+        // SAFETY: the memory is the state's, of zeros, which are a state without a kernel.
+        let error = unsafe { functions.prepare.unwrap()(state.as_mut_ptr()) };
+        assert_ne!(error, 0);
+        // SAFETY: it only reads.
+        let kept = unsafe { cudaPeekAtLastError() };
+        // Without a device this call fails like all others.
+        if Device::gpu(0).is_ok() {
+            assert_eq!(kept, 0);
+        }
     }
 }

@@ -21,8 +21,9 @@ macro_rules! words {
                 match text {
                     $($word => Ok($name::$variant),)+
                     _ => Err(Error::Parse {
+                        what: $what,
                         text: text.to_owned(),
-                        why: format!(concat!("a ", $what, " is one of {}"), [$($word),+].join(", ")),
+                        why: format!("it may be {}", [$($word),+].join(", ")),
                     }),
                 }
             }
@@ -30,11 +31,17 @@ macro_rules! words {
     };
 }
 
-words!(Layout, "layout", Nchw = "nchw", Nhwc = "nhwc");
-words!(Storage, "storage", F32 = "f32", F16 = "f16", Bf16 = "bf16");
+words!(Layout, "a layout", Nchw = "nchw", Nhwc = "nhwc");
+words!(
+    Storage,
+    "a storage",
+    F32 = "f32",
+    F16 = "f16",
+    Bf16 = "bf16"
+);
 words!(
     Math,
-    "math",
+    "a math",
     Fp32 = "fp32",
     Tf32 = "tf32",
     F16 = "f16",
@@ -43,7 +50,7 @@ words!(
 );
 words!(
     Activation,
-    "activation",
+    "an activation",
     None = "none",
     Relu = "relu",
     Relu6 = "relu6",
@@ -79,6 +86,7 @@ impl FromStr for Pool {
 
     fn from_str(text: &str) -> Result<Self> {
         let error = || Error::Parse {
+            what: "a pooling",
             text: text.to_owned(),
             why: "pooling reads `2`, `3x2`, `3s2` or `3x2s2x1ceil`: window, stride, clipping"
                 .into(),
@@ -184,6 +192,7 @@ impl FromStr for Problem {
 
     fn from_str(text: &str) -> Result<Self> {
         let error = |why: String| Error::Parse {
+            what: "a problem",
             text: text.to_owned(),
             why,
         };

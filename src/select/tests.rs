@@ -68,6 +68,22 @@ fn a_reason_that_several_give_is_told_once() {
     ];
     let said = by_reason(said.map(|(name, why)| (name, why.to_owned())).to_vec());
     assert_eq!(said, ["a, c: each needs a GPU", "b takes NCHW"]);
+
+    let many = ["a", "b", "c", "d"].map(|name| (name, "needs a GPU".to_owned()));
+    let said = by_reason([&[("e", "takes NCHW".to_owned())], &many[..]].concat());
+    assert_eq!(said, ["a and 3 others: each needs a GPU", "e takes NCHW"]);
+}
+
+#[test]
+fn of_many_reasons_the_first_are_told_and_the_rest_counted() {
+    let candidates = Candidates {
+        order: Vec::new(),
+        refused: (1..=6).map(|i| format!("v{i} says no")).collect(),
+        lenient: true,
+    };
+    let text = candidates.none("a GPU", &problem()).to_string();
+    let told = "v4 says no; others say no for 2 more reasons; `convforge list --problem";
+    assert!(text.contains(told) && !text.contains("v5"), "{text}");
 }
 
 #[test]
@@ -107,14 +123,16 @@ fn picks_are_spelled_as_they_are_read() {
 
 #[test]
 fn on_the_cpu_kernels_have_a_reason() {
-    let (rule, _) = Pick::Rule.choose(&Device::cpu(), &problem()).unwrap();
+    // Large enough that however many cores do not make loops worth while.
+    let problem: Problem = "mb8ic64ih56oc64kh3ph1".parse().unwrap();
+    let (rule, _) = Pick::Rule.choose(&Device::cpu(), &problem).unwrap();
     assert_eq!(rule.info().name, "cpu_gemm");
     let (same, _) = Pick::Rule
-        .choose_for(&Device::cpu().limits(), &problem())
+        .choose_for(&Device::cpu().limits(), &problem)
         .unwrap();
     assert_eq!(same.info().name, "cpu_gemm");
     for pick in Pick::automatic().into_iter().skip(1) {
-        let error = pick.choose(&Device::cpu(), &problem()).err().unwrap();
+        let error = pick.choose(&Device::cpu(), &problem).err().unwrap();
         assert!(matches!(error, Error::NoVariant { .. }), "{error}");
     }
 }

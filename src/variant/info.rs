@@ -80,6 +80,9 @@ pub struct Info {
     pub configs: Vec<String>,
     /// Whether a measurement backs its estimates, so that rules may choose it. Others run by name.
     pub ranked: bool,
+    /// Hash of the files of csrc that it is made of, with all that they include: what a measurement of
+    /// it depends on. None where it is made of none.
+    pub hash: Option<String>,
 }
 
 impl Info {
@@ -97,6 +100,7 @@ impl Info {
             max_arch: u32::MAX,
             configs: Vec::new(),
             ranked: true,
+            hash: None,
         }
     }
 

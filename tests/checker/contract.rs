@@ -77,7 +77,7 @@ const CONTRACT: &[Test] = &[
         "contract: a variant that packs and wants a workspace passes",
         || {
             match checked(SMALL) {
-                Outcome::Passed(measured) if measured.len() == 4 => {}
+                Outcome::Passed(measured) if measured.len() == 5 => {}
                 other => return Err(Problems(format!("{other:?}"))),
             }
             match checked("mb2ic1ih3oc1kh1+relu") {

@@ -11,7 +11,7 @@ use std::{
 
 use convforge::{
     Device, Layout, Math, Problem, Result, Storage,
-    variant::{Args, Bytes, Info, Plan, Prepared, Query, Variant},
+    variant::{Args, Arithmetic, Bytes, Info, Plan, Prepared, Query, Variant},
 };
 use convforge_check::{Options, Outcome, Tensors, case, narrow, position, widen};
 use half::{bf16, f16};
@@ -56,6 +56,11 @@ pub enum Fault {
     /// Multiplies x / 3 by w, and the sum by 3: no more wrong on real data than any sum in fp32.
     SumOfThirds,
     SubnormalsAreZero,
+    /// Rounds an operand to the 11 bits of TF32: the low part is forgotten.
+    LowPartOfInputsForgotten,
+    LowPartOfWeightsForgotten,
+    /// Takes an operand for two f16, the second one scaled: 22 bits, and the range of f16.
+    PartsAreF16,
     FractionsCutOff,
     RowsAndColumnsSwapped,
     WrongGroup,
@@ -65,6 +70,14 @@ pub enum Fault {
 }
 
 const PLAIN: &str = "mb2ic5ih19iw23oc7oh19ow23kh3ph1";
+
+/// With channels of both kinds: where an input has a low part and where a weight has.
+const PARTS: &[&str] = &[
+    PLAIN,
+    "mb2ic64ih9oc8kh3+nhwc+bias",
+    "g4mb2ic12ih9oc8kh1",
+    "mb1ic600ih5oc8kh5+relu6",
+];
 
 /// Each fault and the problems that show it; nothing being wrong must pass all of them.
 const FAULTS: &[(Fault, &[&str])] = {
@@ -125,6 +138,12 @@ const FAULTS: &[(Fault, &[&str])] = {
                 "mb2ic64ih9oc8kh3+math=f16",
                 "mb2ic8ih9oc8kh3+f16+math=fp32+scale=0.5",
             ],
+        ),
+        (LowPartOfInputsForgotten, PARTS),
+        (LowPartOfWeightsForgotten, PARTS),
+        (
+            PartsAreF16,
+            &["mb2ic64ih9oc8kh3", "mb2ic64ih9oc8kh3+nhwc+bias+relu"],
         ),
         (FractionsCutOff, &[PLAIN, "mb2ic16ih9oc8kh3+f16"]),
         (
@@ -188,7 +207,17 @@ pub fn caught(fault: Fault, problem: &str, info: &Info) -> Result<(), Failed> {
             ensure(everywhere || fault != Fault::SumCutTowardZero, &*why)?;
             // No other data has operands that small.
             let subnormal = why.contains("subnormal data");
-            ensure(subnormal || fault != Fault::SubnormalsAreZero, why)
+            ensure(subnormal || fault != Fault::SubnormalsAreZero, &*why)?;
+            // No other data is so large and so small.
+            let extreme = why.contains("extreme data");
+            ensure(extreme || fault != Fault::PartsAreF16, &*why)?;
+            let forgotten = matches!(
+                fault,
+                Fault::LowPartOfInputsForgotten | Fault::LowPartOfWeightsForgotten
+            );
+            // Of a transform's whole numbers only a bound is asked.
+            let whole = why.contains("integer data") || info.arithmetic == Arithmetic::Transform;
+            ensure(whole || !forgotten, why)
         }
         other => Err(format!("not caught: {other:?}").into()),
     }
@@ -307,6 +336,12 @@ fn cut_off(storage: Storage, values: &[f32], bytes: &mut [u8]) {
     }
 }
 
+/// The sum of two f16, of which the second stands for 2^-11 of itself.
+fn in_f16_parts(v: f32) -> f32 {
+    let high = f16::from_f32(v).to_f32();
+    high + f16::from_f32((v - high) * 2048.0).to_f32() / 2048.0
+}
+
 /// a + b, rounded toward zero.
 fn cut_sum(a: f32, b: f32) -> f32 {
     let exact = f64::from(a) + f64::from(b);
@@ -355,12 +390,17 @@ impl Ready {
             Fault::F16AccumulationUnderF16 => Math::F16Acc,
             _ => problem.math(),
         };
+        let rounded = |fault, v: f32| match self.fault == fault {
+            true => f32::from_bits((v.to_bits() + 0x1000) & !0x1fff),
+            false => v,
+        };
         let round = |v: f32| match (self.fault, math) {
             (Fault::FractionsCutOff, _) => v.trunc(),
             (Fault::SubnormalsAreZero, _) if v.abs() < f16::MIN_POSITIVE.to_f32() => 0.0,
             (_, Math::Tf32) => f32::from_bits(v.to_bits() & !0x1fff),
             (_, Math::F16 | Math::F16Acc) => f16::from_f32(v).to_f32(),
             (_, Math::Bf16) => bf16::from_f32(v).to_f32(),
+            (Fault::PartsAreF16, _) => in_f16_parts(v),
             (_, Math::Fp32) => v,
         };
         let mut sum = 0.0;
@@ -387,7 +427,9 @@ impl Ready {
                     if self.fault == Fault::SumOfThirds {
                         value /= 3.0;
                     }
-                    let product = value * round(tensors.w[f]);
+                    value = rounded(Fault::LowPartOfInputsForgotten, value);
+                    let weight = rounded(Fault::LowPartOfWeightsForgotten, round(tensors.w[f]));
+                    let product = value * weight;
                     sum = match self.fault {
                         Fault::SumCutTowardZero => cut_sum(sum, product),
                         _ => sum + product,

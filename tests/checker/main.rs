@@ -6,6 +6,7 @@
 //! | `transforms` | who declares a transform is let off exact whole numbers and nothing else |
 //! | `contract` | `Conv` refuses operands that do not fit, in words |
 //! | `packed` | packed filters that are changed, overrun or differ are caught, in any memory |
+//! | `timed` | what computes rightly until it was checked has no time |
 //! | `main` | crates/check/csrc/oracle.cu, the judge of large problems, agrees with the CPU's oracle |
 
 #[path = "../common/mod.rs"]
@@ -13,6 +14,7 @@ mod common;
 mod contract;
 mod faults;
 mod packed;
+mod timed;
 mod transforms;
 
 use convforge::{
@@ -28,6 +30,7 @@ fn main() {
         transforms::trials(),
         contract::trials(),
         packed::trials(),
+        timed::trials(),
         oracle_trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

@@ -1,10 +1,10 @@
-//! The order in which cuDNN's objects are destroyed.
+//! The order in which cuDNN's objects are destroyed, and a whole search.
 
-use std::{env, ffi::c_int, time::Duration};
+use std::{env, ffi::c_int, mem, time::Duration};
 
 use convforge::{
     Conv, Device, Problem, Result,
-    cudnn::{Judgement, Options, Referee, Search},
+    cudnn::{Fate, Found, Judgement, Options, Referee, Search},
     variants,
 };
 
@@ -34,9 +34,15 @@ impl Referee for Nobody {
     }
 }
 
+/// One after the other, since they count what the library does.
+pub fn all() {
+    what_things_are_made_of_outlives_them();
+    a_search_tries_every_plan_and_adds_to_an_earlier_one();
+}
+
 /// What a thing was made of outlives it: operations their tensors, configurations their engine and the
 /// settings of its knobs, plans all of these, everything the handle.
-pub fn what_things_are_made_of_outlives_them() {
+fn what_things_are_made_of_outlives_them() {
     let device = Device::gpu(0).unwrap();
     let problem: Problem = "mb2ic8ih8oc8kh3+f16+nhwc+bias+relu".parse().unwrap();
     let cudnn = variants::find("cudnn").unwrap();
@@ -49,18 +55,111 @@ pub fn what_things_are_made_of_outlives_them() {
     for problem in ["mb2ic8ih8oc8kh3", "mb2ic8ih8oc8kh3+bias+relu"] {
         let problem = problem.parse().unwrap();
         let options = Options {
-            budget: Duration::ZERO,
+            budget: Some(Duration::ZERO),
             ..Options::default()
         };
         let search = Search {
             device: &device,
             problem: &problem,
             options,
+            known: None,
         };
         let found = search.run(&mut Nobody).unwrap();
         assert!(found.exact.is_none() && found.transform.is_none());
     }
     assert_eq!(count("fake_early"), 0, "in a search");
     assert!(count("fake_made") > 100, "{}", count("fake_made"));
+    assert_eq!(count("fake_made"), count("fake_destroyed"));
+}
+
+/// Gives out times one after another, and finds the fastest wrong.
+struct Strict {
+    judged: usize,
+}
+
+impl Referee for Strict {
+    fn time(&mut self, convs: &[Conv]) -> Result<Vec<Result<f64, String>>> {
+        Ok((0..convs.len()).map(|i| Ok(90.0 + i as f64)).collect())
+    }
+
+    fn judge(&mut self, _: &Conv) -> Judgement {
+        self.judged += 1;
+        match self.judged {
+            1 => Judgement::Wrong("coarse".to_owned()),
+            _ => Judgement::Right,
+        }
+    }
+}
+
+/// Lets the library's work move the driver's clock.
+fn connect_clocks() {
+    let [driver, cudnn] = ["CONVFORGE_CUDA_LIB", "CONVFORGE_CUDNN_LIB"].map(|name| {
+        // SAFETY: the libraries are loaded already and stay so.
+        unsafe { libloading::Library::new(env::var_os(name).unwrap()) }.unwrap()
+    });
+    // SAFETY: these are their types, and the clock stays where it is.
+    unsafe {
+        let clock = driver.get::<unsafe extern "C" fn() -> *mut f64>("fake_clock");
+        let user = cudnn.get::<unsafe extern "C" fn(*mut f64)>("fake_move");
+        user.unwrap()(clock.unwrap()());
+    }
+    mem::forget([driver, cudnn]);
+}
+
+/// Every plan is tried, however slow; the wrong one is told; what is known to be far does not run again.
+fn a_search_tries_every_plan_and_adds_to_an_earlier_one() {
+    connect_clocks();
+    let device = Device::gpu(0).unwrap();
+    let search = |problem: &str, options, known: Option<&Found>| {
+        let problem: Problem = problem.parse().unwrap();
+        let search = Search {
+            device: &device,
+            problem: &problem,
+            options,
+            known,
+        };
+        let before = count("fake_executed");
+        let found = search.run(&mut Strict { judged: 0 }).unwrap();
+        (found, count("fake_executed") - before)
+    };
+    for (problem, is_previewed) in [("mb2ic8ih8oc8kh3", false), ("mb1000ic8ih8oc8kh3", true)] {
+        let (found, executed) = search(problem, Options::default(), None);
+        let wrong = found.wrong.as_ref().unwrap();
+        assert_eq!((wrong.us, &*wrong.why), (90.0, "coarse"));
+        assert_eq!(found.exact.as_ref().unwrap().us, 91.0);
+        let fates = found.trials.iter().map(|trial| &trial.fate);
+        let slow: Vec<_> = fates
+            .clone()
+            .filter(|fate| fate.us() > Some(1000.0))
+            .collect();
+        // Three settings of each engine are told apart by their sum; three of the slow one.
+        assert_eq!(slow.len(), 3, "{found:?}");
+        let is_far = |fate: &&Fate| matches!(fate, Fate::Far { .. });
+        assert_eq!(slow.into_iter().all(|fate| is_far(&fate)), is_previewed);
+        assert!(!fates.clone().any(|fate| matches!(fate, Fate::Left { .. })));
+        let ran = fates.filter(|fate| fate.us().is_some()).count();
+        assert_eq!(ran, 6, "{found:?}");
+
+        let (again, executed_again) = search(problem, Options::default(), Some(&found));
+        assert!(executed_again < executed, "{executed_again} of {executed}");
+        assert!(
+            again.report.contains("3 excluded (known to be far"),
+            "{}",
+            again.report
+        );
+        assert_eq!(again.exact, found.exact);
+        assert_eq!(again.trials.len(), found.trials.len());
+    }
+    let short = Options {
+        budget: Some(Duration::ZERO),
+        ..Options::default()
+    };
+    let (found, executed) = search("mb2ic8ih8oc8kh3", short, None);
+    let why = found.incomplete.unwrap();
+    // The engines, and what the older API might have.
+    let left = "14 plans left out (no time left to build";
+    assert!(why.contains(left), "{why}");
+    assert_eq!(executed, 0);
+    assert_eq!(count("fake_early"), 0, "in a race");
     assert_eq!(count("fake_made"), count("fake_destroyed"));
 }

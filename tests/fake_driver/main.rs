@@ -70,10 +70,7 @@ fn main() -> ExitCode {
             pipeline::a_panic_waits_for_every_stream,
         ),
         #[cfg(feature = "cudnn")]
-        case(
-            "cudnns_objects_in_order",
-            cudnn::what_things_are_made_of_outlives_them,
-        ),
+        case("cudnn", cudnn::all),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -10,6 +10,7 @@
 #include "oracle.h"
 
 #include "core/launch.cuh"
+#include "recipe.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -285,6 +286,40 @@ __global__ void count_differences(const uint8_t *a, const uint8_t *b, int64_t by
 }
 
 template <class T>
+__global__ void find_poison_kernel(const T *outputs, int64_t len, int64_t stride, int64_t all,
+                                   u64 *first) {
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    u64 found = UINT64_MAX;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < all; i += step) {
+        const T value = outputs[i];
+        bool strange = false;
+        if (i % stride < len) {
+            const float v = widen(value);
+            strange = v != v;
+        } else {
+            const auto *bytes = reinterpret_cast<const uint8_t *>(&value);
+            for (int b = 0; b < int(sizeof value); ++b)
+                strange |= bytes[b] != 0xff;
+        }
+        if (strange && found == UINT64_MAX)
+            found = u64(i);
+    }
+    if (found != UINT64_MAX)
+        atomicMin(first, found);
+}
+
+__device__ void store(float *at, float v) { *at = v; }
+__device__ void store(__half *at, float v) { *at = __float2half_rn(v); }
+__device__ void store(__nv_bfloat16 *at, float v) { *at = __float2bfloat16_rn(v); }
+
+template <class T>
+__global__ void make_tensor_kernel(cf_recipe recipe, T *tensor) {
+    const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
+    for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < recipe.len; i += step)
+        store(tensor + i, cf::recipe::element(recipe, i));
+}
+
+template <class T>
 struct Type {
     using type = T;
 };
@@ -349,4 +384,38 @@ int32_t cf_count_differences(const void *a, const void *b, uint64_t bytes, uint6
         return 0;
     return cf::launch(count_differences, grid(int64_t(bytes / 4 + 1)), Threads, stream, a, b, bytes,
                       count);
+}
+
+int32_t cf_find_poison(const cf_problem *problem, const void *outputs, int64_t len, int64_t stride,
+                       int64_t count, uint64_t *first, void *stream) {
+    const auto on = static_cast<cudaStream_t>(stream);
+    if (const int32_t error = cf::checked(cudaMemsetAsync(first, 0xff, sizeof *first, on)))
+        return error;
+    const int64_t all = count * stride;
+    if (all == 0)
+        return 0;
+    return for_types(*problem, [&](auto storage, auto) {
+        using T = typename decltype(storage)::type;
+        return cf::launch(find_poison_kernel<T>, grid(all), Threads, stream,
+                          static_cast<const T *>(outputs), len, stride, all,
+                          reinterpret_cast<u64 *>(first));
+    });
+}
+
+int32_t cf_make_tensor(const cf_recipe *recipe, void *tensor, void *stream) {
+    if (recipe->len == 0)
+        return 0;
+    const auto make = [&](auto element) {
+        using T = typename decltype(element)::type;
+        return cf::launch(make_tensor_kernel<T>, grid(int64_t(recipe->len)), Threads, stream,
+                          *recipe, static_cast<T *>(tensor));
+    };
+    switch (recipe->storage) {
+    case CF_STORE_F16:
+        return make(Type<__half>());
+    case CF_STORE_BF16:
+        return make(Type<__nv_bfloat16>());
+    default:
+        return make(Type<float>());
+    }
 }

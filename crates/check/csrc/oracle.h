@@ -38,6 +38,36 @@ int32_t cf_judge(const cf_problem *problem, const cf_args *args, const cf_bounds
 /* Counts the 4-byte words (then bytes, for a tail) in which a and b differ. */
 int32_t cf_count_differences(const void *a, const void *b, uint64_t bytes, uint64_t *count,
                              void *stream);
+typedef enum cf_data {
+    CF_DATA_WHOLE = 0,
+    CF_DATA_NORMAL = 1,
+    CF_DATA_POSITIVE = 2,
+    CF_DATA_WIDE = 3,
+    CF_DATA_EXTREME = 4
+} cf_data;
+
+/* What makes the elements of a tensor: the fields of src/recipe.rs, whole.rs and extreme.rs. */
+typedef struct cf_recipe {
+    int32_t data;
+    int32_t tensor; /* x, w, bias, residual */
+    int32_t storage, clips;
+    float factor;
+    uint64_t stream, len;
+    uint64_t between[2], all, channels, filters, row; /* where elements lie */
+    uint64_t largest[2], added, block;                /* whole numbers */
+    uint64_t period, swap, half, partner;             /* fine ones */
+    int32_t wide;                                     /* exponents of wide data */
+    uint64_t extreme, exponents;
+    int32_t first, product, others;
+} cf_recipe;
+
+/* Makes a tensor at a device address. */
+int32_t cf_make_tensor(const cf_recipe *recipe, void *tensor, void *stream);
+/* Of `count` outputs of `len` elements, each followed by a gap up to `stride`: the first element
+ * that is NaN in an output, or anything but bytes 0xff in a gap; UINT64_MAX where there is none.
+ * `outputs` and `first` are device addresses. */
+int32_t cf_find_poison(const cf_problem *problem, const void *outputs, int64_t len, int64_t stride,
+                       int64_t count, uint64_t *first, void *stream);
 
 #ifdef __cplusplus
 }

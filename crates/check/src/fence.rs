@@ -13,12 +13,15 @@ use convforge::{Buffer, Device, Error, Result, Stream};
 
 #[cfg(feature = "cuda")]
 use crate::oracle;
-use crate::outcome::{Trouble, wrong};
+use crate::{
+    Recipe,
+    outcome::{Trouble, wrong},
+};
 
 /// Bytes of each fence.
 const FENCE: usize = 512;
 /// What outputs are filled with: NaN in every storage.
-const POISON: u8 = 0xff;
+pub(crate) const POISON: u8 = 0xff;
 
 /// What a fence is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,7 +202,8 @@ impl Fenced {
     }
 }
 
-fn fill(memory: &mut Buffer<u8>, byte: u8, stream: &Stream) -> Result<()> {
+/// Sets every byte of a buffer.
+pub(crate) fn fill(memory: &mut Buffer<u8>, byte: u8, stream: &Stream) -> Result<()> {
     #[cfg(feature = "cuda")]
     if let (Some(buffer), Some(stream)) = (memory.as_gpu_mut(), stream.as_gpu()) {
         return stream.memset(buffer, byte);
@@ -221,6 +225,7 @@ fn write(memory: &mut Buffer<u8>, at: usize, bytes: &[u8], stream: &Stream) -> R
 }
 
 fn read(memory: &Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<Vec<u8>> {
+    Recipe::has_room(range.len())?;
     stream.synchronize()?;
     #[cfg(feature = "cuda")]
     if let Some(buffer) = memory.as_gpu() {

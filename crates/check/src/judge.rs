@@ -1,5 +1,8 @@
 //! Comparing an output with the oracle.
 
+use std::ops::Range;
+
+use convforge::Problem;
 use rayon::prelude::*;
 
 use crate::{
@@ -42,7 +45,7 @@ impl Verdict {
     }
 
     /// Adds what was found in outputs that come later.
-    fn then(mut self, later: &Verdict) -> Self {
+    pub(crate) fn then(mut self, later: &Verdict) -> Self {
         self.bad += later.bad;
         self.nan += later.nan;
         self.first_bad = self.first_bad.or(later.first_bad);
@@ -61,30 +64,37 @@ impl Verdict {
 /// [`Error::Length`](crate::Error::Length) where `y` is not as long as the reference's problem says.
 pub fn judge(reference: &Reference, y: &[u8], bounds: &Bounds) -> Result<Verdict> {
     let problem = reference.problem();
+    let expected = |index| reference.expected(index);
+    judge_part(problem, expected, 0..problem.y_len(), y, bounds)
+}
+
+/// Judges some outputs: `y` holds them, and nothing else.
+///
+/// # Errors
+/// As [`judge`].
+pub(crate) fn judge_part(
+    problem: &Problem,
+    expected: impl Fn(usize) -> Expected + Sync,
+    part: Range<usize>,
+    y: &[u8],
+    bounds: &Bounds,
+) -> Result<Verdict> {
     let storage = problem.storage();
-    let len = problem.y_len();
-    same_length(
-        problem,
-        "bytes of the output",
-        y.len(),
-        len * storage.bytes(),
-    )?;
+    let len = part.len() * storage.bytes();
+    same_length(problem, "bytes of the output", y.len(), len)?;
     const CHUNK: usize = 1024;
-    let chunks = (0..len.div_ceil(CHUNK)).into_par_iter().map(|chunk| {
-        let mut verdict = Verdict::NONE;
-        for index in chunk * CHUNK..((chunk + 1) * CHUNK).min(len) {
-            let expected = reference.expected(index);
-            let rounded = round_stored(storage, expected.value as f32);
-            verdict.see(
-                index,
-                widen_one(storage, y, index),
-                &expected,
-                bounds,
-                rounded,
-            );
-        }
-        verdict
-    });
+    let chunks = (0..part.len().div_ceil(CHUNK))
+        .into_par_iter()
+        .map(|chunk| {
+            let mut verdict = Verdict::NONE;
+            for at in chunk * CHUNK..((chunk + 1) * CHUNK).min(part.len()) {
+                let expected = expected(part.start + at);
+                let rounded = round_stored(storage, expected.value as f32);
+                let y = widen_one(storage, y, at);
+                verdict.see(part.start + at, y, &expected, bounds, rounded);
+            }
+            verdict
+        });
     // Added up in order, so that the same output always gives the same sums.
     let chunks: Vec<Verdict> = chunks.collect();
     let none = Verdict::NONE;

@@ -85,6 +85,9 @@ impl Judged<'_> {
             let verdict = unsafe { oracle::judge_on_gpu(problem, &operands, bounds, self.stream)? };
             return Ok(verdict);
         }
+        // The operands and the output, and the output as it is stored.
+        let y_bytes = self.problem.y_len() * 8;
+        Recipe::has_room(self.recipe.widened_bytes() + y_bytes)?;
         let tensors = self.recipe.tensors();
         let y = self.y.read(self.stream)?;
         Ok(judge(&Reference::new(problem, &tensors)?, &y, bounds)?)
@@ -125,21 +128,32 @@ impl Judged<'_> {
         let bytes = problem.storage().bytes();
         let y = self.y.read_part(first * bytes, bytes, self.stream)?;
         let y = widen(problem.storage(), &y);
-        let right = match self.expected(first)? {
-            Some(Expected { value, .. }) if bounds.exact => format!("exactly {value:e}"),
-            Some(Expected { value, mag, .. }) => {
-                format!("within {:.3e} of {value:e}", bounds.allowed(value, mag))
-            }
-            None => "nothing".to_owned(),
-        };
-        let [n, k, p, q] = position(problem, first);
-        Ok(format!(
-            "{} of {} outputs are wrong, {} of them NaN; the first at n {n}, k {k}, p {p}, q {q} is \
-             {:e} and should be {right}",
-            verdict.bad,
-            problem.y_len(),
-            verdict.nan,
-            y[0],
-        ))
+        let right = self.expected(first)?;
+        let all = problem.y_len();
+        Ok(wrong_outputs(problem, bounds, verdict, all, y[0], right))
     }
+}
+
+/// In words that some of `all` outputs are wrong. The first of them is `y`, and should be `right`.
+pub(crate) fn wrong_outputs(
+    problem: &Problem,
+    bounds: &Bounds,
+    verdict: &Verdict,
+    all: usize,
+    y: f32,
+    right: Option<Expected>,
+) -> String {
+    let right = match right {
+        Some(Expected { value, .. }) if bounds.exact => format!("exactly {value:e}"),
+        Some(Expected { value, mag, .. }) => {
+            format!("within {:.3e} of {value:e}", bounds.allowed(value, mag))
+        }
+        None => "nothing".to_owned(),
+    };
+    let [n, k, p, q] = position(problem, verdict.first_bad.unwrap_or_default() as usize);
+    format!(
+        "{} of {all} outputs are wrong, {} of them NaN; the first at n {n}, k {k}, p {p}, q {q} is \
+         {y:e} and should be {right}",
+        verdict.bad, verdict.nan,
+    )
 }

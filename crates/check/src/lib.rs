@@ -21,12 +21,14 @@
 //! | `packed` | the filter as the variant packs it, watched as well |
 //! | `data` | [`Data`]: kinds of numbers, from whole ones to wild ones |
 //! | `recipe` | [`Recipe`]: the numbers fed to it |
+//! | `whole`, `extreme` | the ranges of whole numbers, and of exponents |
 //! | `reference` | [`Reference`]: the oracle, plain loops on the CPU |
 //! | `oracle` | the same on the GPU, for large problems |
 //! | `proof` | that both oracles agree |
 //! | `verdict` | [`Verdict`]: what comparing an output with the oracle found |
 //! | `judge` | [`judge`]: comparing them |
 //! | `judged` | what a verdict means |
+//! | `launched` | [`Launched`]: what timed launches left behind |
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
 //! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
 //! | `generate` | [`Profile`]: random valid problems |
@@ -39,12 +41,14 @@ mod bounds;
 mod data;
 mod domain;
 mod error;
+mod extreme;
 mod fence;
 #[cfg(feature = "cuda")]
 mod ffi;
 mod generate;
 mod judge;
 mod judged;
+mod launched;
 mod options;
 #[cfg(feature = "cuda")]
 mod oracle;
@@ -59,6 +63,7 @@ mod run;
 mod stored;
 mod trial;
 mod verdict;
+mod whole;
 
 pub use bounds::Bounds;
 pub use data::Data;
@@ -67,6 +72,7 @@ pub use error::{Error, Result};
 pub use fence::forget_memory;
 pub use generate::Profile;
 pub use judge::judge;
+pub use launched::{Launched, Sets, find_poison, poison};
 pub use options::Options;
 pub use outcome::{Measured, Outcome};
 #[cfg(feature = "cuda")]

@@ -7,7 +7,7 @@ use convforge::{
     kernels::{CArgs, CProblem, checked},
 };
 
-use crate::{Bounds, Expected, Options, Recipe, Tensor, Verdict, ffi};
+use crate::{Bounds, Expected, Options, Recipe, Sets, Tensor, Verdict, ffi};
 
 /// Whether it judges a problem, and not the CPU.
 pub(crate) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> bool {
@@ -162,4 +162,43 @@ pub(crate) unsafe fn differences(
         ffi::cf_count_differences(a, b, bytes as u64, target, stream.raw())
     })?;
     Ok(count.to_vec(stream)?[0])
+}
+
+/// The first element, counted from `outputs` on, where launches left poison in an output or wrote to a
+/// gap.
+///
+/// # Safety
+/// The sets are readable from `outputs` on, and of `stream`'s device.
+pub(crate) unsafe fn find_poison(
+    outputs: *const c_void,
+    sets: &Sets,
+    stream: &Stream,
+) -> Result<Option<usize>> {
+    let mut first = stream.device().alloc::<u64>(1)?;
+    let target = first.as_mut_ptr().cast();
+    let (problem, len) = (CProblem::new(sets.problem), sets.problem.y_len());
+    // SAFETY: the caller vouches for the outputs; `first` has one element.
+    on(stream, "cf_find_poison", || unsafe {
+        let [len, stride, count] = [len, sets.stride, sets.count].map(|size| size as i64);
+        ffi::cf_find_poison(&problem, outputs, len, stride, count, target, stream.raw())
+    })?;
+    let first = first.to_vec(stream)?[0];
+    Ok((first != u64::MAX).then_some(first as usize))
+}
+
+/// Makes a tensor as [`Recipe::bytes`] does, where it is needed.
+///
+/// # Safety
+/// `tensor` is of `stream`'s device and as large as the recipe says.
+pub(crate) unsafe fn make_tensor(
+    recipe: &Recipe,
+    which: Tensor,
+    tensor: *mut c_void,
+    stream: &Stream,
+) -> Result<()> {
+    let recipe = recipe.in_c(which);
+    // SAFETY: the caller vouches for the tensor.
+    on(stream, "cf_make_tensor", || unsafe {
+        ffi::cf_make_tensor(&recipe, tensor, stream.raw())
+    })
 }

@@ -5,11 +5,11 @@ use convforge::{Device, Problem, RawOperands, variant::Arithmetic};
 use crate::{
     Bounds, Data, Error, Expected, Recipe, Reference, Result, Tensor, Verdict,
     judge::judge,
-    oracle::{expected_on_gpu, judge_on_gpu},
+    oracle::{expected_on_gpu, judge_on_gpu, make_tensor},
     recipe::narrow,
 };
 
-/// Compares both on one problem: expected values and verdicts, of an output that is right and of
+/// Compares both on one problem: tensors made from a recipe, expected values and verdicts, of an output that is right and of
 /// one with faults put in.
 ///
 /// # Errors
@@ -34,6 +34,16 @@ pub fn prove_oracle(device: &Device, problem: &Problem, seed: u64) -> Result<()>
 fn difference(device: &Device, problem: &Problem, data: Data, seed: u64) -> Result<Option<String>> {
     let stream = device.stream()?;
     let recipe = Recipe::new(problem, data, seed);
+    for tensor in [Tensor::X, Tensor::W, Tensor::Bias, Tensor::Residual] {
+        let ours = recipe.bytes(tensor);
+        let mut made = device.alloc::<u8>(ours.len())?;
+        // SAFETY: it has the tensor's length and lies on the stream's device.
+        unsafe { make_tensor(&recipe, tensor, made.as_mut_ptr(), &stream)? };
+        let theirs = made.to_vec(&stream)?;
+        if let Some(byte) = ours.iter().zip(&theirs).position(|(a, b)| a != b) {
+            return Ok(Some(format!("byte {byte} of the made {tensor:?} differs")));
+        }
+    }
     let tensors = recipe.tensors();
     let reference = Reference::new(problem, &tensors)?;
     let ours = reference.outputs(0..problem.y_len());

@@ -44,6 +44,14 @@ pub struct Expected {
     pub sequential: f32,
 }
 
+/// Where an oracle finds its operands: input and filter as the math rounds them, all by index.
+pub(crate) trait Operands {
+    fn x(&self, index: usize) -> f32;
+    fn w(&self, index: usize) -> f32;
+    fn bias(&self, index: usize) -> f32;
+    fn residual(&self, index: usize) -> f32;
+}
+
 /// The oracle for one problem and its operands.
 pub struct Reference<'a> {
     problem: &'a Problem,
@@ -105,86 +113,103 @@ impl<'a> Reference<'a> {
 
     /// What an output that there is should be.
     pub(crate) fn expected(&self, index: usize) -> Expected {
-        let problem = self.problem;
-        let [n, k, row, column] = position(problem, index);
-        let Some(pool) = &problem.epilogue().pool else {
-            return self.pixel(n, k, row, column);
-        };
-        let first = [row * pool.stride[0], column * pool.stride[1]];
-        let end = [
-            (first[0] + pool.window[0]).min(problem.p()),
-            (first[1] + pool.window[1]).min(problem.q()),
-        ];
-        let pixels = (first[0]..end[0]).flat_map(|p| (first[1]..end[1]).map(move |q| (p, q)));
-        let pixel = |(p, q)| self.pixel(n, k, p, q);
-        // A window begins inside the image, so there is a first one.
-        let first = pixel((first[0], first[1]));
-        pixels.skip(1).map(pixel).fold(first, |a, b| Expected {
-            value: a.value.max(b.value),
-            mag: a.mag.max(b.mag),
-            sequential: a.sequential.max(b.sequential),
-        })
+        expected(self.problem, self, index)
+    }
+}
+
+impl Operands for Reference<'_> {
+    fn x(&self, index: usize) -> f32 {
+        self.x[index]
     }
 
-    /// One pixel of the convolution's output, before pooling.
-    fn pixel(&self, n: usize, k: usize, p: usize, q: usize) -> Expected {
-        let problem = self.problem;
-        let channels = problem.c() / problem.groups();
-        let first_channel = k / (problem.k() / problem.groups()) * channels;
-        let x_at = Strides::new(problem.layout(), [problem.c(), problem.h(), problem.w()]);
-        let w_at = Strides::new(problem.layout(), [channels, problem.r(), problem.s()]);
-        let (mut sum, mut mag, mut sequential) = (0.0f64, 0.0f64, 0.0f32);
-        for c in 0..channels {
-            for r in 0..problem.r() {
-                let h = p * problem.stride()[0] + r * problem.dilation()[0];
-                let Some(h) = h
-                    .checked_sub(problem.pad().top)
-                    .filter(|h| *h < problem.h())
+    fn w(&self, index: usize) -> f32 {
+        self.w[index]
+    }
+
+    fn bias(&self, index: usize) -> f32 {
+        self.tensors.bias[index]
+    }
+
+    fn residual(&self, index: usize) -> f32 {
+        self.tensors.residual[index]
+    }
+}
+
+/// What an output that there is should be.
+pub(crate) fn expected(problem: &Problem, operands: &impl Operands, index: usize) -> Expected {
+    let [n, k, row, column] = position(problem, index);
+    let Some(pool) = &problem.epilogue().pool else {
+        return pixel(problem, operands, [n, k, row, column]);
+    };
+    let first = [row * pool.stride[0], column * pool.stride[1]];
+    let end = [
+        (first[0] + pool.window[0]).min(problem.p()),
+        (first[1] + pool.window[1]).min(problem.q()),
+    ];
+    let pixels = (first[0]..end[0]).flat_map(|p| (first[1]..end[1]).map(move |q| (p, q)));
+    let pixel = |(p, q)| pixel(problem, operands, [n, k, p, q]);
+    // A window begins inside the image, so there is a first one.
+    let first = pixel((first[0], first[1]));
+    pixels.skip(1).map(pixel).fold(first, |a, b| Expected {
+        value: a.value.max(b.value),
+        mag: a.mag.max(b.mag),
+        sequential: a.sequential.max(b.sequential),
+    })
+}
+
+/// One pixel of the convolution's output, before pooling.
+fn pixel(problem: &Problem, operands: &impl Operands, [n, k, p, q]: [usize; 4]) -> Expected {
+    let channels = problem.c() / problem.groups();
+    let first_channel = k / (problem.k() / problem.groups()) * channels;
+    let x_at = Strides::new(problem.layout(), [problem.c(), problem.h(), problem.w()]);
+    let w_at = Strides::new(problem.layout(), [channels, problem.r(), problem.s()]);
+    let (mut sum, mut mag, mut sequential) = (0.0f64, 0.0f64, 0.0f32);
+    for c in 0..channels {
+        for r in 0..problem.r() {
+            let h = p * problem.stride()[0] + r * problem.dilation()[0];
+            let Some(h) = h
+                .checked_sub(problem.pad().top)
+                .filter(|h| *h < problem.h())
+            else {
+                continue;
+            };
+            for s in 0..problem.s() {
+                let w = q * problem.stride()[1] + s * problem.dilation()[1];
+                let Some(w) = w
+                    .checked_sub(problem.pad().left)
+                    .filter(|w| *w < problem.w())
                 else {
                     continue;
                 };
-                for s in 0..problem.s() {
-                    let w = q * problem.stride()[1] + s * problem.dilation()[1];
-                    let Some(w) = w
-                        .checked_sub(problem.pad().left)
-                        .filter(|w| *w < problem.w())
-                    else {
-                        continue;
-                    };
-                    let a = self.x[x_at.index([n, first_channel + c, h, w])];
-                    let b = self.w[w_at.index([k, c, r, s])];
-                    let product = f64::from(a) * f64::from(b);
-                    sum += product;
-                    mag += product.abs();
-                    sequential = a.mul_add(b, sequential);
-                }
+                let a = operands.x(x_at.index([n, first_channel + c, h, w]));
+                let b = operands.w(w_at.index([k, c, r, s]));
+                let product = f64::from(a) * f64::from(b);
+                sum += product;
+                mag += product.abs();
+                sequential = a.mul_add(b, sequential);
             }
         }
+    }
 
-        let epilogue = problem.epilogue();
-        let bias = if epilogue.bias {
-            self.tensors.bias[k]
-        } else {
-            0.0
-        };
-        let residual = if epilogue.residual {
-            let at = Strides::new(problem.layout(), [problem.k(), problem.p(), problem.q()]);
-            self.tensors.residual[at.index([n, k, p, q])]
-        } else {
-            0.0
-        };
-        let scale = f64::from(epilogue.scale);
-        let added = scale * sum + f64::from(bias) + f64::from(residual);
-        let value = activate(epilogue.activation, added);
-        let mag = scale.abs() * mag + f64::from(bias.abs()) + f64::from(residual.abs());
-        let sequential = epilogue.scale * sequential + bias + residual;
-        let sequential = activate(epilogue.activation, f64::from(sequential)) as f32;
-        Expected {
-            value,
-            // Only the sigmoid makes something out of nothing.
-            mag: mag.max(value.abs()),
-            sequential: round_stored(problem.storage(), sequential),
-        }
+    let epilogue = problem.epilogue();
+    let bias = if epilogue.bias { operands.bias(k) } else { 0.0 };
+    let residual = if epilogue.residual {
+        let at = Strides::new(problem.layout(), [problem.k(), problem.p(), problem.q()]);
+        operands.residual(at.index([n, k, p, q]))
+    } else {
+        0.0
+    };
+    let scale = f64::from(epilogue.scale);
+    let added = scale * sum + f64::from(bias) + f64::from(residual);
+    let value = activate(epilogue.activation, added);
+    let mag = scale.abs() * mag + f64::from(bias.abs()) + f64::from(residual.abs());
+    let sequential = epilogue.scale * sequential + bias + residual;
+    let sequential = activate(epilogue.activation, f64::from(sequential)) as f32;
+    Expected {
+        value,
+        // Only the sigmoid makes something out of nothing.
+        mag: mag.max(value.abs()),
+        sequential: round_stored(problem.storage(), sequential),
     }
 }
 

@@ -40,14 +40,16 @@ pub fn case(
 
 /// Checks a convolution that was already made.
 pub fn conv(conv: &Conv, seed: u64, options: &Options) -> Outcome {
-    let fitting = options.data.iter().filter(|data| data.fits(conv.problem()));
+    let arithmetic = conv.variant().info().arithmetic;
+    let fits = |data: &&Data| data.fits(conv.problem()) && data.suits(arithmetic);
+    let fitting = options.data.iter().filter(fits);
     let measured = fitting.map(|data| {
         check(conv, *data, seed, options).map_err(|trouble| trouble.about(format!("{data} data")))
     });
     match measured.collect::<Result<Vec<Measured>, Trouble>>() {
-        Ok(measured) if measured.is_empty() => {
-            Outcome::Skipped("none of the data asked for fits the problem".to_owned())
-        }
+        Ok(measured) if measured.is_empty() => Outcome::Skipped(
+            "none of the data asked for fits the problem and the variant".to_owned(),
+        ),
         Ok(measured) => Outcome::Passed(measured),
         Err(trouble) => trouble.outcome(conv.name(), conv.problem(), seed),
     }

@@ -4,12 +4,18 @@ use std::ptr::null_mut;
 
 use convforge::{Conv, Device, RawOperands, Result, Stream, Workspace};
 
+#[cfg(feature = "cuda")]
+use crate::oracle;
 use crate::{
     Recipe, Tensor,
     fence::{Fence, Fenced, whole},
     outcome::{Trouble, wrong},
     packed::Filter,
 };
+
+/// Larger tensors are made on the GPU that reads them.
+#[cfg(feature = "cuda")]
+const HOST_BYTES: usize = 1 << 20;
 
 /// The operands of a convolution in watched memory.
 pub(crate) struct Trial<'a> {
@@ -124,6 +130,15 @@ impl Input {
             tensor: fenced()?,
             copy: fenced()?,
         };
+        #[cfg(feature = "cuda")]
+        if device.is_gpu() && recipe.byte_len(tensor) > HOST_BYTES {
+            for memory in [&mut input.tensor, &mut input.copy] {
+                // SAFETY: it has the tensor's length and lies on the stream's device.
+                unsafe { oracle::make_tensor(recipe, tensor, memory.address(), stream)? };
+            }
+            return Ok(input);
+        }
+        Recipe::has_room(recipe.byte_len(tensor))?;
         let bytes = recipe.bytes(tensor);
         input.tensor.write(&bytes, stream)?;
         input.copy.write(&bytes, stream)?;

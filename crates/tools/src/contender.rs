@@ -59,6 +59,14 @@ impl Contender {
         }
     }
 
+    /// Hash of what the variant is made of; of a pick that is seen when it has chosen.
+    pub(crate) fn source(&self) -> Option<String> {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().hash.clone(),
+            Contender::Pick(_) => None,
+        }
+    }
+
     /// The convolution that it stands for. Where that is cuDNN's, it is searched now.
     ///
     /// # Errors

@@ -13,6 +13,9 @@ use convforge::{
 use crate::cudnn;
 use crate::{Contender, error::closest};
 
+/// cuDNN's fastest plan where that is a transform.
+pub(crate) const TRANSFORM: &str = "cudnn_transform";
+
 /// The one list of variants that are compared.
 ///
 /// It is the library's, with its `cudnn`, which takes what cuDNN's heuristics think best, replaced by
@@ -84,6 +87,23 @@ impl Contenders {
         let config = config.transpose()?.unwrap_or_default();
         Ok(Contender::Variant { variant, config })
     }
+
+    /// These; where `cudnn` is one of them and `cudnn_transform` is not, with that one behind it. Both
+    /// together are cuDNN at its best.
+    pub fn with_transforms(&self, mut contenders: Vec<Contender>) -> Vec<Contender> {
+        let place = |contenders: &[Contender], name| {
+            let mut all = contenders.iter();
+            all.position(|contender| contender.variant() == name)
+        };
+        if let (Some(at), None, Ok(variant)) = (
+            place(&contenders, "cudnn"),
+            place(&contenders, TRANSFORM),
+            self.find(TRANSFORM),
+        ) {
+            contenders.insert(at + 1, Contender::Variant { variant, config: 0 });
+        }
+        contenders
+    }
 }
 
 impl Default for Contenders {
@@ -109,6 +129,25 @@ mod tests {
         assert!(matches!(unknown, Some(Error::UnknownPolicy { .. })));
         let unknown = named("cpu_direct:tile=4").err();
         assert!(matches!(unknown, Some(Error::UnknownConfig { .. })));
+    }
+
+    #[test]
+    fn whoever_stands_beside_cudnn_stands_beside_its_transforms() {
+        let all = Contenders::new();
+        let names = |named: &[&str]| -> Vec<String> {
+            let named = named.iter().map(|text| all.named(&text.parse().unwrap()));
+            let named = named.collect::<Result<_, _>>().unwrap();
+            let all = all.with_transforms(named);
+            all.iter().map(Contender::name).collect()
+        };
+        assert_eq!(names(&["rule", "cpu_direct"]), ["rule", "cpu_direct"]);
+        if cfg!(feature = "cudnn") {
+            let both = ["cudnn", "cudnn_transform", "cpu_direct"];
+            assert_eq!(names(&["cudnn", "cpu_direct"]), both);
+            assert_eq!(names(&both), both);
+            let transform = ["cudnn_transform"];
+            assert_eq!(names(&transform), transform);
+        }
     }
 
     #[test]

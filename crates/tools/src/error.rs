@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     Check(convforge_check::Error),
     /// No suite has this name.
-    #[error("there is no suite `{name}`{}; they are {known}", did_you_mean(.close))]
+    #[error("there is no suite `{name}`{}; they are {known}, or the path of a file of problems", did_you_mean(.close))]
     UnknownSuite {
         /// The name asked for.
         name: String,

@@ -1,9 +1,9 @@
 //! Files that are whole at any time, and JSON.
 
 use std::{
-    fs::{self, File},
-    io::Write,
-    path::Path,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -33,13 +33,101 @@ pub fn file_name(text: &str, extension: &str) -> String {
     format!("{}.{extension}", name.collect::<String>())
 }
 
-/// Writes a file under another name in the same folder and renames it: nobody ever sees half of it,
-/// and where that fails nothing is left behind.
+/// Where results go while work goes on.
+#[derive(Debug)]
+pub enum Target {
+    /// A plain file, or none yet: replaced as a whole each time.
+    Plain(PathBuf),
+    /// A device, a pipe, or what this process has open: what was written cannot be taken back, so it is
+    /// written once, at the end.
+    Stream(PathBuf, File),
+}
+
+impl Target {
+    /// Looks at what is there, behind symbolic links. A named pipe is waited for until somebody reads.
+    ///
+    /// # Errors
+    /// [`Error::File`] where it cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
+        open(path).map_err(|why| cannot_be_written(path, why))
+    }
+
+    /// Whether earlier results may be there.
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Target::Plain(_))
+    }
+
+    /// Keeps what there is so far; nobody ever sees half of a plain file.
+    ///
+    /// # Errors
+    /// [`Error::File`]; nothing is left behind then.
+    pub fn keep(&self, text: impl FnOnce() -> String) -> Result<()> {
+        match self {
+            Target::Plain(path) => replace(path, text().as_bytes()),
+            Target::Stream(..) => Ok(()),
+        }
+    }
+
+    /// Writes what there is in the end.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn finish(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Target::Plain(path) => replace(path, bytes),
+            Target::Stream(path, file) => {
+                let written = file.write_all(bytes).and_then(|()| file.flush());
+                written.map_err(|why| cannot_be_written(path, why))
+            }
+        }
+    }
+}
+
+/// Writes a file so that nobody ever sees half of it; through what is no plain file, such as a device, a
+/// pipe or a symbolic link.
 ///
 /// # Errors
-/// [`Error::File`].
+/// [`Error::File`]; nothing is left behind then.
 pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
-    let failed = |why| Error::file_because(path, "cannot be written", why);
+    Target::open(path)?.finish(bytes.as_ref())
+}
+
+fn open(path: &Path) -> io::Result<Target> {
+    let streams = match fs::metadata(path) {
+        Ok(there) => !(there.is_file() || there.is_dir()) || is_open_file(path),
+        Err(_) => false,
+    };
+    if streams {
+        // At its end where it is a file that standard output was sent to.
+        let file = OpenOptions::new().append(true).open(path)?;
+        return Ok(Target::Stream(path.to_owned(), file));
+    }
+    if !path.is_symlink() {
+        return Ok(Target::Plain(path.to_owned()));
+    }
+    if !path.exists() {
+        // A link to nothing yet: what it names is made.
+        File::create(path)?;
+    }
+    Ok(Target::Plain(fs::canonicalize(path)?))
+}
+
+/// Whether a path is a way to a file that is open already: /dev/stdout, /dev/fd/3.
+fn is_open_file(path: &Path) -> bool {
+    let mut at = path.to_owned();
+    while let (Ok(to), Some(folder)) = (fs::read_link(&at), at.parent().map(Path::to_owned)) {
+        if fs::canonicalize(&folder).is_ok_and(|folder| folder.starts_with("/proc")) {
+            return true;
+        }
+        at = folder.join(to);
+    }
+    false
+}
+
+/// Writes a plain file under another name in the same folder and renames it; where that fails nothing
+/// is left behind.
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |why| cannot_be_written(path, why);
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -49,14 +137,20 @@ pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
     let made = tempfile::Builder::new().make_in(folder, create);
     let mut made = made.map_err(failed)?;
     let file = made.as_file_mut();
-    let written = file.write_all(bytes.as_ref());
+    let written = file.write_all(bytes);
     written.and_then(|()| file.sync_all()).map_err(failed)?;
     made.persist(path).map_err(|why| failed(why.error))?;
     Ok(())
 }
 
+fn cannot_be_written(path: &Path, why: io::Error) -> Error {
+    Error::file_because(path, "cannot be written", why)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{process::Command, thread};
+
     use super::*;
     use crate::chain;
 
@@ -84,6 +178,55 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let said = text(&folder.path().join("none/a.json"));
         assert!(said.contains("No such file or directory"), "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_plain_file_stays_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        // A link to a file, a link to nothing yet, and a link to that link.
+        fs::write(path("file"), "old").unwrap();
+        for (link, to) in [("link", "file"), ("early", "new"), ("far", "early")] {
+            std::os::unix::fs::symlink(to, path(link)).unwrap();
+        }
+        for (link, file) in [("link", "file"), ("early", "new"), ("far", "new")] {
+            write_whole(&path(link), link).unwrap();
+            assert!(path(link).is_symlink(), "{link}");
+            assert_eq!(fs::read_to_string(path(file)).unwrap(), link);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+
+        let pipe = path("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let read = thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        let mut target = Target::open(&pipe).unwrap();
+        assert!(!target.is_plain());
+        // Once only: a reader cannot tell two results apart.
+        target.keep(|| "so far".to_owned()).unwrap();
+        target.finish(b"in the end").unwrap();
+        drop(target);
+        assert_eq!(read.join().unwrap(), "in the end");
+        assert!(!pipe.metadata().unwrap().is_file());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_device_says_what_is_wrong() {
+        let full = Path::new("/dev/full");
+        let text = chain(&write_whole(full, "text").unwrap_err());
+        assert!(
+            text.contains("/dev/full: cannot be written: No space"),
+            "{text}"
+        );
+        write_whole(Path::new("/dev/null"), "text").unwrap();
+        assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+        assert!(is_open_file(Path::new("/dev/stdout")));
+        assert!(!is_open_file(Path::new("/bin/sh")));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Named sets of problems: text files compiled into the program, one `name problem` per line, `#`
-//! for remarks.
+//! Named sets of problems: text files, one `problem` or `name problem` per line, `#` for remarks. Some
+//! are compiled into the program.
+
+use std::path::Path;
 
 use convforge::{Layout, Math, Problem, Storage};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, error::closest};
+use crate::{Error, Result, error::closest, files::read_text};
 
 /// The files, in reading order.
 const FILES: [(&str, &str); 12] = [
@@ -37,7 +39,7 @@ pub struct Layer {
 #[derive(Clone, Debug)]
 pub struct Suite {
     /// Its name on the command line.
-    pub name: &'static str,
+    pub name: String,
     /// What it is, from the remarks at the head of its file.
     pub about: String,
     /// Its problems.
@@ -61,32 +63,68 @@ impl Suite {
             close: closest(name, Suite::names()),
             known: Suite::names().collect::<Vec<_>>().join(", "),
         })?;
-        Suite::read(name, text)
+        let about = text.lines().filter_map(|line| line.strip_prefix("# "));
+        Ok(Suite {
+            about: about.collect::<Vec<_>>().join(" "),
+            layers: read_layers(Path::new(name), name, text)?,
+            name: (*name).to_owned(),
+        })
     }
 
-    fn read(name: &'static str, text: &str) -> Result<Self> {
-        let lines = text.lines().map(str::trim);
-        let about = lines
-            .clone()
-            .filter_map(|line| line.strip_prefix("# "))
-            .collect::<Vec<_>>();
-        let layers = lines
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .map(|line| {
-                let (layer, problem) = line.split_once(char::is_whitespace).unwrap_or(("", line));
-                let problem = problem.trim().parse()?;
-                Ok(Layer {
-                    suite: name.to_owned(),
-                    layer: layer.to_owned(),
-                    problem,
-                })
-            })
-            .collect::<Result<_>>()?;
+    /// The suite of this name, or else that of a file, which is called as the file is without its
+    /// ending.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSuite`] where it is neither; [`Error::File`] that names the line.
+    pub fn open(name: &str) -> Result<Self> {
+        let path = Path::new(name);
+        let known = Suite::names().any(|known| known == name);
+        if known || !(path.exists() || name.contains('/')) {
+            return Suite::find(name);
+        }
+        let stem = file_stem(path);
         Ok(Suite {
-            name,
-            about: about.join(" "),
-            layers,
+            layers: read_layers(path, &stem, &read_text(path)?)?,
+            about: String::new(),
+            name: stem,
         })
+    }
+}
+
+/// What a suite from a file is called.
+pub fn file_stem(path: &Path) -> String {
+    path.file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The problems of a text, with their names. `place` is what errors name.
+///
+/// # Errors
+/// [`Error::File`] with the line that cannot be read, or where there is no problem in it.
+pub fn read_layers(place: &Path, suite: &str, text: &str) -> Result<Vec<Layer>> {
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let layers = lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(number, line)| {
+            let (layer, problem) = line.split_once(char::is_whitespace).unwrap_or(("", line));
+            let problem = problem.trim().parse();
+            Ok(Layer {
+                suite: suite.to_owned(),
+                layer: layer.to_owned(),
+                problem: problem.map_err(|why: convforge::Error| {
+                    Error::file(place, format!("line {number}: {why}"))
+                })?,
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    match layers.is_empty() {
+        true => Err(Error::file(
+            place,
+            "has no problem: one stands in a line, after its name or alone",
+        )),
+        false => Ok(layers),
     }
 }
 
@@ -220,6 +258,36 @@ mod tests {
                 assert!(!layer.layer.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn a_file_is_a_suite() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.txt");
+        let open = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Suite::open(path.to_str().unwrap())
+        };
+        let suite = open("# about\n\nmb1ic3ih8oc4kh3\n  stem  mb2ic3ih8oc4kh3+f16  \n").unwrap();
+        let titles: Vec<String> = suite.layers.iter().map(Layer::title).collect();
+        let (first, second) = (
+            "mine mb1ic3ih8oc4oh6kh3",
+            "mine stem mb2ic3ih8oc4oh6kh3+f16",
+        );
+        assert_eq!(titles, [first, second]);
+        for (text, part) in [
+            ("# nothing\n", "mine.txt: has no problem"),
+            (
+                "\na mb1ic3ih8oc4kh3 b\n",
+                "mine.txt: line 2: `mb1ic3ih8oc4kh3 b` is not a problem",
+            ),
+            ("mb1ic0ih8oc4kh3", "mine.txt: line 1: invalid problem"),
+        ] {
+            let said = open(text).unwrap_err().to_string();
+            assert!(said.contains(part), "{said}");
+        }
+        let absent = Suite::open("no/such.txt").unwrap_err();
+        assert!(crate::chain(&absent).contains("no/such.txt: cannot be read: No such file"));
     }
 
     #[test]

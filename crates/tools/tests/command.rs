@@ -2,9 +2,11 @@
 //! names the thing, and never a panic.
 
 use std::{
+    collections::BTreeSet,
     fs,
+    io::Write,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 /// Runs the command and asserts that it fails with every part in its error.
@@ -471,6 +473,11 @@ fn a_chip_that_is_not_there_is_asked() {
         assert_eq!(chosen.count(), 1);
     }
     fails(&["list", "--as", "h200"], &["--problem"]);
+    let changed = ["--math", "tf32"];
+    fails(
+        &[&["list"], &changed[..]].concat(),
+        &["--math", "name some"],
+    );
     fails(
         &[&["list", "--as", "h300"], &problem[..]].concat(),
         &["'h300'", "h200, h100, a100"],
@@ -481,13 +488,316 @@ fn a_chip_that_is_not_there_is_asked() {
     );
 }
 
+/// Runs the command with this on its standard input; answers its status and what it wrote.
+fn fed(args: &[&str], input: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let command = command.args(args).stdin(Stdio::piped());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn problems_come_from_files_and_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.txt");
+    let lines = "# two\n\nmb1ic3ih8oc4kh3\nstem mb2ic3ih8oc4kh3\n";
+    fs::write(&file, lines).unwrap();
+    let file = file.to_str().unwrap();
+    for (command, more) in [
+        ("check", &["--variant", "cpu_gemm", "--device", "cpu"][..]),
+        (
+            "compare",
+            &["--variant", "cpu_gemm", "--device", "cpu", "--samples", "1"],
+        ),
+        ("list", &["--device", "cpu"]),
+    ] {
+        let read = [&[command, "--problem", "-"], more].concat();
+        let (code, text, error) = fed(&read, lines);
+        assert_eq!(code, Some(0), "{command}: {error}");
+        let suite = says(&[&[command, "--suite", file], more].concat());
+        if command == "check" {
+            assert!(text.contains("Problems: 2,") && suite.contains("Problems: 2,"));
+        } else {
+            assert!(text.contains("\nstem mb2ic3ih8oc4oh6kh3"), "{text}");
+            assert!(suite.contains("\nmine stem mb2ic3ih8oc4oh6kh3"), "{suite}");
+        }
+        for (input, part) in [
+            ("# none\n", "standard input: has no problem"),
+            (
+                "\na mb1ic0ih8oc4kh3",
+                "standard input: line 2: invalid problem",
+            ),
+        ] {
+            let (code, _, error) = fed(&read, input);
+            assert!(
+                code == Some(1) && error.contains(part),
+                "{command}: {error}"
+            );
+        }
+        fails(
+            &[&[command, "--suite", "no/such.txt"], more].concat(),
+            &["no/such.txt"],
+        );
+    }
+    // On the CPU there is nothing to sweep, but its problems are read alike.
+    let sweep = ["sweep", "cublas_gemm", "--device", "cpu", "--problem", "-"];
+    if cfg!(feature = "cuda") {
+        let (code, text, error) = fed(&sweep, lines);
+        assert!(code == Some(0) && text.contains("stem mb2ic3"), "{error}");
+    }
+    // What is kept names no folder.
+    let kept = [
+        "compare",
+        "--device",
+        "cpu",
+        "--samples",
+        "1",
+        "--json",
+        "--suite",
+        file,
+    ];
+    let report: serde_json::Value = serde_json::from_str(&says(&kept)).unwrap();
+    let options = report["environment"]["options"].to_string();
+    assert!(
+        options.contains("\"mine\"") && !options.contains("mine.txt"),
+        "{options}"
+    );
+
+    let several = ["list", "--device", "cpu", "--json", "--suite", file];
+    let all: serde_json::Value = serde_json::from_str(&says(&several)).unwrap();
+    let layers = all.as_array().unwrap().iter();
+    let stems = layers
+        .filter(|entry| entry["answer"]["layer"] == "stem")
+        .count();
+    assert_eq!(2 * stems, all.as_array().unwrap().len());
+}
+
+#[test]
+fn a_row_of_a_list_is_a_line_where_there_is_no_terminal() {
+    let all: serde_json::Value = serde_json::from_str(&says(&["list", "--json"])).unwrap();
+    let text = says(&["list"]);
+    for entry in all.as_array().unwrap() {
+        let word = |key: &str| entry[key].as_str().unwrap();
+        let is_row = |line: &&str| {
+            line.trim_start().starts_with(&format!("{} ", word("name")))
+                && line.contains(word("idea"))
+                && line.contains(word("source"))
+        };
+        assert_eq!(text.lines().filter(is_row).count(), 1, "{entry}\n{text}");
+    }
+    assert!(text.lines().all(|line| line == line.trim_end()));
+}
+
+#[test]
+fn nothing_at_all_is_no_success() {
+    let check = ["check", "--device", "cpu"];
+    let with = |more: &[&'static str]| [&check[..], more].concat();
+    let unsupported = [
+        "--variant",
+        "cpu_gemm",
+        "--problem",
+        "mb1ic3ih8oc4kh3+math=f16acc",
+    ];
+    fails(&with(&["--generated", "0"]), &["nothing was checked"]);
+    fails(
+        &with(&unsupported),
+        &[
+            "nothing was checked",
+            "cpu_gemm unsupported",
+            "accumulates in f32",
+        ],
+    );
+    fails(
+        &[&with(&unsupported)[..], &["--json"]].concat(),
+        &["nothing was checked"],
+    );
+    // Of three shares of one problem two are empty.
+    let share = ["--problem", "mb1ic3ih8oc4kh3", "--shard", "3/3"];
+    says(&with(&share));
+    fails(&with(&["--judge", "gpu"]), &["--judge gpu"]);
+    fails(&with(&["--math", "tf32"]), &["--math", "name some"]);
+}
+
+#[test]
+fn errors_name_their_subject_and_the_way_out() {
+    let problem = "mb1ic3ih8oc4kh3+math=foo";
+    fails(
+        &["check", "--problem", problem],
+        &["`foo` is not a math: it may be fp32"],
+    );
+    fails(&["check", "--layout", "foo"], &["`foo` is not a layout"]);
+    let kernels = [
+        "infer",
+        "--device",
+        "cpu",
+        "--count",
+        "1",
+        "--variant",
+        "kernels",
+    ];
+    fails(
+        &kernels,
+        &["no variant on the CPU", "convforge list --problem"],
+    );
+    if cfg!(feature = "cuda") {
+        fails(
+            &kernels,
+            &["direct_naive and ", " others: each needs a GPU"],
+        );
+    }
+}
+
+#[test]
+fn devices_say_each_reason_once() {
+    let found: serde_json::Value = serde_json::from_str(&says(&["devices", "--json"])).unwrap();
+    let text = says(&["devices"]);
+    for library in found["libraries"].as_array().unwrap() {
+        if let Some(why) = library["error"].as_str() {
+            assert_eq!(text.matches(why).count(), 1, "{text}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_and_a_closed_one_none() {
+    let infer = ["infer", "--device", "cpu", "--count", "1", "--batch", "1"];
+    let list = ["list"];
+    for args in [&infer[..], &list] {
+        let command = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+            command.args(args).stderr(Stdio::piped());
+            command
+        };
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = command().stdout(full).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("error: No space left"), "{text}");
+
+        let mut child = command().stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !text.contains("error"), "{text}");
+
+        // Where the error cannot be written either.
+        let full = || {
+            fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .unwrap()
+        };
+        let status = command().stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(1));
+    }
+}
+
+/// A process with so much memory finds too little for the buffers, for what the judge makes, or for
+/// none of it, wherever it first runs out.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_batch_too_large_for_memory_is_said() {
+    let problem = "mb64ic64ih112oc64oh112kh1";
+    for kilobytes in (400_000..1_240_000).step_by(60_000) {
+        let script = format!("ulimit -v {kilobytes}; exec \"$@\"");
+        let args = [
+            "profile",
+            "cpu_gemm",
+            "--device",
+            "cpu",
+            "--problem",
+            problem,
+        ];
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, "-", env!("CARGO_BIN_EXE_convforge")]);
+        let output = command.args(args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{kilobytes}: {text}");
+        assert!(text.contains("error: out of memory on the CPU: "), "{text}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_go_through_links_and_pipes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [link, file, pipe] = ["link", "file", "pipe"].map(|name| folder.path().join(name));
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    let cpu = [
+        "compare",
+        "--device",
+        "cpu",
+        "--samples",
+        "1",
+        "--variant",
+        "cpu_gemm",
+    ];
+    for out in [&link, &pipe] {
+        let problems = [
+            "--problem",
+            "mb1ic3ih8oc4kh3",
+            "--problem",
+            "mb1ic3ih9oc4kh3",
+        ];
+        says(&[&cpu[..], &problems, &["--out", out.to_str().unwrap()]].concat());
+    }
+    assert!(link.is_symlink() && !pipe.metadata().unwrap().is_file());
+    for text in [fs::read_to_string(file).unwrap(), reader.join().unwrap()] {
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["rows"].as_array().unwrap().len(), 2);
+    }
+}
+
 #[test]
 fn a_list_has_caveats() {
     let all: serde_json::Value = serde_json::from_str(&says(&["list", "--json"])).unwrap();
-    let with = |entry: &&serde_json::Value| entry["caveat"].is_string();
-    let count = all.as_array().unwrap().iter().filter(with).count();
     let text = says(&["list"]);
-    assert_eq!(text.contains("Caveats:"), count > 0, "{text}");
+    let (_, caveats) = text.split_once("Caveats:").unwrap_or_default();
+    let caveats = caveats.split("\n\n").next().unwrap_or_default();
+    let told: BTreeSet<&str> = caveats
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .flat_map(|(names, _)| names.trim().split(", "))
+        .collect();
+    let all = all.as_array().unwrap();
+    let with = all.iter().filter(|entry| entry["caveat"].is_string());
+    let with: BTreeSet<&str> = with.filter_map(|entry| entry["name"].as_str()).collect();
+    assert_eq!(told, with);
+    // Whoever takes fp32 apart for tensor cores.
+    let rows = all.iter().any(|entry| entry["kind"] == "kernel");
+    let split = ["small_mma", "small_resident"];
+    assert!(
+        !rows || split.iter().all(|name| with.contains(name)),
+        "{with:?}"
+    );
 }
 
 /// A file with a header of big-endian numbers, as IDX has it, and some bytes behind it.
@@ -542,7 +852,7 @@ fn files_that_are_broken() {
     for (content, part) in [
         (Vec::new(), "weights: "),
         (b"not weights at all".to_vec(), "weights: "),
-        (vec![0; 1000], "weights: "),
+        (vec![0xa5; 1000], "is neither safetensors"),
     ] {
         fs::write(&weights, content).unwrap();
         let path = weights.to_str().unwrap();
@@ -708,5 +1018,51 @@ fn a_page_of_files_that_are_no_results() {
         fs::read_to_string(&out)
             .unwrap()
             .starts_with("<!DOCTYPE html>")
+    );
+}
+
+#[test]
+fn what_is_recorded_is_not_measured_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, kept) = (folder.path().join("a.json"), folder.path().join("kept"));
+    fs::create_dir(&kept).unwrap();
+    let (out, kept) = (out.to_str().unwrap(), kept.to_str().unwrap());
+    let problems = [
+        "--problem",
+        "mb1ic2ih9oc2oh7kh3",
+        "--problem",
+        "mb1ic3ih9oc2oh7kh3",
+    ];
+    let compare = |more: &[&str]| {
+        let words = [
+            "compare",
+            "--device",
+            "cpu",
+            "--unless",
+            kept,
+            "--also",
+            "cpu_direct",
+        ];
+        says(&[&words, &problems[..], more].concat())
+    };
+    assert!(compare(&["--plan"]).ends_with(" s for 2 problems\n"));
+    // The default ones, the rule, and what was asked for beside them.
+    says(&[
+        "compare",
+        "--device",
+        "cpu",
+        "--problem",
+        problems[1],
+        "--out",
+        out,
+    ]);
+    let text = fs::read_to_string(out).unwrap();
+    assert!(text.contains(r#""variant": "rule""#), "{text}");
+    says(&["report", out, "--keep", kept]);
+    let plan = compare(&["--plan"]);
+    assert!(plan.ends_with(" s for 1 problems\n"), "{plan}");
+    assert!(
+        plan.contains(problems[3]) && !plan.contains(problems[1]),
+        "{plan}"
     );
 }

@@ -75,13 +75,13 @@ impl Config {
         ))
     }
 
-    /// Every engine that takes the graph, with its knobs as they come. With `all`, engines of few
-    /// settings come with every one of them: the heuristics think of tensor cores first, and know
-    /// little about the engines that are left under strict fp32.
+    /// Every engine that takes the graph: those of few settings with every one of them, the others
+    /// with their knobs as they come. The heuristics know little about engines without tensor cores,
+    /// which are the fastest for few channels in any math.
     ///
     /// # Errors
     /// What cuDNN answers, other than that an engine does not take the graph.
-    pub(super) fn every(graph: &Graph, all: bool) -> Result<Vec<Config>> {
+    pub(super) fn every(graph: &Graph) -> Result<Vec<Config>> {
         let count = graph
             .descriptor()
             .integer(Name::CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT)?;
@@ -90,8 +90,7 @@ impl Config {
             let Ok(engine) = engine(graph, number).map(Arc::new) else {
                 continue;
             };
-            let knobs = if all { knobs(&engine)? } else { Vec::new() };
-            for choice in settings(&knobs).unwrap_or_else(|| vec![Vec::new()]) {
+            for choice in settings(&knobs(&engine)?).unwrap_or_else(|| vec![Vec::new()]) {
                 found.extend(Config::with(graph, &engine, &choice));
             }
         }

@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn the_older_api_is_asked_where_it_has_words() {
         assert_eq!(all("ic8ih8oc8kh3").len(), 8);
-        assert_eq!(all("ic8ih8oc8kh3+math=tf32").len(), 16);
-        assert_eq!(all("ic8ih8oc8kh3+f16+math=f16acc").len(), 32);
+        assert_eq!(all("ic8ih8oc8kh3+math=tf32").len(), 24);
+        assert_eq!(all("ic8ih8oc8kh3+f16+math=f16acc").len(), 48);
         // Fused, and sums.
         assert_eq!(all("ic8ih8oc8kh3+bias+relu").len(), 16);
         assert_eq!(all("ic8ih8oc8kh3+bias+silu").len(), 8);

@@ -13,7 +13,7 @@
 //! | `proposals` | what cuDNN proposes for a problem, and building it |
 //! | `rank` | the estimate of its time |
 //! | `variant_pack` | the addresses of a launch |
-//! | `tally` | what became of them, counted |
+//! | `trial`, `tally` | what became of each of them; counted |
 //! | `call`, `descriptor` | safe wrappers: one call, a handle, a descriptor of the graph API |
 
 #[macro_use]
@@ -28,15 +28,21 @@ mod proposals;
 mod rank;
 mod rules;
 mod tally;
+mod trial;
 mod variant_pack;
 
 use std::{ptr::null_mut, sync::Arc, time::Instant};
 
 use self::{call::Handle, proposals::Proposals};
-pub use self::{call::Version, plan::Choice};
+pub use self::{
+    call::Version,
+    plan::Choice,
+    trial::{Fate, Trial},
+};
 pub(crate) use self::{
     plan::{Candidate, Settled},
-    tally::Tally,
+    proposals::Proposal,
+    tally::{NO_TIME_TO_RUN, Tally},
 };
 use crate::{
     Device, Error, Problem, Result,
@@ -64,35 +70,70 @@ pub fn prepare(device: &Device, problem: &Problem, choice: &Choice) -> Result<Bo
     settled(gpu, problem, Some(candidate), Some(note))
 }
 
-/// Every plan that cuDNN has for a problem and builds before the deadline, with at most so many bytes
-/// of workspace; what became of the others is counted.
+/// Every plan that cuDNN names for a problem and no rule excludes, the likeliest first.
 ///
 /// # Errors
 /// [`Error::NoGpu`], a missing library, or what cuDNN answers.
 pub(crate) fn every_plan(
     device: &Device,
     problem: &Problem,
-    deadline: Option<Instant>,
-    workspace_cap: usize,
     tally: &mut Tally,
-) -> Result<Vec<Candidate>> {
-    let (gpu, handle) = open(device)?;
-    let _current = gpu.enter()?;
-    let proposals = Proposals {
-        gpu,
-        handle: &handle,
-        problem,
-    };
-    let proposed = proposals.all(tally);
+) -> Result<Vec<Proposal>> {
+    let proposed = asking(device, problem, |proposals| Ok(proposals.all(tally)))?;
     // Some problems have no plan that compiles; but then NVRTC's absence is not the reason.
     if tally.compile == 0
         && let Err(missing) = cudnn_sys::NVRTC.open()
     {
-        tally.remark(format!(
+        tally.withheld = Some(format!(
             "{missing}: cuDNN leaves out the plans that it would compile at run time"
         ));
     }
-    proposals.build(proposed, deadline, workspace_cap, tally)
+    Ok(proposed)
+}
+
+/// The same plans for a problem that cuDNN was not asked about: those that it takes there.
+///
+/// # Errors
+/// As [`every_plan`].
+pub(crate) fn same_plans(
+    device: &Device,
+    problem: &Problem,
+    plans: &[Choice],
+) -> Result<Vec<Proposal>> {
+    asking(device, problem, |proposals| Ok(proposals.again(plans)))
+}
+
+/// Builds plans before the deadline, with at most so many bytes of workspace; what became of the
+/// others is told.
+///
+/// # Errors
+/// As [`every_plan`].
+pub(crate) fn build(
+    device: &Device,
+    problem: &Problem,
+    plans: Vec<Proposal>,
+    deadline: Option<Instant>,
+    workspace_cap: usize,
+    tally: &mut Tally,
+) -> Result<Vec<Candidate>> {
+    asking(device, problem, |proposals| {
+        proposals.build(plans, deadline, workspace_cap, tally)
+    })
+}
+
+/// With a handle, and the device's context current.
+fn asking<T>(
+    device: &Device,
+    problem: &Problem,
+    work: impl FnOnce(Proposals) -> Result<T>,
+) -> Result<T> {
+    let (gpu, handle) = open(device)?;
+    let _current = gpu.enter()?;
+    work(Proposals {
+        gpu,
+        handle: &handle,
+        problem,
+    })
 }
 
 /// The device's GPU, and a handle that descriptors are made with.
@@ -131,6 +172,7 @@ impl Cudnn {
         Cudnn(Info {
             // What cuDNN 9 for CUDA 13 serves.
             min_arch: 75,
+            hash: crate::variants::hash_of_passes(),
             ..Info::new(
                 "cudnn",
                 "cudnn",

@@ -46,6 +46,16 @@ pub(super) enum Api {
 }
 
 impl Choice {
+    /// Some plan, for tests.
+    #[cfg(test)]
+    pub(crate) fn engine(engine: i64) -> Self {
+        Choice(Api::Graph {
+            form: Form::Plain,
+            engine,
+            knobs: Vec::new(),
+        })
+    }
+
     fn form(&self) -> Form {
         match &self.0 {
             Api::Graph { form, .. } => *form,

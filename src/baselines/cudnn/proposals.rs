@@ -18,17 +18,43 @@ use super::{
     engine::Config,
     graph::Graph,
     legacy,
-    plan::Candidate,
+    plan::{Api, Candidate, Choice},
     rules::{self, Form, excluded},
-    tally::Tally,
+    tally::{NO_TIME_TO_BUILD, Tally},
 };
-use crate::{Error, Math, Problem, Result, gpu::Gpu, variant::Arithmetic};
+use crate::{Error, Problem, Result, gpu::Gpu, variant::Arithmetic};
 
-/// What is yet to be built.
-pub(super) enum Proposal {
+/// A plan that is yet to be built.
+pub(crate) struct Proposal {
+    pub(crate) choice: Choice,
+    of: Of,
+}
+
+/// What a plan is built of.
+enum Of {
     // Dropped in this order.
     Graph(Config, Arc<Graph>),
     Legacy(legacy::Choice),
+}
+
+impl Proposal {
+    fn graph(config: Config, graph: &Arc<Graph>) -> Self {
+        Proposal {
+            choice: Choice(Api::Graph {
+                form: graph.form(),
+                engine: config.engine,
+                knobs: config.knobs.clone(),
+            }),
+            of: Of::Graph(config, graph.clone()),
+        }
+    }
+
+    fn legacy(choice: legacy::Choice) -> Self {
+        Proposal {
+            choice: Choice(Api::Legacy(choice)),
+            of: Of::Legacy(choice),
+        }
+    }
 }
 
 /// Where engines are named.
@@ -52,13 +78,13 @@ impl Source {
     }
 
     /// The engines, and how many were announced.
-    fn ask(self, graph: &Graph, math: Math) -> Result<(Vec<Config>, usize)> {
+    fn ask(self, graph: &Graph) -> Result<(Vec<Config>, usize)> {
         let mode = match self {
             Source::A => Mode::CUDNN_HEUR_MODE_A,
             Source::B => Mode::CUDNN_HEUR_MODE_B,
             Source::Fallback => Mode::CUDNN_HEUR_MODE_FALLBACK,
             Source::Engines => {
-                let engines = Config::every(graph, math == Math::Fp32)?;
+                let engines = Config::every(graph)?;
                 let count = engines.len();
                 return Ok((engines, count));
             }
@@ -94,7 +120,7 @@ impl Proposals<'_> {
                         tally.exclude("transforms");
                         continue;
                     }
-                    let proposal = Proposal::Graph(config, graph.clone());
+                    let proposal = Proposal::graph(config, graph);
                     match self.build_one(proposal, &Mutex::new(self.handle)) {
                         Ok(candidate) if candidate.workspace(self.problem) <= room => {
                             return Ok(Some(candidate));
@@ -113,13 +139,13 @@ impl Proposals<'_> {
         let graphs = self.graphs(tally);
         let older = legacy::Choice::all(self.problem);
         tally.found += older.len();
-        let mut older: Vec<_> = older.into_iter().map(Proposal::Legacy).collect();
+        let mut older: Vec<_> = older.into_iter().map(Proposal::legacy).collect();
         let mut proposals = Vec::new();
         let mut seen = Seen::new();
         for source in [Source::A, Source::B, Source::Fallback, Source::Engines] {
             for graph in &graphs {
                 for config in self.ask(source, graph, &mut seen, tally) {
-                    proposals.push(Proposal::Graph(config, graph.clone()));
+                    proposals.push(Proposal::graph(config, graph));
                 }
             }
             // After what the heuristics think best.
@@ -128,6 +154,24 @@ impl Proposals<'_> {
             }
         }
         proposals
+    }
+
+    /// These plans, as far as cuDNN takes them for this problem.
+    pub(super) fn again(&self, plans: &[Choice]) -> Vec<Proposal> {
+        let graphs = self.graphs(&mut Tally::default());
+        let proposal = |plan: &Choice| match &plan.0 {
+            Api::Legacy(choice) => Some(Proposal::legacy(*choice)),
+            Api::Graph {
+                form,
+                engine,
+                knobs,
+            } => {
+                let graph = graphs.iter().find(|graph| graph.form() == *form)?;
+                let config = Config::named(graph, *engine, knobs).ok()?;
+                Some(Proposal::graph(config, graph))
+            }
+        };
+        plans.iter().filter_map(proposal).collect()
     }
 
     fn graphs(&self, tally: &mut Tally) -> Vec<Arc<Graph>> {
@@ -149,7 +193,7 @@ impl Proposals<'_> {
         seen: &mut Seen,
         tally: &mut Tally,
     ) -> Vec<Config> {
-        let (mut configs, announced) = match source.ask(graph, self.problem.math()) {
+        let (mut configs, announced) = match source.ask(graph) {
             Ok(answer) => answer,
             Err(error) => {
                 tally.fail(source.name(), &error);
@@ -184,6 +228,7 @@ impl Proposals<'_> {
     ) -> Result<Vec<Candidate>> {
         // The handle serves one thread at a time; a plan only remembers it.
         let handle = Mutex::new(self.handle);
+        let choices: Vec<_> = proposals.iter().map(|one| one.choice.clone()).collect();
         let slots: Vec<_> = proposals
             .into_iter()
             .map(|one| Mutex::new(Some(one)))
@@ -210,16 +255,16 @@ impl Proposals<'_> {
         });
         let cap = cap.min(self.room()?);
         let mut candidates = Vec::new();
-        for built in results {
+        for (built, choice) in results.into_iter().zip(&choices) {
             match built.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                None => tally.exclude("no time left to build them"),
-                Some(Err((when, error))) => tally.fail(when, &error),
+                None => tally.leave(choice, NO_TIME_TO_BUILD),
+                Some(Err((when, error))) => tally.lose(choice, when, &error),
                 Some(Ok(candidate)) => {
                     tally.built += 1;
                     if candidate.workspace(self.problem) <= cap {
                         candidates.push(candidate);
                     } else {
-                        tally.exclude(TOO_LARGE);
+                        tally.leave(choice, TOO_LARGE);
                     }
                 }
             }
@@ -237,12 +282,12 @@ impl Proposals<'_> {
             .gpu
             .enter()
             .map_err(|error| ("entering the context", error))?;
-        match proposal {
-            Proposal::Graph(config, graph) => {
+        match proposal.of {
+            Of::Graph(config, graph) => {
                 let when = ["building", "compiling"][usize::from(config.compiles)];
                 Candidate::graph(&graph, config).map_err(|error| (when, error))
             }
-            Proposal::Legacy(choice) => Candidate::legacy(&lock(handle), self.problem, choice)
+            Of::Legacy(choice) => Candidate::legacy(&lock(handle), self.problem, choice)
                 .map_err(|error| ("asking the older API", error)),
         }
     }

@@ -63,14 +63,15 @@ pub(super) fn arithmetic(notes: &[u32]) -> Arithmetic {
     }
 }
 
-/// The math types that the older API may use. `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION` is not among
-/// them: it rounds f32 operands to 16 bits.
+/// The math types that the older API may use; FMA is more than any math asks for.
+/// `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION` is not among them: it rounds f32 operands to 16 bits.
 pub(super) fn math_types(math: Math) -> &'static [cudnnMathType_t] {
     match math {
         Math::Fp32 => &[cudnnMathType_t::CUDNN_FMA_MATH],
         _ => &[
             cudnnMathType_t::CUDNN_DEFAULT_MATH,
             cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
+            cudnnMathType_t::CUDNN_FMA_MATH,
         ],
     }
 }

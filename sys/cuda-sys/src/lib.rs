@@ -8,6 +8,7 @@
 //! crates of convforge.
 
 mod cache;
+pub mod edges;
 pub mod loader;
 
 pub use bindings::*;

@@ -1,5 +1,6 @@
-//! What searches found. The next one who asks readies the plan that won and searches no more: both of
-//! cuDNN's variants in a process, and later ones where there is a folder.
+//! What searches found: winners, every other plan with its time or with why it has none, and whether
+//! all were tried. In a process the next one who asks, which is cuDNN's other variant, readies the plan
+//! that won. Where there is a folder, later processes do so as well, or add to what they find there.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use convforge::cudnn::Choice;
+use convforge::cudnn::Found;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,28 +17,17 @@ use crate::{
     files::{file_name, json, read_json, write_whole},
 };
 
-/// One search's result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    /// The plan that won among those that add up products; none where none is right.
-    pub(super) exact: Option<Choice>,
-    /// The transform that is faster than that; none where none is right.
-    pub(super) transform: Option<Choice>,
-    /// What was found on the way to them, for the reports.
-    pub(super) search: String,
-}
-
 /// A file of the folder. Its name leaves out some letters of the key, so all of it stands in the file.
 #[derive(Serialize, Deserialize)]
 struct Filed {
     key: String,
     #[serde(flatten)]
-    entry: Entry,
+    found: Found,
 }
 
 /// The results by problem, GPU and version of cuDNN.
 pub(super) struct Kept {
-    here: Mutex<BTreeMap<String, Entry>>,
+    here: Mutex<BTreeMap<String, Found>>,
     /// A file for each: processes that write at the same time do not meet.
     folder: Option<PathBuf>,
 }
@@ -56,24 +46,31 @@ impl Kept {
         Some(folder.join(file_name(key, "json")))
     }
 
-    /// The result under this key. A file that cannot be read, or is another key's, is none: it is
-    /// replaced after the next search.
-    pub(super) fn get(&self, key: &str) -> Option<Entry> {
+    /// What this process found under this key, or took for found.
+    pub(super) fn here(&self, key: &str) -> Option<Found> {
         let here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = here.get(key) {
-            return Some(entry.clone());
-        }
-        let filed: Filed = read_json(&self.file(key)?, "is no plan of cuDNN's").ok()?;
-        (filed.key == key).then_some(filed.entry)
+        here.get(key).cloned()
     }
 
-    /// Keeps a result.
+    /// Takes something for found in this process.
+    pub(super) fn keep_here(&self, key: &str, found: &Found) {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        here.insert(key.to_owned(), found.clone());
+    }
+
+    /// What an earlier process found. A file that cannot be read, or is another key's, is none: it is
+    /// replaced after the next search.
+    pub(super) fn earlier(&self, key: &str) -> Option<Found> {
+        let filed: Filed = read_json(&self.file(key)?, "is no search of cuDNN's plans").ok()?;
+        (filed.key == key).then_some(filed.found)
+    }
+
+    /// Keeps a result for this process and for others.
     ///
     /// # Errors
     /// [`Error::File`], for other processes; in this one it is kept.
-    pub(super) fn put(&self, key: &str, entry: &Entry) -> Result<()> {
-        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
-        here.insert(key.to_owned(), entry.clone());
+    pub(super) fn put(&self, key: &str, found: &Found) -> Result<()> {
+        self.keep_here(key, found);
         let (Some(folder), Some(path)) = (&self.folder, self.file(key)) else {
             return Ok(());
         };
@@ -81,7 +78,7 @@ impl Kept {
             .map_err(|why| Error::file_because(folder, "cannot be made", why))?;
         let filed = Filed {
             key: key.to_owned(),
-            entry: entry.clone(),
+            found: found.clone(),
         };
         write_whole(&path, json(&filed))
     }
@@ -90,52 +87,43 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn entry() -> Entry {
-        let choice = |text| serde_json::from_str(text).unwrap();
-        Entry {
-            exact: choice(
-                r#"{"api": "graph", "form": "fused", "engine": 12, "knobs": [[2, 5], [13, -1]]}"#,
-            ),
-            transform: choice(r#"{"api": "legacy", "algorithm": 6, "math": 3, "form": "plain"}"#),
-            search: "3 plans found".to_owned(),
-        }
-    }
+    use crate::cudnn::tests::found;
 
     #[test]
     fn results_come_back_and_others_find_them() {
         let folder = tempfile::tempdir().unwrap();
         let plans = folder.path().join("plans");
-        let none = Entry {
-            transform: None,
-            ..entry()
-        };
+        let mut none = found();
+        none.transform = None;
         let kept = Kept::new(Some(plans.clone()));
-        assert_eq!(kept.get("a on b"), None);
-        kept.put("a on b", &entry()).unwrap();
+        assert_eq!((kept.here("a on b"), kept.earlier("a on b")), (None, None));
+        kept.put("a on b", &found()).unwrap();
         kept.put("a/b", &none).unwrap();
+        assert_eq!(kept.here("a on b"), Some(found()));
         let others = Kept::new(Some(plans.clone()));
-        for kept in [&kept, &others] {
-            assert_eq!(kept.get("a on b"), Some(entry()));
-            assert_eq!(kept.get("a/b"), Some(none.clone()));
-            // The same name, another key.
-            assert_eq!(kept.get("a on/b"), None);
-        }
+        assert_eq!(others.here("a on b"), None);
+        assert_eq!(others.earlier("a on b"), Some(found()));
+        assert_eq!(others.earlier("a/b"), Some(none));
+        // The same name, another key.
+        assert_eq!(others.earlier("a on/b"), None);
         assert_eq!(fs::read_dir(plans).unwrap().count(), 2);
 
         let alone = Kept::new(None);
-        alone.put("a", &entry()).unwrap();
-        assert_eq!(alone.get("a"), Some(entry()));
+        alone.put("a", &found()).unwrap();
+        assert_eq!((alone.here("a"), alone.earlier("a")), (Some(found()), None));
     }
 
     #[test]
-    fn a_broken_file_is_replaced() {
+    fn a_broken_file_or_one_of_another_form_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let plans = || Kept::new(Some(folder.path().to_owned()));
-        fs::write(folder.path().join("a.json"), "{").unwrap();
-        assert_eq!(plans().get("a"), None);
-        plans().put("a", &entry()).unwrap();
-        assert_eq!(plans().get("a"), Some(entry()));
+        let kept = Kept::new(Some(folder.path().to_owned()));
+        let winners_only = r#"{"key": "a", "exact": null, "transform": null, "search": "3 plans"}"#;
+        for text in ["{", winners_only] {
+            fs::write(folder.path().join("a.json"), text).unwrap();
+            assert_eq!(kept.earlier("a"), None);
+        }
+        kept.put("a", &found()).unwrap();
+        assert_eq!(kept.earlier("a"), Some(found()));
     }
 
     #[test]
@@ -144,8 +132,8 @@ mod tests {
         let taken = folder.path().join("taken");
         fs::write(&taken, "").unwrap();
         let kept = Kept::new(Some(taken));
-        let why = kept.put("a", &entry()).unwrap_err().to_string();
+        let why = kept.put("a", &found()).unwrap_err().to_string();
         assert!(why.contains("taken"), "{why}");
-        assert_eq!(kept.get("a"), Some(entry()));
+        assert_eq!(kept.here("a"), Some(found()));
     }
 }

@@ -7,47 +7,67 @@
 //!
 //! A search costs seconds, so it is made when a convolution is readied and never when it runs, and
 //! once for a problem in a process. Where the environment variable `CONVFORGE_CUDNN_PLANS` names a
-//! folder, winners are kept there for other processes.
+//! folder, what it finds is kept there for other processes: [`Stored`] says what those do with it.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `mod` | the two variants |
 //! | `referee` | how plans are measured and judged |
-//! | `kept` | what keeps the winners |
+//! | `kept` | what keeps what searches found |
 
 mod kept;
 mod referee;
 
-use std::{env, ffi::c_void, path::PathBuf, sync::Arc};
+use std::{any::Any, env, ffi::c_void, path::PathBuf, sync::Arc};
 
 use convforge::{
     Device, Error, Problem, Result, Stream,
-    cudnn::{self, Choice, Options as SearchOptions, Search},
+    cudnn::{self, Found, Options as SearchOptions, Search, Winner},
     variant::{Args, Arithmetic, Bytes, Info, Packing, Plan, Prepared, Query, Variant},
 };
 
-use kept::{Entry, Kept};
+use kept::Kept;
 use referee::Referee;
+
+use crate::{
+    Contender,
+    contenders::TRANSFORM,
+    measure::{COMPLETE, Row},
+};
 
 /// The library's variant, and the one that takes its place.
 pub(crate) const NAME: &str = "cudnn";
+
+/// What becomes of a search that an earlier process kept. One that is not complete goes on in any
+/// case: it adds the plans that were not tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stored {
+    /// Its winners are used.
+    #[default]
+    Trusted,
+    /// It is made again, but for the plans that are known to be far from the fastest.
+    Again,
+}
 
 /// How cuDNN's plans are searched.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How long, and how far.
     pub search: SearchOptions,
-    /// A folder that keeps the winners.
+    /// A folder that keeps what was found.
     pub plans: Option<PathBuf>,
+    /// What that is good for.
+    pub stored: Stored,
 }
 
 impl Default for Options {
-    /// As the library searches; winners where `CONVFORGE_CUDNN_PLANS` says.
+    /// As the library searches; kept where `CONVFORGE_CUDNN_PLANS` says.
     fn default() -> Self {
         let folder = env::var_os("CONVFORGE_CUDNN_PLANS").filter(|path| !path.is_empty());
         Options {
             search: SearchOptions::default(),
             plans: folder.map(PathBuf::from),
+            stored: Stored::default(),
         }
     }
 }
@@ -64,6 +84,7 @@ pub(crate) fn searched(library: &Arc<dyn Variant>, options: &Options) -> [Arc<dy
             info,
             library: library.clone(),
             search: options.search,
+            stored: options.stored,
             kept: kept.clone(),
         })
     };
@@ -74,7 +95,7 @@ pub(crate) fn searched(library: &Arc<dyn Variant>, options: &Options) -> [Arc<dy
             Arithmetic::Exact,
         ),
         variant(
-            "cudnn_transform",
+            TRANSFORM,
             "cuDNN's fastest plan where that is a transform: Winograd, FFT",
             Arithmetic::Transform,
         ),
@@ -87,6 +108,7 @@ struct Searched {
     /// What knows which problems cuDNN is for.
     library: Arc<dyn Variant>,
     search: SearchOptions,
+    stored: Stored,
     /// Shared by both, as one search finds both winners.
     kept: Arc<Kept>,
 }
@@ -116,19 +138,22 @@ unsafe impl Variant for Searched {
             return self.library.prepare(device, query, plan);
         }
         let key = self.key(problem, device)?;
-        if let Some(entry) = self.kept.get(&key) {
-            let choice = self.winner(&entry, problem)?;
-            // A plan that can no longer be built is searched for again.
-            if let Ok(prepared) = cudnn::prepare(device, problem, choice) {
-                return Ok(noted(
-                    prepared,
-                    &format!("searched before: {}", entry.search),
-                ));
+        let ready = |found: &Found| {
+            let winner = self.winner(found, problem)?;
+            cudnn::prepare(device, problem, &winner.choice)
+        };
+        if let Some(found) = self.before(&key) {
+            match ready(&found) {
+                // A plan that can no longer be built is searched for again.
+                Err(error) if !matches!(error, Error::Unsupported { .. }) => {}
+                prepared => {
+                    let search = format!("searched before: {}", found.report);
+                    return Ok(noted(prepared?, &search));
+                }
             }
         }
-        let entry = self.find(device, problem, &key)?;
-        let prepared = cudnn::prepare(device, problem, self.winner(&entry, problem)?)?;
-        Ok(noted(prepared, &entry.search))
+        let found = self.find(device, problem, &key)?;
+        Ok(noted(ready(&found)?, &found.report))
     }
 }
 
@@ -144,42 +169,78 @@ impl Searched {
         Ok(key)
     }
 
-    /// Searches, and keeps both winners.
-    fn find(&self, device: &Device, problem: &Problem, key: &str) -> Result<Entry> {
+    /// What was found in this process, or in an earlier one where that is enough.
+    fn before(&self, key: &str) -> Option<Found> {
+        self.kept.here(key).or_else(|| {
+            let found = self
+                .kept
+                .earlier(key)
+                .filter(|found| self.is_enough(found))?;
+            self.kept.keep_here(key, &found);
+            Some(found)
+        })
+    }
+
+    /// Whether an earlier search need not be made again.
+    fn is_enough(&self, earlier: &Found) -> bool {
+        self.stored == Stored::Trusted && earlier.incomplete.is_none()
+    }
+
+    /// Searches, and keeps what is found.
+    fn find(&self, device: &Device, problem: &Problem, key: &str) -> Result<Found> {
+        let known = self.kept.earlier(key);
         let search = Search {
             device,
             problem,
             options: self.search,
+            known: known.as_ref(),
         };
-        let found = search.run(&mut Referee::new(self.search.budget))?;
-        let mut entry = Entry {
-            exact: found.exact.map(|winner| winner.choice),
-            transform: found.transform.map(|winner| winner.choice),
-            search: found.report,
-        };
+        let mut found = search.run(&mut Referee)?;
         // Where there is no winner at all, something may be missing that will be there another time.
-        if (entry.exact.is_some() || entry.transform.is_some())
-            && let Err(why) = self.kept.put(key, &entry)
+        if (found.exact.is_some() || found.transform.is_some())
+            && let Err(why) = self.kept.put(key, &found)
         {
-            entry.search += &format!("; not kept: {}", crate::error::chain(&why));
+            found.report += &format!("; not kept: {}", crate::error::chain(&why));
         }
-        Ok(entry)
+        Ok(found)
     }
 
     /// The winner of this variant's arithmetic; that no plan is right for it, with what was found.
-    fn winner<'a>(&self, entry: &'a Entry, problem: &Problem) -> Result<&'a Choice> {
-        let (winner, none) = match self.info.arithmetic {
-            Arithmetic::Transform => (
-                &entry.transform,
-                "no transform plan of cuDNN passes and is faster than its best plan that is none",
-            ),
-            _ => (&entry.exact, "cuDNN has no plan for it"),
+    fn winner<'a>(&self, found: &'a Found, problem: &Problem) -> Result<&'a Winner> {
+        let none = match self.info.arithmetic {
+            Arithmetic::Transform => {
+                "no transform plan of cuDNN passes and is faster than its best plan that is none"
+            }
+            _ => "cuDNN has no plan for it",
         };
-        winner.as_ref().ok_or_else(|| Error::Unsupported {
+        let winner = found.winner(self.info.arithmetic);
+        winner.ok_or_else(|| Error::Unsupported {
             variant: self.info.name.clone(),
             problem: problem.to_string(),
-            why: format!("{none}: {}", entry.search),
+            why: format!("{none}: {}", found.report),
         })
+    }
+}
+
+/// Writes into a row of one of the two variants how far the search went that it stands on, and which
+/// faster plan is no baseline.
+pub(crate) fn tell(contender: &Contender, device: &Device, row: &mut Row) {
+    let Contender::Variant { variant, .. } = contender else {
+        return;
+    };
+    let any: &dyn Any = &**variant;
+    let found = any.downcast_ref::<Searched>().and_then(|searched| {
+        let key = searched.key(&row.problem, device).ok()?;
+        searched.kept.here(&key)
+    });
+    if let Some(found) = found {
+        let search = found.incomplete.unwrap_or_else(|| COMPLETE.to_owned());
+        row.cudnn_search = Some(search);
+        if let Some(wrong) = found.wrong {
+            row.cudnn_any_us = Some(wrong.us);
+            row.cudnn_any_plan = Some(wrong.choice.to_string());
+            row.cudnn_any_why = Some(wrong.why);
+        }
     }
 }
 
@@ -253,6 +314,7 @@ mod tests {
             info,
             library,
             search: SearchOptions::default(),
+            stored: Stored::default(),
             kept: Arc::new(Kept::new(None)),
         }
     }
@@ -288,24 +350,68 @@ mod tests {
         }
     }
 
+    /// What a search of an H200 might have found.
+    pub(super) fn found() -> Found {
+        let text = r#"{
+            "exact": {
+                "choice": {"api": "graph", "form": "fused", "engine": 12, "knobs": [[2, 5], [13, -1]]},
+                "us": 100.0, "note": "engine 12"
+            },
+            "transform": {
+                "choice": {"api": "legacy", "algorithm": 5, "math": 3, "form": "plain"},
+                "us": 80.0, "note": "algorithm fft_tiling"
+            },
+            "wrong": {
+                "choice": {"api": "legacy", "algorithm": 7, "math": 3, "form": "plain"},
+                "us": 50.0, "why": "the sums are coarse"
+            },
+            "incomplete": null,
+            "trials": [
+                {
+                    "plan": {"api": "legacy", "algorithm": 0, "math": 3, "form": "plain"},
+                    "fate": "far", "us": 900.0
+                },
+                {
+                    "plan": {"api": "legacy", "algorithm": 7, "math": 3, "form": "plain"},
+                    "fate": "wrong", "us": 50.0, "why": "the sums are coarse"
+                }
+            ],
+            "report": "59 plans found"
+        }"#;
+        serde_json::from_str(text).unwrap()
+    }
+
     #[test]
     fn without_a_winner_there_is_a_reason() {
         let problem = "ic8ih8oc8kh3".parse().unwrap();
-        let entry = Entry {
-            exact: None,
-            transform: None,
-            search: "59 plans found".to_owned(),
-        };
+        let mut found = found();
+        assert_eq!(
+            of(Arithmetic::Exact).winner(&found, &problem).unwrap().us,
+            100.0
+        );
+        (found.exact, found.transform) = (None, None);
         for (arithmetic, why) in [
             (Arithmetic::Exact, "cuDNN has no plan for it"),
             (Arithmetic::Transform, "no transform plan of cuDNN passes"),
         ] {
             let text = of(arithmetic)
-                .winner(&entry, &problem)
+                .winner(&found, &problem)
                 .unwrap_err()
                 .to_string();
             assert!(text.contains(why) && text.contains("59 plans"), "{text}");
         }
+    }
+
+    #[test]
+    fn only_a_complete_search_is_not_made_again() {
+        let mut variant = of(Arithmetic::Exact);
+        let mut found = found();
+        assert!(variant.is_enough(&found));
+        variant.stored = Stored::Again;
+        assert!(!variant.is_enough(&found));
+        variant.stored = Stored::Trusted;
+        found.incomplete = Some("40 plans left out".to_owned());
+        assert!(!variant.is_enough(&found));
     }
 
     #[test]

@@ -11,21 +11,14 @@ use convforge_check::{self as check, Outcome};
 use crate::measure::{self, How, thoroughness};
 
 /// Samples of each plan.
-const SAMPLES: usize = 9;
+const SAMPLES: usize = 15;
+/// How long measuring the fastest of a problem takes, unless that is too short for the fewest samples.
+const BUDGET: Duration = Duration::from_secs(30);
 /// Seed of all data.
 const SEED: u64 = 1;
 
 /// Measures cold and in graphs, and judges with the oracle.
-pub(super) struct Referee {
-    budget: Duration,
-}
-
-impl Referee {
-    /// One that measures so long at most, unless that is too short for the fewest samples.
-    pub(super) fn new(budget: Duration) -> Self {
-        Referee { budget }
-    }
-}
+pub(super) struct Referee;
 
 impl cudnn::Referee for Referee {
     fn time(&mut self, convs: &[Conv]) -> Result<Vec<Result<f64, String>>> {
@@ -34,7 +27,7 @@ impl cudnn::Referee for Referee {
         };
         let options = measure::Options {
             samples: SAMPLES,
-            budget: self.budget,
+            budget: BUDGET,
             warm: false,
             seed: SEED,
             ceilings: None,

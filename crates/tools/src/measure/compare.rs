@@ -3,12 +3,19 @@
 use std::{
     borrow::{Borrow, BorrowMut},
     sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
 };
 
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
 use convforge_check::{self as check, Data, Measured, Outcome};
 
-use super::{entry::Status, options::Options, rounds::time, row::Row, timing::Timing};
+use super::{
+    entry::Status,
+    options::Options,
+    rounds::{Outputs, in_turns},
+    row::Row,
+    timing::Timing,
+};
 use crate::{
     Contender, Range, error,
     suite::{CPU_FLOPS, Layer},
@@ -51,6 +58,21 @@ impl Row {
             cudnn_us: None,
             cudnn_plan: None,
             speedup_vs_cudnn: None,
+            cudnn_search: None,
+            cudnn_any_us: None,
+            cudnn_any_plan: None,
+            cudnn_any_why: None,
+            source: contender.source(),
+            with_pack_us: None,
+            serial_us: None,
+            floor_split_us: options
+                .ceilings
+                .and_then(|ceilings| ceilings.floor_split_us(&layer.problem)),
+            floor_by: options
+                .ceilings
+                .map(|ceilings| ceilings.floor_by(&layer.problem).to_owned()),
+            before_us: None,
+            took_s: None,
         }
     }
 
@@ -69,6 +91,8 @@ impl Row {
         self.how = Some(timing.how);
         self.workspace_bytes = Some(timing.workspace_bytes);
         self.pack_us = timing.pack_us;
+        self.with_pack_us = timing.with_pack_us;
+        self.serial_us = timing.serial_us;
         self.plan = conv.note();
         self.median_us = Some(median);
         self.stages = timing.stages;
@@ -101,12 +125,17 @@ pub fn compare(
         let doing = format!("checking {}", contender.name());
         progress(&doing);
         let _range = Range::enter(&doing);
+        let began = Instant::now();
         let conv = contender.conv(device, &layer.problem);
         let conv = conv.map_err(Ending::from).and_then(|conv| {
             row.chose = contender.is_pick().then(|| conv.name());
+            row.source.clone_from(&conv.variant().info().hash);
             checked(&conv, contender.arithmetic(), options.seed)?;
             Ok(conv)
         });
+        #[cfg(feature = "cudnn")]
+        crate::cudnn::tell(contender, device, &mut row);
+        row.took_s = Some((began.elapsed().as_secs_f64() * 1e3).round() / 1e3);
         rows.push(match conv {
             Ok(conv) => {
                 ready.push((rows.len(), conv));
@@ -118,7 +147,8 @@ pub fn compare(
 
     progress("timing");
     let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
-    match time(device, &layer.problem, &convs, options, stop) {
+    let judged = Outputs::Judged;
+    match in_turns(device, &layer.problem, &convs, options, stop, judged) {
         // Without memory for the operands none of them can be timed; the check stands.
         Err(error) => places
             .iter()
@@ -127,6 +157,9 @@ pub fn compare(
             for ((i, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
                 let row = rows[i].clone();
                 rows[i] = match timing {
+                    Ok(Timing {
+                        wrong: Some(why), ..
+                    }) => row.ends(Status::Failed, why),
                     Ok(timing) => row.timed(timing, conv, stopped()),
                     Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
                     Err(error) => row.ends(Status::Failed, error),
@@ -197,35 +230,29 @@ pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<
     Ending::unless_passed(check::conv(conv, seed, &options)).map(drop)
 }
 
-/// On a GPU, larger problems are checked on two kinds of data only: making the other two on the host
-/// would take longer than all the timing.
-const GPU_FLOPS: f64 = 2e9;
-
-/// What is checked before a time is printed: every kind of data; but for large problems whole
-/// numbers, which show a wrong element, and normal ones, which show a coarse sum. `convforge check`
-/// has all kinds for every size. A transform, which whole numbers do not show, has them as well.
+/// What is checked before a time is printed: on a GPU every kind of data, whatever the size, so that all
+/// contenders meet the same. The CPU's loops take too long for that: large problems have whole numbers
+/// there, which show a wrong element, and normal ones, which show a coarse sum; a transform, which
+/// whole numbers do not show, has all.
 pub(crate) fn thoroughness(
     device: &Device,
     problem: &Problem,
     arithmetic: Arithmetic,
 ) -> check::Options {
     let default = check::Options::default();
-    let most = if device.is_gpu() {
-        GPU_FLOPS
-    } else {
-        CPU_FLOPS
-    };
-    if problem.flops() <= most || arithmetic == Arithmetic::Transform {
-        return default;
-    }
+    let slow = !device.is_gpu() && problem.flops() > CPU_FLOPS;
+    let few = slow && arithmetic == Arithmetic::Exact;
     check::Options {
-        data: vec![Data::Integer, Data::Normal],
+        data: match few {
+            true => vec![Data::Integer, Data::Normal],
+            false => default.data,
+        },
         ..default
     }
 }
 
 /// Puts the time of cuDNN at its best beside everyone's on one problem that has none yet: of its
-/// fastest variant that passed.
+/// fastest variant that passed. Where its plans were not all tried, nobody is faster by a number.
 pub(crate) fn beside_cudnn<R: BorrowMut<Row>>(rows: &mut [R]) {
     let theirs = rows
         .iter()
@@ -233,14 +260,17 @@ pub(crate) fn beside_cudnn<R: BorrowMut<Row>>(rows: &mut [R]) {
         .filter(|row| row.family() == "cudnn");
     let timed = theirs.filter_map(|row| Some((row.median_us?, row)));
     let best = timed.min_by(|(a, _), (b, _)| a.total_cmp(b));
-    let best = best.map(|(us, row)| (us, row.name(), row.plan.clone()));
+    let best = best.map(|(us, row)| (us, row.name(), row.plan.clone(), row.cudnn_search.clone()));
     for row in rows.iter_mut().map(BorrowMut::borrow_mut) {
-        if let (None, Some((us, name, plan))) = (row.cudnn_us, &best) {
+        if let (None, Some((us, name, plan, search))) = (row.cudnn_us, &best) {
             row.cudnn_us = Some(*us);
             row.cudnn_variant = Some(name.clone());
             row.cudnn_plan = plan.clone();
+            row.cudnn_search = search.clone();
         }
-        row.speedup_vs_cudnn = row.cudnn_us.zip(row.median_us).map(|(them, us)| them / us);
+        let both = row.cudnn_us.zip(row.median_us);
+        let both = both.filter(|_| !row.is_search_incomplete());
+        row.speedup_vs_cudnn = both.map(|(them, us)| them / us);
     }
 }
 
@@ -249,6 +279,7 @@ mod tests {
     use convforge::variants;
 
     use super::*;
+    use crate::measure::COMPLETE;
 
     /// A row of this variant; without a time it did not pass.
     fn row(name: &str, median_us: Option<f64>) -> Row {
@@ -300,6 +331,23 @@ mod tests {
         assert_eq!(beside(slow, None), named("cudnn", Some(4.0)));
         assert_eq!(beside(None, fast), named("cudnn_transform", Some(2.0)));
         assert_eq!(beside(None, None), named("", None));
+    }
+
+    #[test]
+    fn nobody_is_faster_than_a_search_that_was_cut_short() {
+        let beside = |search: Option<&str>| {
+            let mut rows = [row("direct_naive", Some(50.0)), row("cudnn", Some(100.0))];
+            rows[1].cudnn_search = search.map(str::to_owned);
+            beside_cudnn(&mut rows);
+            let [first, _] = rows;
+            assert_eq!(first.cudnn_us, Some(100.0));
+            (first.cudnn_search, first.speedup_vs_cudnn)
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(beside(None), (None, Some(2.0)));
+        assert_eq!(beside(Some(COMPLETE)), (named(COMPLETE), Some(2.0)));
+        let short = "40 plans left out (no time left to run them)";
+        assert_eq!(beside(Some(short)), (named(short), None));
     }
 
     #[test]

@@ -39,6 +39,27 @@ pub struct Environment {
     /// What the device did at best in this run, where that was measured.
     #[serde(default)]
     pub ceilings: Option<Ceilings>,
+    /// Where the GPU is in its machine: `00000000:19:00.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<String>,
+    /// What the GPU ran at, in a report that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+}
+
+/// What a GPU ran at under load: of readings just after the samples of each problem.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The lowest clock of the multiprocessors.
+    pub least_sm_mhz: f64,
+    /// The highest.
+    pub most_sm_mhz: f64,
+    /// The highest clock of the memory.
+    pub memory_mhz: f64,
+    /// The highest temperature in degrees Celsius.
+    pub celsius: f64,
+    /// The most power drawn.
+    pub watts: f64,
 }
 
 impl Environment {
@@ -60,6 +81,8 @@ impl Environment {
             date: date(),
             options,
             ceilings: None,
+            pci: ask(device, "pci.bus_id"),
+            load: None,
         }
     }
 
@@ -182,6 +205,17 @@ fn date() -> String {
         .unwrap_or_default()
 }
 
+/// What nvidia-smi tells of a GPU.
+fn ask(device: &Device, query: &str) -> Option<String> {
+    let id = device.ordinal()?.to_string();
+    let output = Command::new("nvidia-smi")
+        .arg(format!("--query-gpu={query}"))
+        .args(["--format=csv,noheader,nounits", "-i", &id])
+        .output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
 /// What a GPU runs at, as nvidia-smi tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clocks {
@@ -198,15 +232,8 @@ pub struct Clocks {
 impl Clocks {
     /// The clocks now; none on the CPU, or where nvidia-smi does not answer.
     pub fn read(device: &Device) -> Option<Self> {
-        let id = device.ordinal()?.to_string();
-        let query = "--query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw";
-        let output = Command::new("nvidia-smi")
-            .args([query, "--format=csv,noheader,nounits", "-i", &id])
-            .output()
-            .ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
+        let text = ask(device, "clocks.sm,clocks.mem,temperature.gpu,power.draw")?;
         let numbers: Vec<f64> = text
-            .trim()
             .split(", ")
             .filter_map(|word| word.trim().parse().ok())
             .collect();

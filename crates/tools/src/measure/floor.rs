@@ -31,15 +31,43 @@ pub struct Ceilings {
     pub f16acc: Option<f64>,
 }
 
+/// Products of rounded parts that stand for one of fp32: high by high, and twice high by low.
+const SPLIT_PRODUCTS: f64 = 3.0;
+
 impl Ceilings {
     /// Microseconds that no variant can beat: each operand read once and the output written once at
     /// the best of the three bandwidths, or all operations at the full rate, whichever is longer.
     pub fn floor_us(&self, problem: &Problem) -> f64 {
-        let bandwidth = self.read.max(self.write).max(self.copy);
-        let arithmetic = self
-            .rate(problem.math())
-            .map_or(0.0, |r| problem.flops() / r);
-        (problem.bytes() / bandwidth).max(arithmetic) * 1e6
+        let rate = self.rate(problem.math());
+        let arithmetic = rate.map_or(0.0, |rate| problem.flops() / rate * 1e6);
+        self.memory_us(problem).max(arithmetic)
+    }
+
+    /// What that is bound by, in a word: `memory`, `FMA` or `tensor cores`.
+    pub fn floor_by(&self, problem: &Problem) -> &'static str {
+        match problem.math() {
+            _ if self.floor_us(problem) <= self.memory_us(problem) => "memory",
+            Math::Fp32 => "FMA",
+            _ => "tensor cores",
+        }
+    }
+
+    /// The same for [`Math::Fp32`] on tensor cores: each product as three of rounded parts, at the full
+    /// rate of the fastest kind that keeps fp32's digits so. None for other math, or where no such rate
+    /// is known.
+    pub fn floor_split_us(&self, problem: &Problem) -> Option<f64> {
+        let rate = [self.f16, self.tf32]
+            .into_iter()
+            .flatten()
+            .fold(0.0, f64::max);
+        let arithmetic = SPLIT_PRODUCTS * problem.flops() / rate * 1e6;
+        (problem.math() == Math::Fp32 && rate > 0.0)
+            .then(|| self.memory_us(problem).max(arithmetic))
+    }
+
+    /// Microseconds that moving the problem's bytes takes at the best of the three bandwidths.
+    fn memory_us(&self, problem: &Problem) -> f64 {
+        problem.bytes() / self.read.max(self.write).max(self.copy) * 1e6
     }
 
     /// Operations per second, where they are known.
@@ -106,5 +134,29 @@ mod tests {
         assert_eq!(floor("mb10000ic1ih86oc4oh80kh7"), 388.0);
         assert_eq!(floor("mb10000ic1ih70oc12oh66kh5"), 532.0);
         assert_eq!(floor("mb10000ic1ih86oc4oh80kh7+f16"), 153.0);
+        let by = |text: &str| SOME.floor_by(&text.parse().unwrap());
+        assert_eq!(by("mb10000ic1ih86oc4oh80kh7"), "FMA");
+        assert_eq!(by("mb10000ic1ih86oc4oh80kh7+math=tf32"), "memory");
+        assert_eq!(by("mb10000ic64ih40oc64oh34kh7+math=tf32"), "tensor cores");
+    }
+
+    #[test]
+    fn fp32_has_a_floor_by_three_products_on_tensor_cores() {
+        let floor = |ceilings: &Ceilings, text: &str| {
+            let floor = ceilings.floor_split_us(&text.parse().unwrap());
+            floor.map(f64::round)
+        };
+        // 71.0 GFLOP: 1.10 ms by FMAs, three times over at 400 TFLOP/s 0.53 ms.
+        assert_eq!(
+            SOME.floor_us(&"mb10000ic4ih40oc16oh34kh7".parse().unwrap())
+                .round(),
+            1122.0
+        );
+        assert_eq!(floor(&SOME, "mb10000ic4ih40oc16oh34kh7"), Some(544.0));
+        // What moves takes longer than that.
+        assert_eq!(floor(&SOME, "mb10000ic1ih86oc4oh80kh7"), Some(307.0));
+        assert_eq!(floor(&SOME, "mb10000ic4ih40oc16oh34kh7+math=tf32"), None);
+        let none = Ceilings { tf32: None, ..SOME };
+        assert_eq!(floor(&none, "mb10000ic4ih40oc16oh34kh7"), None);
     }
 }

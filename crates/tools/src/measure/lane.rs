@@ -1,6 +1,8 @@
 //! One convolution being timed: its operands in rotating sets, its graph, its samples.
 
-use std::ffi::c_void;
+mod variations;
+
+use std::{ffi::c_void, ops};
 
 #[cfg(feature = "cuda")]
 use convforge::gpu;
@@ -8,10 +10,11 @@ use convforge::{
     Buffer, Conv, Device, Error, Mark, Packed, Problem, RawOperands, Result, Stream, Workspace,
     variant::Space,
 };
-use convforge_check::{Data, Recipe, Tensor};
+use convforge_check::{Data, Launched, Recipe, Sets, Tensor, find_poison, poison};
 
 use super::{
-    options::{LEAST_SAMPLES, Options},
+    options::{FAR, FEW_SAMPLES, LEAST_SAMPLES, Options},
+    spread::{Spread, median},
     stages::stages,
     timing::{How, Timing},
 };
@@ -24,6 +27,8 @@ const SAMPLE_US: f64 = 4_000.0;
 const LONGEST_SAMPLE_US: f64 = 20_000.0;
 /// Sets of buffers at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
+/// Random: how much power a GPU draws, and so its clock, depends on the data.
+const DATA: Data = Data::Normal;
 
 /// The same tensor in several sets, each aligned.
 pub(super) struct Arena {
@@ -68,6 +73,20 @@ impl Arena {
             .wrapping_byte_add(self.start + set * self.stride)
     }
 
+    /// Some bytes of a set.
+    fn read(&self, set: usize, bytes: ops::Range<usize>, stream: &Stream) -> Result<Vec<u8>> {
+        let first = self.start + set * self.stride;
+        let range = first + bytes.start..first + bytes.end;
+        #[cfg(feature = "cuda")]
+        if let Some(memory) = self.memory.as_gpu() {
+            stream.synchronize()?;
+            return memory.download_range(range);
+        }
+        let _ = stream;
+        let none = || Error::NoGpu("the tools were built without the feature `cuda`".to_owned());
+        Ok(self.memory.as_slice().ok_or_else(none)?[range].to_vec())
+    }
+
     /// Bytes of all of its memory, as `download` and `upload` take them.
     pub(super) fn len(&self) -> usize {
         self.memory.len()
@@ -87,6 +106,8 @@ impl Arena {
 /// The operands of a problem in several sets, shared by all variants that are compared.
 pub(super) struct Tensors {
     sets: usize,
+    /// Of the first set's data; each further set has the next one.
+    seed: u64,
     pub(super) x: Arena,
     w: Arena,
     pub(super) y: Arena,
@@ -109,9 +130,8 @@ impl Tensors {
             )));
         }
         let size = problem.storage().bytes();
-        // Random: how much power a GPU draws, and so its clock, depends on the data.
         let arena = |tensor: Tensor, bytes: usize| {
-            let recipe = |set| Recipe::new(problem, Data::Normal, first_seed + set as u64);
+            let recipe = |set| Recipe::new(problem, DATA, first_seed + set as u64);
             Arena::new(
                 device,
                 problem,
@@ -122,6 +142,7 @@ impl Tensors {
         };
         Ok(Tensors {
             sets,
+            seed: first_seed,
             x: arena(Tensor::X, problem.x_len() * size)?,
             w: arena(Tensor::W, problem.w_len() * size)?,
             y: Arena::new(device, problem, problem.y_len() * size, sets, None)?,
@@ -152,8 +173,11 @@ pub(super) enum Filters {
     Constant { _packed: Packed },
 }
 
+/// How often a filter is packed into constant memory, which no graph repeats.
+const PACKS: usize = 9;
+
 /// Re-arranges filters for `conv`, where it wants that. Answers what the operands then point at, and
-/// the microseconds that the last one took.
+/// the microseconds that one takes: into constant memory the median, of others the last one's.
 pub(super) fn pack(
     conv: &Conv,
     operands: &mut [RawOperands],
@@ -163,12 +187,20 @@ pub(super) fn pack(
         return Ok(None);
     };
     if packing.space == Space::Constant {
-        let from = stream.mark()?;
-        // SAFETY: the filter is of this device and of the right size; the caller keeps it.
-        let Some(packed) = (unsafe { conv.pack_raw(operands[0].w, stream)? }) else {
-            return Ok(None);
+        let mut samples = Vec::new();
+        let packed = loop {
+            let from = stream.mark()?;
+            // SAFETY: the filter is of this device and of the right size; the caller keeps it.
+            let Some(packed) = (unsafe { conv.pack_raw(operands[0].w, stream)? }) else {
+                return Ok(None);
+            };
+            samples.push(stream.mark()?.us_since(&from)?);
+            if samples.len() == PACKS {
+                break packed;
+            }
         };
-        let us = stream.mark()?.us_since(&from)?;
+        samples.sort_by(f64::total_cmp);
+        let us = median(&samples);
         operands
             .iter_mut()
             .for_each(|one| one.packed = packed.as_ptr());
@@ -201,7 +233,7 @@ pub(super) struct Lane<'a> {
     name: String,
     operands: Vec<RawOperands>,
     /// What the operands point at, beside the shared tensors.
-    _packed: Option<Filters>,
+    packed: Option<Filters>,
     pack_us: Option<f64>,
     work: Work,
     launches: usize,
@@ -230,7 +262,7 @@ impl<'a> Lane<'a> {
             conv,
             name: conv.name(),
             operands,
-            _packed: packed,
+            packed,
             pack_us,
             work: Work::Launches,
             launches: 1,
@@ -287,10 +319,26 @@ impl<'a> Lane<'a> {
         }
     }
 
+    /// Whether there is a sample.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
     /// Whether it has neither its samples nor used up its share of the time.
     pub(super) fn wants_more(&self, samples: usize, share_us: f64) -> bool {
         let taken = self.samples.len();
         taken < samples && (taken < LEAST_SAMPLES || self.spent < share_us)
+    }
+
+    /// The median so far.
+    pub(super) fn median_us(&self) -> Option<f64> {
+        Spread::of(&self.samples).map(|spread| spread.median_us)
+    }
+
+    /// Whether it has enough samples for one so much slower than the best.
+    pub(super) fn is_far_from(&self, best_us: f64) -> bool {
+        let far = self.median_us().is_some_and(|us| us > FAR * best_us);
+        far && self.samples.len() >= FEW_SAMPLES
     }
 
     /// Enqueues one sample.
@@ -317,17 +365,60 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Times the stages, and hands over what there is.
-    pub(super) fn finish(self, workspace: &mut Workspace, stream: &Stream) -> Result<Timing> {
-        if self.samples.is_empty() {
-            return Err(Error::Interrupted);
+    /// What is wrong with the outputs that a sample leaves in the sets that it visits, in words: one
+    /// more of the samples, as they were timed, from poison. No lane's own outputs outlast a round, as
+    /// all lanes share the sets.
+    pub(super) fn judge(
+        &mut self,
+        tensors: &mut Tensors,
+        workspace: &mut Workspace,
+        stream: &Stream,
+    ) -> Result<Option<String>> {
+        let problem = self.conv.problem();
+        poison(&mut tensors.y.memory, stream)?;
+        self.enqueue(workspace, stream)?;
+        self.pending = None;
+        let (outputs, size) = (&tensors.y, problem.storage().bytes());
+        let count = self.launches.min(tensors.sets);
+        let sets = Sets {
+            problem,
+            start: outputs.start,
+            stride: outputs.stride / size,
+            count,
+        };
+        if let Some(why) = find_poison(&outputs.memory, &sets, stream)? {
+            return Ok(Some(why));
         }
+        let launched = Launched {
+            problem,
+            data: DATA,
+            arithmetic: self.conv.variant().info().arithmetic,
+            seed: tensors.seed,
+            sets: count,
+            one_filter: matches!(self.packed, Some(Filters::Constant { .. })),
+        };
+        let bytes = |part: ops::Range<usize>| part.start * size..part.end * size;
+        match launched.wrong(|set, part| outputs.read(set, bytes(part), stream)) {
+            Err(convforge_check::Error::Library(error)) => Err(error),
+            Err(error) => Ok(Some(error.to_string())),
+            Ok(wrong) => Ok(wrong),
+        }
+    }
+
+    /// Times the stages, and hands over what there is.
+    pub(super) fn finish(
+        self,
+        wrong: Option<String>,
+        workspace: &mut Workspace,
+        stream: &Stream,
+    ) -> Result<Timing> {
         let stages = stages(stream, |run, stage| {
             let operands = &self.operands[run % self.operands.len()];
             // SAFETY: as in `launch`.
             unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
         })?;
         let how = self.how();
+        let variations = self.variations(workspace, stream)?;
         let mut samples_us = self.samples;
         samples_us.sort_by(f64::total_cmp);
         Ok(Timing {
@@ -337,7 +428,10 @@ impl<'a> Lane<'a> {
             sets: self.operands.len(),
             stages,
             workspace_bytes: self.conv.workspace_bytes().preferred.min(workspace.bytes()),
-            pack_us: self.pack_us,
+            wrong,
+            pack_us: variations.pack_us.or(self.pack_us),
+            with_pack_us: variations.with_pack_us,
+            serial_us: variations.serial_us,
         })
     }
 }

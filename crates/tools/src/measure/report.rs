@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     entry::{Status, put},
-    environment::{Clocks, Environment},
+    environment::{Clocks, Environment, Load},
     row::Row,
     view::{Part, View},
 };
 use crate::{
     Contender, Result,
-    files::{json, read_json, write_whole},
+    files::{json, read_json},
     suite::Layer,
 };
 
@@ -74,12 +74,18 @@ impl Report {
         read_json(path, "is no JSON report of `compare` or `sweep`")
     }
 
-    /// Writes the report so that the file is whole at any time.
-    ///
-    /// # Errors
-    /// [`Error::File`](crate::Error::File).
-    pub fn write(&self, path: &Path, format: Format) -> Result<()> {
-        write_whole(path, self.text(format))
+    /// What the GPU ran at under load, just after the last samples of the problems.
+    pub(crate) fn load(&self) -> Option<Load> {
+        let after = || self.clocks.iter().filter_map(|log| log.after);
+        let most = |of: fn(&Clocks) -> f64| after().map(|clocks| of(&clocks)).fold(0.0, f64::max);
+        let least = after().map(|clocks| clocks.sm_mhz).reduce(f64::min)?;
+        Some(Load {
+            least_sm_mhz: least,
+            most_sm_mhz: most(|clocks| clocks.sm_mhz),
+            memory_mhz: most(|clocks| clocks.memory_mhz),
+            celsius: most(|clocks| clocks.celsius),
+            watts: most(|clocks| clocks.watts),
+        })
     }
 
     /// The file's text.
@@ -146,7 +152,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 27] = [
+const CSV_HEADER: [&str; 38] = [
     "suite",
     "layer",
     "problem",
@@ -174,6 +180,17 @@ const CSV_HEADER: [&str; 27] = [
     "cudnn_us",
     "cudnn_plan",
     "speedup_vs_cudnn",
+    "cudnn_search",
+    "cudnn_any_us",
+    "cudnn_any_plan",
+    "cudnn_any_why",
+    "source",
+    "with_pack_us",
+    "serial_us",
+    "floor_split_us",
+    "floor_by",
+    "before_us",
+    "took_s",
 ];
 
 /// Lines of as many fields each, quoted where that is needed.
@@ -234,6 +251,17 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.cudnn_us),
         or_empty(row.cudnn_plan.as_ref()),
         or_empty(row.speedup_vs_cudnn),
+        or_empty(row.cudnn_search.as_ref()),
+        or_empty(row.cudnn_any_us),
+        or_empty(row.cudnn_any_plan.as_ref()),
+        or_empty(row.cudnn_any_why.as_ref()),
+        or_empty(row.source.as_ref()),
+        or_empty(row.with_pack_us),
+        or_empty(row.serial_us),
+        or_empty(row.floor_split_us),
+        or_empty(row.floor_by.as_ref()),
+        or_empty(row.before_us),
+        or_empty(row.took_s),
     ]
 }
 
@@ -246,6 +274,7 @@ mod tests {
     use super::*;
     use crate::{
         chain,
+        files::write_whole,
         measure::{Options, compare},
     };
 
@@ -287,12 +316,12 @@ mod tests {
             report
                 .rows
                 .iter()
-                .all(|row| row.median_us.is_some() == (row.samples == 5))
+                .all(|row| row.median_us.is_some() == [3, 5].contains(&row.samples))
         );
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
-        report.write(&path, Format::Json).unwrap();
+        write_whole(&path, report.text(Format::Json)).unwrap();
         let mut read = Report::read(&path).unwrap();
         let all = contenders();
         assert!(read.has(&layer, &all) && read.environment == report.environment);

@@ -10,8 +10,15 @@ use super::{
     timing::Timing,
 };
 
+/// Whether outputs of the launches that are timed are compared with the oracle.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Outputs {
+    Judged,
+    Unseen,
+}
+
 /// Times several convolutions of one problem on one device, in turns. Once `stop` is set, what
-/// has begun ends with [`LEAST_SAMPLES`].
+/// has begun ends with [`LEAST_SAMPLES`]. What they compute is not looked at: that is for the caller.
 ///
 /// # Errors
 /// No memory for the operands. A convolution that fails has its own error in the list;
@@ -23,12 +30,27 @@ pub fn time(
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Vec<Result<Timing>>> {
+    in_turns(device, problem, convs, options, stop, Outputs::Unseen)
+}
+
+/// As [`time`], and says in [`Timing::wrong`] what is wrong with the outputs where they are judged.
+///
+/// # Errors
+/// As [`time`].
+pub(super) fn in_turns(
+    device: &Device,
+    problem: &Problem,
+    convs: &[Conv],
+    options: &Options,
+    stop: &AtomicBool,
+    outputs: Outputs,
+) -> Result<Vec<Result<Timing>>> {
     if convs.is_empty() {
         return Ok(Vec::new());
     }
     let stopped = || stop.load(Ordering::Relaxed);
     let stream = device.stream()?;
-    let tensors = Tensors::new(device, problem, options)?;
+    let mut tensors = Tensors::new(device, problem, options)?;
     // One workspace serves all. It must have its final place before any address is captured.
     let mut workspace = Workspace::new(&stream)?;
     let reserved: Vec<Result<()>> = convs
@@ -51,11 +73,15 @@ pub fn time(
         } else {
             options.samples
         };
+        let running = lanes.iter().flatten();
+        let best = running
+            .filter_map(Lane::median_us)
+            .fold(f64::INFINITY, f64::min);
         let mut turn: Vec<&mut Result<Lane>> = lanes
             .iter_mut()
             .filter(|lane| {
                 lane.as_ref()
-                    .is_ok_and(|lane| lane.wants_more(wanted, share))
+                    .is_ok_and(|lane| lane.wants_more(wanted, share) && !lane.is_far_from(best))
             })
             .collect();
         if turn.is_empty() {
@@ -70,10 +96,18 @@ pub fn time(
             attempt(lane, Lane::collect);
         }
     }
-    Ok(lanes
-        .into_iter()
-        .map(|lane| lane?.finish(&mut workspace, &stream))
-        .collect())
+    let finished = lanes.into_iter().map(|lane| {
+        let mut lane = lane?;
+        if !lane.has_begun() {
+            return Err(Error::Interrupted);
+        }
+        let wrong = match outputs {
+            Outputs::Judged => lane.judge(&mut tensors, &mut workspace, &stream)?,
+            Outputs::Unseen => None,
+        };
+        lane.finish(wrong, &mut workspace, &stream)
+    });
+    Ok(finished.collect())
 }
 
 /// Does the next step of a lane that has not failed; an error takes its place.

@@ -66,9 +66,49 @@ pub struct Row {
     pub cudnn_us: Option<f64>,
     /// The plan it used.
     pub cudnn_plan: Option<String>,
-    /// Times faster than that.
+    /// Times faster than that; none where the search of cuDNN's plans was not complete.
     pub speedup_vs_cudnn: Option<f64>,
+    /// How far that search went: [`COMPLETE`], or which plans were not tried. A report of a time before
+    /// this was kept does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_search: Option<String>,
+    /// In cuDNN's own rows, where its fastest plan that runs is no baseline: that one's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_any_us: Option<f64>,
+    /// Which plan that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_any_plan: Option<String>,
+    /// What is wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_any_why: Option<String>,
+    /// Hash of what the variant is made of, `Info::hash`; a report of a time before has that of all of
+    /// csrc only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Median time of packing the filter and the call together, where the variant wants a packed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_pack_us: Option<f64>,
+    /// Median time where no kernel begins before the one ahead of it has ended, for a variant whose
+    /// kernels otherwise do so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial_us: Option<f64>,
+    /// Where the math is fp32: the least time by three products on tensor cores for each of fp32;
+    /// `floor_us` is the one by FMAs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_split_us: Option<f64>,
+    /// What `floor_us` is bound by: `memory`, `FMA` or `tensor cores`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_by: Option<String>,
+    /// The median that this row had when it was last kept, before it was measured again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_us: Option<f64>,
+    /// Seconds that it took to make and check it, a search of cuDNN's plans among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_s: Option<f64>,
 }
+
+/// What [`Row::cudnn_search`] says of a search that tried every plan.
+pub const COMPLETE: &str = "complete";
 
 impl Row {
     /// `fused_shared:tile=24`, or `policy:per-layer`.
@@ -100,8 +140,15 @@ impl Row {
     }
 
     /// Whether it is of this layer.
-    pub(super) fn is_of(&self, layer: &Layer) -> bool {
+    pub(crate) fn is_of(&self, layer: &Layer) -> bool {
         self.suite == layer.suite && self.layer == layer.layer && self.problem == layer.problem
+    }
+
+    /// Whether cuDNN may have a faster plan than the one it stands beside.
+    pub(crate) fn is_search_incomplete(&self) -> bool {
+        self.cudnn_search
+            .as_ref()
+            .is_some_and(|how| how != COMPLETE)
     }
 
     /// What follows from the median: operations and bytes per second.

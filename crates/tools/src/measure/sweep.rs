@@ -136,6 +136,7 @@ pub(super) mod tests {
             median_us: *us,
             p10_us: us.map(|us| us * 0.9),
             p90_us: us.map(|us| us * 1.2),
+            samples: 30,
             ..row.clone()
         };
         configs.iter().map(outcome).collect()
@@ -147,7 +148,7 @@ pub(super) mod tests {
             title: String::new(),
             rows,
         }
-        .table(false)
+        .table(super::super::look::Look::default())
     }
 
     /// The first words of the lines below the header.

@@ -3,7 +3,7 @@
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::variant::Arithmetic;
 
-use super::{Row, Status};
+use super::{Look, Row, Status};
 
 /// A line under the header, nothing else.
 const STYLE: TableStyle =
@@ -16,7 +16,7 @@ pub(super) fn compared(rows: &[Row]) -> Lines<'_> {
     rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let medians = rows.iter().filter_map(|row| row.median_us);
     let slowest = medians.fold(0.0, f64::max);
-    let against_cudnn = rows.iter().any(|row| row.speedup_vs_cudnn.is_some());
+    let against_cudnn = rows.iter().any(|row| row.cudnn_us.is_some());
     let cells = |row: &Row| {
         let speedup = match against_cudnn {
             true => row.speedup_vs_cudnn,
@@ -87,18 +87,100 @@ impl<'a> Line<'a> {
             cells,
         }
     }
+
+    /// What comes before the reason: a row that passed has one where its times are few or none.
+    fn ending(&self) -> &'static str {
+        match (self.status, self.median_us) {
+            (Status::Passed, Some(_)) => "timed in part",
+            (Status::Passed, None) => "checked, but not timed",
+            (status, _) => status.word(),
+        }
+    }
 }
 
 /// Columns of words.
 const WORDS: usize = 2;
 
+/// Blanks beside a cell.
+const GAP: usize = 3;
+
+/// What is left out first where a terminal is narrow.
+const LEAST_NEEDED: [&str; 16] = [
+    "workspace",
+    "GB/s",
+    "vs im2col_gemm_shared",
+    "vs direct_naive",
+    "largest",
+    "TFLOP/s",
+    "layer time 1",
+    "layer time 2",
+    "spread",
+    "accuracy",
+    "x floor",
+    "positive: rms",
+    "op time 1",
+    "op time 2",
+    "x default",
+    "status",
+];
+
 impl Lines<'_> {
-    /// For a terminal; `color` marks the fastest and the failed.
-    pub fn text(&self, color: bool) -> String {
+    /// For people: the columns that say something and for which there is room, and below them why rows
+    /// have no time.
+    pub fn text(&self, look: Look) -> String {
+        let said: Vec<usize> = (0..self.header.len()).filter(|i| self.says(*i)).collect();
+        let shown = self.fitting(&said, look.width);
+        let mut text = self.table(&shown, look.color);
+        if said.len() <= WORDS {
+            text += "\n  There is no number to show.";
+        }
+        for (names, ending, reason) in self.reasons() {
+            let reason = format!("{} {ending}: {reason}", names.join(", "));
+            text += &format!("\n{}", look.paragraph("  ", &reason));
+        }
+        let hidden = said.iter().filter(|i| !shown.contains(i));
+        let hidden: Vec<&str> = hidden.map(|i| self.header[*i]).collect();
+        if !hidden.is_empty() {
+            let hidden = format!("There is no room for: {}.", hidden.join(", "));
+            text += &format!("\n{}", look.paragraph("  ", &hidden));
+        }
+        text
+    }
+
+    /// Whether a column has more than dashes.
+    fn says(&self, column: usize) -> bool {
+        column < WORDS || self.lines.iter().any(|line| line.cells[column] != "-")
+    }
+
+    /// Of some columns those that fit, the least needed left out.
+    fn fitting(&self, columns: &[usize], width: Option<usize>) -> Vec<usize> {
+        let mut shown = columns.to_vec();
+        let of = |column: &usize| {
+            let cells = self
+                .lines
+                .iter()
+                .map(|line| line.cells[*column].chars().count());
+            // Two blanks between columns and one at the end are the table's.
+            cells
+                .max()
+                .unwrap_or(0)
+                .max(self.header[*column].chars().count())
+                + GAP
+        };
+        for least in LEAST_NEEDED {
+            if width.is_some_and(|width| shown.iter().map(of).sum::<usize>() > width) {
+                shown.retain(|column| self.header[*column] != least);
+            }
+        }
+        shown
+    }
+
+    /// The rows with some of the columns; `color` marks the fastest and the failed.
+    fn table(&self, columns: &[usize], color: bool) -> String {
         let mut table = Table::new();
         table.load_style(STYLE);
         table.set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(&self.header);
+        table.set_header(columns.iter().map(|i| self.header[*i]));
         for column in table.column_iter_mut().skip(WORDS) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -110,17 +192,13 @@ impl Lines<'_> {
                 Status::Unsupported | Status::Skipped => Some(Color::DarkGrey),
                 Status::Passed => (line.median_us == Some(best)).then_some(Color::Green),
             };
-            table.add_row(line.cells.iter().map(|text| match paint.filter(|_| color) {
+            let cells = columns.iter().map(|i| &line.cells[*i]);
+            table.add_row(cells.map(|text| match paint.filter(|_| color) {
                 Some(paint) => Cell::new(text).fg(paint),
                 None => Cell::new(text),
             }));
         }
-        let reasons = self.reasons().into_iter().map(|(names, status, reason)| {
-            let names = names.join(", ");
-            let reason = reason.replace('\n', "\n    ");
-            format!("\n  {names} {}: {reason}", status.word())
-        });
-        table.to_string() + &reasons.collect::<String>()
+        table.to_string()
     }
 
     pub fn markdown(&self) -> String {
@@ -130,14 +208,14 @@ impl Lines<'_> {
         for Line { cells, .. } in &self.lines {
             text += &line(&cells.iter().map(String::as_str).collect::<Vec<_>>());
         }
-        for (i, (names, status, reason)) in self.reasons().into_iter().enumerate() {
+        for (i, (names, ending, reason)) in self.reasons().into_iter().enumerate() {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
             let reason: Vec<&str> = reason.split_whitespace().collect();
             text += &format!(
                 "{}- {} {}: {}\n",
                 if i == 0 { "\n" } else { "" },
                 names.join(", "),
-                status.word(),
+                ending,
                 reason.join(" ")
             );
         }
@@ -145,18 +223,18 @@ impl Lines<'_> {
     }
 
     /// Why rows have no time; those that have one reason together.
-    fn reasons(&self) -> Vec<(Vec<&str>, Status, &str)> {
-        let mut reasons: Vec<(Vec<&str>, Status, &str)> = Vec::new();
+    fn reasons(&self) -> Vec<(Vec<&str>, &'static str, &str)> {
+        let mut reasons: Vec<(Vec<&str>, &'static str, &str)> = Vec::new();
         for line in &self.lines {
             let Some(reason) = line.reason else {
                 continue;
             };
             let known = reasons
                 .iter_mut()
-                .find(|(_, status, other)| (*status, *other) == (line.status, reason));
+                .find(|(_, ending, other)| (*ending, *other) == (line.ending(), reason));
             match known {
                 Some((names, ..)) => names.push(&line.name),
-                None => reasons.push((vec![&line.name], line.status, reason)),
+                None => reasons.push((vec![&line.name], line.ending(), reason)),
             }
         }
         reasons
@@ -180,12 +258,20 @@ pub(crate) fn rank(median_us: Option<f64>, status: Status) -> f64 {
     })
 }
 
-/// `-1% +3%`: the tenth and the ninetieth percentile against the median.
+/// Fewer samples than this are told beside the spread.
+const ENOUGH_SAMPLES: usize = 30;
+
+/// `-1% +3%`: the tenth and the ninetieth percentile against the median; `-1% +3% of 5` where there
+/// are so few samples.
 pub(crate) fn spread(row: &Row) -> Option<String> {
     let median = row.median_us?;
     let percent = |us: Option<f64>| (us.unwrap_or(median) / median - 1.0) * 100.0;
+    let few = match row.samples < ENOUGH_SAMPLES {
+        true => format!(" of {}", row.samples),
+        false => String::new(),
+    };
     Some(format!(
-        "{:+.0}% {:+.0}%",
+        "{:+.0}% {:+.0}%{few}",
         percent(row.p10_us),
         percent(row.p90_us)
     ))
@@ -242,6 +328,92 @@ pub(crate) fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn line(variant: &str, status: Status, median_us: Option<f64>) -> Line<'static> {
+        Line {
+            name: variant.to_owned(),
+            status,
+            reason: Some("interrupted"),
+            median_us,
+            cells: [
+                variant,
+                status.word(),
+                &or_dash(median_us.map(duration)),
+                "0 B",
+            ]
+            .map(str::to_owned)
+            .into(),
+        }
+    }
+
+    fn lines(lines: Vec<Line>) -> Lines {
+        Lines {
+            header: vec!["variant", "status", "time", "workspace"],
+            lines,
+        }
+    }
+
+    #[test]
+    fn an_interrupted_row_did_not_pass_interrupted() {
+        let rows = [
+            line("a", Status::Passed, Some(1.5)),
+            line("b", Status::Passed, None),
+            line("c", Status::Skipped, None),
+        ];
+        let lines = lines(rows.to_vec());
+        for part in [
+            "a timed in part: interrupted",
+            "b checked, but not timed: interrupted",
+            "c skipped: interrupted",
+        ] {
+            let text = lines.text(Look::default());
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(
+            lines
+                .markdown()
+                .contains("- `a` timed in part: interrupted")
+        );
+    }
+
+    #[test]
+    fn columns_that_say_nothing_or_do_not_fit_are_left_out() {
+        let text = |lines: &Lines, width| {
+            lines.text(Look {
+                color: false,
+                width,
+            })
+        };
+        let timed = lines(vec![line("a", Status::Passed, Some(1.5))]);
+        let whole = text(&timed, None);
+        assert!(
+            whole.contains("workspace") && !whole.contains("no room"),
+            "{whole}"
+        );
+        let width = whole
+            .lines()
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap();
+        let narrow = text(&timed, Some(width - 3));
+        assert!(
+            narrow.contains("1.50 us") && !narrow.contains("0 B"),
+            "{narrow}"
+        );
+        assert!(
+            narrow.contains("There is no room for: workspace."),
+            "{narrow}"
+        );
+        for row in narrow.lines() {
+            assert!(row.chars().count() <= width - 3, "{narrow}");
+        }
+
+        let mut row = line("a", Status::Unsupported, None);
+        row.cells[3] = "-".to_owned();
+        let none = text(&lines(vec![row]), None);
+        assert!(none.contains("There is no number to show."), "{none}");
+        assert!(!none.contains("time") && !none.contains(" - "), "{none}");
+    }
 
     #[test]
     fn numbers_for_people() {

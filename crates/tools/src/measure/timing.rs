@@ -42,6 +42,13 @@ pub struct Timing {
     pub workspace_bytes: usize,
     /// Microseconds to re-arrange the filter, once per filter; none where it is used as it is.
     pub pack_us: Option<f64>,
+    /// What was wrong with the outputs of the launches that were timed, in words, where they were
+    /// judged.
+    pub wrong: Option<String>,
+    /// Median of packing and calling together, where there is packing.
+    pub with_pack_us: Option<f64>,
+    /// Median where no kernel begins early, where any does.
+    pub serial_us: Option<f64>,
 }
 
 impl Timing {
@@ -70,6 +77,9 @@ mod tests {
             stages: Vec::new(),
             workspace_bytes: 0,
             pack_us: None,
+            wrong: None,
+            with_pack_us: None,
+            serial_us: None,
         };
         assert_eq!(timing.median_us(), 6.0);
         assert_eq!(

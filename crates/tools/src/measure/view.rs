@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Environment, Row, chart, curve, sweep, table};
+use super::{Environment, Look, Row, chart, curve, sweep, table};
 use crate::{Result, suite::Layer};
 
 /// What rows were measured for.
@@ -64,9 +64,9 @@ impl View {
 
 impl Part {
     /// The rows as a table, and below it why some have no time: of variants the best first, of
-    /// configurations in the order of their numbers. `color` marks the fastest and the failed.
-    pub fn table(&self, color: bool) -> String {
-        self.lines().text(color)
+    /// configurations in the order of their numbers.
+    pub fn table(&self, look: Look) -> String {
+        self.lines().text(look)
     }
 
     /// The table in Markdown.

@@ -53,6 +53,7 @@ fn meaning(data: Data) -> &'static str {
         Data::Positive => "uniform in (0, 1]: sums that grow",
         Data::Wide => "of either sign, over many powers of two: terms of unequal size",
         Data::Integer | Data::Subnormal => "sums that are exact",
+        Data::Extreme => "products of one size, of operands that are not",
     }
 }
 

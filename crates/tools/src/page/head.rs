@@ -120,13 +120,17 @@ fn elsewhere(results: &Results) -> String {
 }
 
 fn against_libraries(layer: &Layer) -> Option<f64> {
-    let of = |family| layer.baseline(family)?.median_us;
-    let fastest = [of("cublas"), of("cudnn")].into_iter().flatten();
+    let cublas = layer.baseline("cublas").and_then(|row| row.median_us);
+    let cudnn = match layer.baseline("cudnn") {
+        Some(_) => Some(layer.cudnn_us()?),
+        None => None,
+    };
+    let fastest = [cublas, cudnn].into_iter().flatten();
     Some(fastest.reduce(f64::min)? / layer.best()?.median_us?)
 }
 
 fn against_cudnn(layer: &Layer) -> Option<f64> {
-    Some(layer.baseline("cudnn")?.median_us? / layer.best()?.median_us?)
+    Some(layer.cudnn_us()? / layer.best()?.median_us?)
 }
 
 fn answers(layers: &[&Layer]) -> Markup {

@@ -111,8 +111,11 @@ fn answer(layer: &Layer) -> String {
     };
     let mut words = vec![best.name(), duration(us)];
     words.extend(over_floor(best).map(|ratio| format!("{} × floor", times(ratio))));
-    let cudnn = layer.baseline("cudnn").and_then(|row| row.median_us);
-    words.extend(cudnn.map(|them| format!("{} × cuDNN's speed", times(them / us))));
+    words.extend(
+        layer
+            .cudnn_us()
+            .map(|them| format!("{} × cuDNN's speed", times(them / us))),
+    );
     words.join(", ")
 }
 

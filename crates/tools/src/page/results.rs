@@ -177,6 +177,12 @@ impl<'a> Layer<'a> {
         rows.find(|row| row.chose.is_none() && row.family() == family)
     }
 
+    /// cuDNN's time, if all of its plans were tried.
+    pub fn cudnn_us(&self) -> Option<f64> {
+        let row = self.baseline("cudnn")?;
+        row.median_us.filter(|_| !row.is_search_incomplete())
+    }
+
     /// The fastest handwritten row; what a pick chose stands there by itself, too.
     pub fn best(&self) -> Option<&'a Row> {
         let mut rows = self.timed().into_iter();

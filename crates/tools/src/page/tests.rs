@@ -159,6 +159,22 @@ fn every_section_has_its_numbers() {
 }
 
 #[test]
+fn nothing_is_faster_than_a_search_that_was_cut_short() {
+    let text = |search: &str| {
+        let cudnn = Row {
+            cudnn_search: Some(search.to_owned()),
+            ..row("cudnn", Some(300.0))
+        };
+        let rows = vec![row("direct_constant", Some(200.0)), cudnn];
+        page(&[report("2026-01-01", rows)]).unwrap()
+    };
+    for claim in ["times the speed of cuDNN", "1.50 × cuDNN's speed"] {
+        assert!(text("complete").contains(claim), "{claim}");
+        assert!(!text("40 plans left out").contains(claim), "{claim}");
+    }
+}
+
+#[test]
 fn without_results_every_section_says_so() {
     let text = page(&[]).unwrap();
     assert_eq!(text.matches("class=\"missing\"").count(), 8, "{text}");

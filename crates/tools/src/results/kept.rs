@@ -10,7 +10,7 @@ use super::{lines, source::Source};
 use crate::{
     Error, Result,
     files::write_whole,
-    measure::{Entry, Row, View},
+    measure::{Entry, Row, Status, View},
     study::Study,
 };
 
@@ -33,7 +33,7 @@ pub fn committed() -> Result<Vec<PathBuf>> {
 }
 
 /// A folder's files in the compact form, by their names.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |why| Error::file_because(folder, "cannot be read", why);
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -69,12 +69,17 @@ impl Kept {
     }
 
     /// Adds a report under the name of its file, or to the one of that name if it is the same run,
-    /// continued.
+    /// continued. What a variant cannot do is left out, as it says so again without a device; of
+    /// cuDNN's it stays, since only a search finds out.
     ///
     /// # Errors
     /// [`Error::File`] where the file cannot be read, or the one of its name is of another run.
     pub fn add(&mut self, file: &Path) -> Result<()> {
-        let (name, source) = (name(file), Source::read(file)?);
+        let (name, mut source) = (name(file), Source::read(file)?);
+        if let Source::Report(report) = &mut source {
+            let tells = |row: &Row| row.status != Status::Unsupported || row.family() == "cudnn";
+            report.rows.retain(tells);
+        }
         match self.files.iter_mut().find(|(other, _)| *other == name) {
             None => self.files.push((name, source)),
             Some((_, old)) => absorb(old, source).map_err(|what| {
@@ -91,7 +96,8 @@ impl Kept {
     /// Drops superseded rows, and says how many. A row is superseded once a later report of the same
     /// device has a row of the same work: suite, layer, problem, cold or warm, variant and
     /// configuration, in a comparison or in a sweep as it was. A row that was measured outlasts later
-    /// ones that were skipped or interrupted. Counters of a profiler stay.
+    /// ones that were skipped or interrupted. A row keeps the median of the one that it superseded.
+    /// Counters of a profiler stay.
     pub fn prune(&mut self) -> usize {
         let count =
             |files: &[(String, Source)]| files.iter().map(|(_, one)| one.len()).sum::<usize>();
@@ -101,6 +107,9 @@ impl Kept {
         for i in 1..self.files.len() {
             let (later, rest) = self.files.split_at_mut(i);
             let source = &mut rest[0].1;
+            for (_, other) in later.iter_mut().rev() {
+                remember(source, other);
+            }
             let later = later.iter().map(|(_, other)| other);
             let later: Vec<&Source> = later
                 .filter(|other| other.device() == source.device())
@@ -153,7 +162,12 @@ fn absorb(old: &mut Source, new: Source) -> std::result::Result<(), &'static str
     match (old, new) {
         _ if differs.is_some() => return Err(differs.unwrap_or_default()),
         (Source::Report(old), Source::Report(new)) if old.view == new.view => {
-            old.put(&new.rows);
+            let mut rows = new.rows;
+            for row in &mut rows {
+                let same = old.rows.iter().find(|other| row.is_same(other));
+                row.before_us = same.and_then(|row| row.before_us);
+            }
+            old.put(&rows);
             (old.environment, old.notes) = (new.environment, new.notes);
         }
         (Source::Study(old), Source::Study(new)) => {
@@ -164,6 +178,22 @@ fn absorb(old: &mut Source, new: Source) -> std::result::Result<(), &'static str
         _ => return Err("kind"),
     }
     Ok(())
+}
+
+/// Notes in the rows of a later report what they took in this one, unless they know it of one between.
+fn remember(source: &Source, later: &mut Source) {
+    if source.device() != later.device() {
+        return;
+    }
+    let Source::Report(later) = later else {
+        return;
+    };
+    let old = source.compared(later.view);
+    let timed = later.rows.iter_mut().filter(|row| row.median_us.is_some());
+    for row in timed.filter(|row| row.before_us.is_none()) {
+        let same = old.iter().find(|other| row.is_same(other));
+        row.before_us = same.and_then(|row| row.median_us);
+    }
 }
 
 /// Drops the rows of a file that later ones have.

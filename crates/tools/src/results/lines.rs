@@ -6,8 +6,8 @@
 //! with all that is neither usual nor common, so that a row that is measured again changes one line.
 //!
 //! What follows from the rest is left out: rates, and cuDNN beside a row. A row's stages of one name
-//! are added up. Stages, packing and timelines are kept to the nanosecond, and what the GPU ran at is
-//! not kept. All other numbers stay as they were measured.
+//! are added up. Stages, packing and timelines are kept to the nanosecond, and of what the GPU ran at
+//! the least and the most. All other numbers stay as they were measured.
 
 use std::collections::HashMap;
 
@@ -74,6 +74,11 @@ fn usual_of<'a>(usual: &'a Value, row: &Object) -> Option<&'a Object> {
 /// A file's text.
 pub fn text(source: &Source) -> serde_json::Result<String> {
     let mut source = source.clone();
+    if let Source::Report(report) = &mut source
+        && let Some(load) = report.load()
+    {
+        report.environment.load = Some(load);
+    }
     if let Some(rows) = source.rows_mut() {
         strip(rows);
     }
@@ -179,8 +184,13 @@ fn strip(rows: &mut [Row]) {
     for row in rows.iter_mut() {
         (row.tflops, row.gbs, row.speedup_vs_cudnn) = (None, None, None);
         (row.cudnn_variant, row.cudnn_us, row.cudnn_plan) = (None, None, None);
+        if row.family() != "cudnn" {
+            row.cudnn_search = None;
+        }
         row.stages = added_up(&row.stages);
         row.pack_us = row.pack_us.map(to_ns);
+        row.with_pack_us = row.with_pack_us.map(to_ns);
+        row.serial_us = row.serial_us.map(to_ns);
     }
     let mut restored = rows.to_vec();
     restore(&mut restored);
@@ -190,6 +200,7 @@ fn strip(rows: &mut [Row]) {
             row.cudnn_plan = full.cudnn_plan.and_then(name);
             row.cudnn_variant = full.cudnn_variant;
             row.cudnn_us = full.cudnn_us;
+            row.cudnn_search = full.cudnn_search;
         }
     }
 }

@@ -8,9 +8,11 @@
 mod kept;
 mod lines;
 mod read;
+mod recorded;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use kept::{Kept, committed};
+pub use recorded::Recorded;
 pub use source::{FullRow, Source};

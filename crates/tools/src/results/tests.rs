@@ -4,6 +4,7 @@ use convforge::Device;
 
 use super::*;
 use crate::{
+    files::write_whole,
     measure::{Environment, Report, Row, Stage, Status, View},
     study::Study,
 };
@@ -100,6 +101,26 @@ fn what_is_kept_is_read_as_it_was() {
 }
 
 #[test]
+fn how_far_cudnn_was_searched_is_kept_once() {
+    let cut = "40 plans left out (no time left to run them)";
+    let searched = Row {
+        cudnn_search: Some(cut.to_owned()),
+        cudnn_any_us: Some(7.0),
+        cudnn_any_plan: Some("engine 7".to_owned()),
+        cudnn_any_why: Some("coarse".to_owned()),
+        ..cudnn(10.0)
+    };
+    let report = report("1", vec![row("a", Some(20.0)), searched]);
+    let first = &report.rows[0];
+    assert_eq!(first.cudnn_search.as_deref(), Some(cut));
+    assert_eq!((first.cudnn_us, first.speedup_vs_cudnn), (Some(10.0), None));
+    assert_eq!(text(&report).matches(cut).count(), 1);
+    let folder = folder(std::slice::from_ref(&report));
+    let read = Source::read(&folder.path().join("1.jsonl")).unwrap();
+    assert_eq!(read, Source::Report(report));
+}
+
+#[test]
 fn chunks_of_a_stage_are_added_up() {
     let stage = |us| Stage {
         name: "gemm".to_owned(),
@@ -148,6 +169,50 @@ fn a_later_row_of_the_same_work_supersedes() {
 }
 
 #[test]
+fn a_row_knows_what_it_took_before() {
+    let reports = [("1", 20.0), ("2", 25.0), ("3", 24.0)];
+    let reports = reports.map(|(date, us)| report(date, vec![row("a", Some(us))]));
+    let folder = folder(&reports);
+    let before = |folder: &tempfile::TempDir| {
+        assert_eq!(left(folder, "3"), ["a"]);
+        let source = Source::read(&folder.path().join("3.jsonl")).unwrap();
+        source.rows().next().unwrap().row.before_us
+    };
+    assert_eq!(before(&folder), Some(25.0));
+    // That stays, however often files are kept again, and where the run goes on.
+    assert_eq!(before(&folder), Some(25.0));
+    let raw = tempfile::tempdir().unwrap();
+    let path = raw.path().join("3.json");
+    write_whole(&path, reports[2].text(crate::measure::Format::Json)).unwrap();
+    let mut kept = Kept::read(folder.path()).unwrap();
+    kept.add(&path).unwrap();
+    kept.write().unwrap();
+    assert_eq!(before(&folder), Some(25.0));
+}
+
+#[test]
+fn what_a_variant_cannot_do_is_not_kept() {
+    let unsupported = |variant| Row {
+        status: Status::Unsupported,
+        reason: Some("no".to_owned()),
+        ..row(variant, None)
+    };
+    let rows = vec![
+        row("a", Some(1.0)),
+        unsupported("b"),
+        unsupported("cudnn_transform"),
+    ];
+    let raw = tempfile::tempdir().unwrap();
+    let path = raw.path().join("1.json");
+    write_whole(&path, report("1", rows).text(crate::measure::Format::Json)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::read(folder.path()).unwrap();
+    kept.add(&path).unwrap();
+    kept.write().unwrap();
+    assert_eq!(left(&folder, "1"), ["a", "cudnn_transform"]);
+}
+
+#[test]
 fn what_is_measured_otherwise_supersedes_nothing() {
     let old = report("1", vec![row("a", Some(20.0))]);
     let warm = Row {
@@ -176,7 +241,7 @@ fn a_name_belongs_to_one_run() {
     let raw = tempfile::tempdir().unwrap();
     let path = raw.path().join("1.json");
     let add = |report: &Report| {
-        report.write(&path, crate::measure::Format::Json).unwrap();
+        write_whole(&path, report.text(crate::measure::Format::Json)).unwrap();
         let mut kept = Kept::read(folder.path()).unwrap();
         kept.add(&path).map(|()| kept.count())
     };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{ErrorRow, NetworkRow, OverlapRow};
 use crate::{
     Contender, Result,
-    files::{json, read_json, write_whole},
+    files::{json, read_json},
     measure::{self, ClockLog, Entry, Environment, Report, Row, Status, View},
     suite::Layer,
 };
@@ -56,12 +56,9 @@ impl Study {
         read_json(path, "is no file of `study`")
     }
 
-    /// Writes the study so that the file is whole at any time.
-    ///
-    /// # Errors
-    /// [`Error::File`](crate::Error::File).
-    pub fn write(&self, path: &Path) -> Result<()> {
-        write_whole(path, json(self))
+    /// The file's text.
+    pub fn text(&self) -> String {
+        json(self)
     }
 
     /// The layers as `compare` would have kept them, to be shown as it shows them.
@@ -206,6 +203,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        files::write_whole,
         measure::Spread,
         study::{DataErrors, HostMemory},
     };
@@ -336,7 +334,7 @@ mod tests {
     fn a_file_from_before_the_errors_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("study.json");
-        study().write(&path).unwrap();
+        write_whole(&path, study().text()).unwrap();
         assert!(!std::fs::read_to_string(&path).unwrap().contains("errors"));
         assert!(Study::read(&path).unwrap().errors.is_empty());
     }
@@ -414,7 +412,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("study.json");
-        first.write(&path).unwrap();
+        write_whole(&path, first.text()).unwrap();
         assert_eq!(Study::read(&path).unwrap(), first);
     }
 }

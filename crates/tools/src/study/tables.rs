@@ -257,7 +257,10 @@ mod tests {
                 .iter()
                 .all(|cell| cell == "-")
         );
-        for text in [table.text(false), table.markdown()] {
+        for text in [
+            table.text(crate::measure::Look::default()),
+            table.markdown(),
+        ] {
             for part in [
                 "failed: a logit is off",
                 "unsupported: needs f16 math",
@@ -299,7 +302,7 @@ mod tests {
         };
         study.put_overlap(&[passed, skipped]);
         let tables = study.tables();
-        let text = tables[1].text(false);
+        let text = tables[1].text(crate::measure::Look::default());
         assert!(text.contains("75 %"), "{text}");
         let why = "direct_naive pageable streams=4 skipped: no memory";
         assert!(text.contains(why), "{text}");

@@ -1,15 +1,15 @@
 //! Options that several subcommands share.
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
 use convforge_tools::{
-    Contender, Contenders, Error,
-    suite::{Layer, Overrides, Suite},
+    Contender, Contenders, Error, chain,
+    suite::{Layer, Overrides, Suite, read_layers},
 };
 
-use crate::{failure::Failure, shape::ShapeArgs};
+use crate::{failure::Failure, shape::ShapeArgs, terminal};
 
 /// `cpu`, `gpu` or `gpu:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,11 @@ pub struct Shard {
 }
 
 impl Shard {
+    /// Whether there is no other.
+    pub fn is_all(self) -> bool {
+        self.count == 1
+    }
+
     /// Its share of all.
     pub fn of<T>(self, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
         all.into_iter().skip(self.index - 1).step_by(self.count)
@@ -84,10 +89,11 @@ impl FromStr for Shard {
 
 #[derive(clap::Args)]
 pub struct ProblemArgs {
-    /// A problem in its text form, as in mb64ic64ih56oc64oh56kh3ph1+f16+nhwc; may be repeated
+    /// A problem in its text form, as in mb64ic64ih56oc64oh56kh3ph1+f16+nhwc, or - for problems from
+    /// standard input, one per line, a name before it if it has one, # for remarks; may be repeated
     #[arg(long, value_name = "PROBLEM")]
-    problem: Vec<Problem>,
-    /// A suite of problems; may be repeated
+    problem: Vec<Source>,
+    /// A suite of problems by its name, or a file with lines as those of --problem -; may be repeated
     #[arg(long, value_name = "SUITE", value_parser = suite)]
     suite: Vec<Suite>,
     /// Replace the storage of every problem: f32, f16 or bf16
@@ -106,8 +112,41 @@ pub struct ProblemArgs {
     shape: ShapeArgs,
 }
 
-fn suite(name: &str) -> Result<Suite, Error> {
-    Suite::find(name)
+/// Where problems come from.
+#[derive(Clone, Debug)]
+enum Source {
+    One(Box<Problem>),
+    /// Standard input, all of it.
+    Lines,
+}
+
+impl FromStr for Source {
+    type Err = convforge::Error;
+
+    fn from_str(text: &str) -> Result<Self, convforge::Error> {
+        match text {
+            "-" => Ok(Source::Lines),
+            text => Ok(Source::One(Box::new(text.parse()?))),
+        }
+    }
+}
+
+impl Source {
+    fn layers(&self) -> Result<Vec<Layer>, Failure> {
+        match self {
+            Source::One(problem) => Ok(vec![Layer::alone(Problem::clone(problem))]),
+            Source::Lines => {
+                let place = Path::new("standard input");
+                let text = io::read_to_string(io::stdin());
+                let text = text.map_err(|why| Error::file_because(place, "cannot be read", why))?;
+                Ok(read_layers(place, "", &text)?)
+            }
+        }
+    }
+}
+
+fn suite(name: &str) -> Result<Suite, String> {
+    Suite::open(name).map_err(|error| chain(&error))
 }
 
 impl ProblemArgs {
@@ -118,24 +157,37 @@ impl ProblemArgs {
 
     /// The problems that were named.
     pub fn layers(&self) -> Result<Vec<Layer>, Failure> {
-        let mut layers: Vec<Layer> = self.problem.iter().cloned().map(Layer::alone).collect();
+        let mut layers = Vec::new();
+        for source in &self.problem {
+            layers.extend(source.layers()?);
+        }
         if let Some(problem) = self.shape.problem()? {
-            eprintln!("The problem of these sizes is {problem}.");
+            terminal::remark(&format!("The problem of these sizes is {problem}."), false)?;
             layers.push(Layer::alone(problem));
         }
         layers.extend(self.suite.iter().flat_map(|suite| suite.layers.clone()));
+        if layers.is_empty() && self.overrides() != Overrides::default() {
+            return Err(Failure::Usage(
+                "--storage, --layout, --math and --batch change problems that are named: name some with \
+                 --problem or --suite"
+                    .to_owned(),
+            ));
+        }
         self.adapt(&layers)
     }
 
     /// Other problems with the words that were asked for.
     pub fn adapt(&self, layers: &[Layer]) -> Result<Vec<Layer>, Failure> {
-        let overrides = Overrides {
+        Ok(self.overrides().apply(layers)?)
+    }
+
+    fn overrides(&self) -> Overrides {
+        Overrides {
             storage: self.storage,
             layout: self.layout,
             math: self.math,
             batch: self.batch,
-        };
-        Ok(overrides.apply(layers)?)
+        }
     }
 }
 
@@ -157,7 +209,8 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 /// How cuDNN's plans are searched, in a build that has it.
 #[derive(clap::Args)]
 pub struct SearchArgs {
-    /// Time for building cuDNN's plans and for running them once, for each problem [default: 30]
+    /// Time for building cuDNN's plans, and again for running them for the first time, for each
+    /// problem; a search that it cuts short has no `vs cuDNN` [default: as long as it takes]
     #[cfg(feature = "cudnn")]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     cudnn_seconds: Option<Duration>,
@@ -165,16 +218,35 @@ pub struct SearchArgs {
     #[cfg(feature = "cudnn")]
     #[arg(long, value_name = "BYTES")]
     cudnn_workspace: Option<usize>,
+    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_enum, default_value = "trusted")]
+    cudnn_stored: StoredSearch,
+}
+
+/// What to do with a search that an earlier process kept.
+#[cfg(feature = "cudnn")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StoredSearch {
+    /// Use its winners
+    Trusted,
+    /// Time its finalists, and what it has not tried, again
+    Again,
 }
 
 impl SearchArgs {
     /// Everyone whom a command may name.
     #[cfg(feature = "cudnn")]
     pub fn contenders(&self) -> Contenders {
-        let mut options = convforge_tools::cudnn::Options::default();
+        use convforge_tools::cudnn::{Options, Stored};
+        let mut options = Options::default();
         let search = &mut options.search;
-        search.budget = self.cudnn_seconds.unwrap_or(search.budget);
+        search.budget = self.cudnn_seconds.or(search.budget);
         search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
+        options.stored = match self.cudnn_stored {
+            StoredSearch::Trusted => Stored::Trusted,
+            StoredSearch::Again => Stored::Again,
+        };
         Contenders::searching(&options)
     }
 
@@ -192,6 +264,9 @@ pub struct VariantArgs {
     /// every variant of the device]
     #[arg(long, value_name = "VARIANT")]
     variant: Vec<Pick>,
+    /// One more beside those that take part by default; may be repeated
+    #[arg(long, value_name = "VARIANT", conflicts_with = "variant")]
+    also: Vec<Pick>,
     /// Which configurations of a variant that has several
     #[arg(long, value_enum)]
     configs: Option<Configs>,
@@ -213,19 +288,33 @@ impl VariantArgs {
         self.search.contenders()
     }
 
-    /// What was named, or all variants of the device's kind.
-    pub fn contenders(&self, device: &Device, default: Configs) -> Result<Vec<Contender>, Failure> {
-        let (all, configs) = (self.all(), self.configs.unwrap_or(default));
+    /// What was named of `all`, or all variants of the device's kind.
+    fn contenders(
+        &self,
+        all: &Contenders,
+        device: &Device,
+        default: Configs,
+    ) -> Result<Vec<Contender>, Failure> {
+        let configs = self.configs.unwrap_or(default);
         if self.variant.is_empty() {
             let fitting = all.on(device.is_gpu());
-            return Ok(fitting.flat_map(|variant| configs.of(variant)).collect());
+            let mut contenders: Vec<_> = fitting.flat_map(|variant| configs.of(variant)).collect();
+            contenders.extend(configs.named(all, &self.also)?);
+            return Ok(contenders);
         }
-        configs.named(&all, &self.variant)
+        configs.named(all, &self.variant)
     }
 
-    /// The same, but variants only.
+    /// Who is compared, in their first configurations: whoever stands beside cuDNN stands beside its
+    /// transforms too.
+    pub fn compared(&self, all: &Contenders, device: &Device) -> Result<Vec<Contender>, Failure> {
+        let contenders = self.contenders(all, device, Configs::First)?;
+        Ok(all.with_transforms(contenders))
+    }
+
+    /// The variants that were named, or all of the device's kind.
     pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
-        let contenders = self.contenders(device, default)?.into_iter();
+        let contenders = self.contenders(&self.all(), device, default)?.into_iter();
         contenders
             .map(|contender| match contender {
                 Contender::Variant { variant, config } => Ok((variant, config)),

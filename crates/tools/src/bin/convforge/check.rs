@@ -50,8 +50,8 @@ pub struct Args {
     /// Only one of several shares of the problems, as in 2/8
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
-    /// A kind of data: integer, normal, positive, wide or subnormal; may be repeated, and leaves out
-    /// the problems that none of them fits [default: every kind that fits]
+    /// A kind of data: integer, normal, positive, wide, subnormal or extreme; may be repeated, and
+    /// leaves out the problems that none of them fits [default: every kind that fits]
     #[arg(long, value_name = "KIND", value_parser = data)]
     data: Vec<Data>,
     #[command(flatten)]
@@ -298,6 +298,12 @@ impl Args {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     terminal::catch_interrupts();
     let (device, no_gpu) = args.device.open()?;
+    if matches!(args.judge, Judge::Gpu) && !device.is_gpu() {
+        return Err(match no_gpu {
+            Some(why) => why.into(),
+            None => Failure::Usage("--judge gpu takes a GPU, and not --device cpu".to_owned()),
+        });
+    }
     if let Some(why) = no_gpu {
         terminal::remark(&terminal::no_gpu(&why), !args.json)?;
     }
@@ -359,11 +365,32 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             "{passed} passed, {failed} failed, {skipped} skipped, {unsupported} unsupported"
         )?;
     }
+    // An empty share is no news where the others have the work.
+    if passed + failed == 0 && short.is_empty() && !terminal::interrupted() && args.shard.is_all() {
+        return Err(Failure::Error(nothing(&work, &cases).into()));
+    }
     Ok(match terminal::interrupted() {
         true => ExitCode::from(terminal::INTERRUPTED),
         false if failed > 0 || !short.is_empty() => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+/// That nothing was checked, and why.
+fn nothing(work: &[(Problem, &Configured)], cases: &[Case]) -> String {
+    let why = match (work, cases) {
+        ([], _) => "no problem was asked for".to_owned(),
+        (_, [first, ..]) => format!(
+            "{} {} {}: {}; `convforge list --problem {}` shows who can",
+            first.variant,
+            first.status.word(),
+            first.problem,
+            first.reason,
+            first.problem
+        ),
+        (_, []) => "no case was tried".to_owned(),
+    };
+    format!("nothing was checked: {why}")
 }
 
 #[cfg(test)]

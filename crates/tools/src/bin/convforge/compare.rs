@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use convforge_tools::{measure::View, suite::Suite};
+use convforge::Pick;
+use convforge_tools::{Contender, measure::View, suite::Suite};
 
 use crate::{
-    args::{Configs, ProblemArgs, VariantArgs},
+    args::{ProblemArgs, VariantArgs},
     failure::Failure,
     measuring::MeasuringArgs,
 };
@@ -15,8 +16,10 @@ pub const DEFAULT_SUITE: &str = "quick";
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --problem and --suite it takes the suite `quick`. A variant is \
-                        timed only after it has passed its check in the same run."
+    after_help = "Without --problem and --suite it takes the suite `quick`, without --variant every \
+                  variant of the device and `rule`. A variant is timed only after it has passed \
+                  its check in the same run. One that takes more than five times as long as the \
+                  fastest gets three samples."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -29,7 +32,10 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, no_gpu) = args.measuring.open()?;
-    let contenders = args.variants.contenders(&device, Configs::First)?;
+    let mut contenders = args.variants.compared(&args.variants.all(), &device)?;
+    if args.variants.is_empty() {
+        contenders.push(Contender::Pick(Pick::Rule));
+    }
     let layers = match args.problems.is_empty() {
         true => args.problems.adapt(&Suite::find(DEFAULT_SUITE)?.layers),
         false => args.problems.layers(),

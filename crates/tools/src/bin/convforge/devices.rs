@@ -6,7 +6,7 @@ use std::{
 };
 
 use convforge::{Device, Limits};
-use convforge_tools::measure::{self, Ceilings, bytes};
+use convforge_tools::measure::{self, Ceilings, Library, bytes};
 use serde_json::json;
 
 use crate::{failure::Failure, terminal};
@@ -52,14 +52,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             print_ceilings(&mut out, gpu)?;
         }
     }
+    let libraries = measure::libraries();
     if let Some(why) = no_gpu {
-        writeln!(out, "gpu    none: {}", why.trim_start_matches("no GPU: "))?;
+        let told = |library: &&Library| {
+            let version = library.version.as_ref();
+            version.is_err_and(|reason| why.ends_with(reason.as_str()))
+        };
+        // What keeps a library from being used is told below.
+        match libraries.iter().find(told) {
+            Some(library) => writeln!(out, "gpu    none: no {} to use", library.name)?,
+            None => writeln!(out, "gpu    none: {}", why.trim_start_matches("no GPU: "))?,
+        }
     }
     writeln!(out)?;
     if let Some(version) = measure::driver_version() {
         writeln!(out, "NVIDIA driver {version}")?;
     }
-    for library in measure::libraries() {
+    for library in libraries {
         match library.version {
             Ok(version) => writeln!(out, "{} {version}", library.name)?,
             Err(why) => writeln!(out, "{} cannot be used: {why}", library.name)?,

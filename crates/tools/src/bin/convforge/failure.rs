@@ -1,6 +1,10 @@
 //! What ends the command early, and with which exit status.
 
-use std::{error::Error, io, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use convforge_tools::chain;
 
@@ -17,17 +21,14 @@ pub enum Failure {
 impl Failure {
     /// Prints the error with its sources.
     pub fn report(self) -> ExitCode {
-        match self {
-            Failure::ClosedPipe => ExitCode::SUCCESS,
-            Failure::Usage(text) => {
-                eprintln!("error: {text}");
-                ExitCode::from(2)
-            }
-            Failure::Error(error) => {
-                eprintln!("error: {}", chain(&*error));
-                ExitCode::FAILURE
-            }
-        }
+        let (text, code) = match self {
+            Failure::ClosedPipe => return ExitCode::SUCCESS,
+            Failure::Usage(text) => (text, ExitCode::from(2)),
+            Failure::Error(error) => (chain(&*error), ExitCode::FAILURE),
+        };
+        // Where nobody reads the error either, the status has to do.
+        let _ = writeln!(io::stderr().lock(), "error: {text}");
+        code
     }
 }
 

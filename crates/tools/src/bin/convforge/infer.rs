@@ -5,7 +5,10 @@ mod classified;
 #[cfg(feature = "cuda")]
 mod fused;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use convforge::{Device, Math};
 use convforge_tools::{
@@ -20,7 +23,9 @@ use classified::Classified;
 use crate::{
     data::Data,
     failure::Failure,
-    terminal::{INTERRUPTED, Progress, catch_interrupts, interrupted, print_json},
+    terminal::{
+        INTERRUPTED, Progress, catch_interrupts, interrupted, no_gpu, out, print_json, remark,
+    },
 };
 
 /// What a run found, for programs.
@@ -58,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         if args.fused {
             return Err(why.into());
         }
-        eprintln!("{why}\nThe CPU backend runs instead.");
+        remark(&no_gpu(&why), !args.json)?;
     }
     let data = args.data.read(args.count, "--count")?;
     #[cfg(feature = "cuda")]
@@ -85,9 +90,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         variants: outcome.variants,
     };
     if args.json {
-        print_json(&findings)?
+        print_json(&findings)?;
     } else {
-        print(&findings)
+        print(&findings)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -113,20 +118,30 @@ fn classify(args: &Args, device: &Device, data: &Data) -> Result<Option<Outcome>
     }
 }
 
-fn print(f: &Findings) {
+fn print(f: &Findings) -> io::Result<()> {
+    let mut out = out();
     let of = &f.classified;
-    println!("{} images on {}, {} math", of.count, of.device, of.math);
+    writeln!(
+        out,
+        "{} images on {}, {} math",
+        of.count, of.device, of.math
+    )?;
     for (i, name) in ["conv 1 -> 4, 7x7 ", "conv 4 -> 16, 7x7"]
         .into_iter()
         .enumerate()
     {
-        println!(
+        writeln!(
+            out,
             "{name}  op time {:>10}, layer time {:>10}  ({})",
             duration(f.op_us[i]),
             duration(f.layer_us[i]),
             f.variants[i]
-        );
+        )?;
     }
-    println!("total time, pixels to logits: {}", duration(f.total_us));
-    of.print();
+    writeln!(
+        out,
+        "total time, pixels to logits: {}",
+        duration(f.total_us)
+    )?;
+    of.print(&mut out)
 }

@@ -7,16 +7,24 @@ use std::{
 };
 
 use clap::builder::PossibleValuesParser;
-use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
-    Device, Limits, Pick, Problem,
+    Device, Error, Limits, Pick,
     variant::{self, Info, Query, Variant},
 };
 use convforge_check as check;
-use convforge_tools::{Contenders, measure::duration};
+use convforge_tools::{
+    Contenders,
+    measure::{Look, duration},
+    suite::Layer,
+};
 use serde::Serialize;
 
-use crate::{args::DeviceArgs, failure::Failure, terminal};
+use crate::{
+    args::{DeviceArgs, ProblemArgs},
+    failure::Failure,
+    terminal,
+};
 
 #[derive(clap::Args)]
 #[command(
@@ -24,21 +32,15 @@ use crate::{args::DeviceArgs, failure::Failure, terminal};
                   convforge list --problem mb64ic64ih56oc64oh56kh3ph1+f16+nhwc --as h200"
 )]
 pub struct Args {
-    /// Say for this problem which variants support it and which one each pick chooses
-    #[arg(long, value_name = "PROBLEM")]
-    problem: Option<Problem>,
+    #[command(flatten)]
+    problems: ProblemArgs,
     /// Answer as this chip would, which need not be there; nor need its driver and libraries
-    #[arg(
-        long = "as",
-        value_name = "CHIP",
-        requires = "problem",
-        conflicts_with = "device"
-    )]
+    #[arg(long = "as", value_name = "CHIP", conflicts_with = "device")]
     #[arg(value_parser = PossibleValuesParser::new(Limits::CHIPS))]
     chip: Option<String>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Print a JSON array with one object per variant
+    /// Print a JSON array with one object per variant, of each problem
     #[arg(long)]
     json: bool,
 }
@@ -46,9 +48,6 @@ pub struct Args {
 /// A line under the header, nothing else.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-
-/// Columns of text where no terminal says how wide it is.
-const WIDTH: u16 = 100;
 
 /// A variant in the list.
 #[derive(Serialize)]
@@ -64,6 +63,8 @@ struct Entry<'a> {
 /// What a variant says to a problem.
 #[derive(Serialize)]
 struct Answer {
+    #[serde(flatten)]
+    layer: Layer,
     supported: bool,
     reason: Option<String>,
     /// Its own estimate of its time.
@@ -73,49 +74,73 @@ struct Answer {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let asked = match &args.problem {
-        Some(problem) => Some(Asked::new(problem, args)?),
-        None => {
-            // One that is not there is said, as everywhere.
-            args.device.open()?;
-            None
-        }
-    };
-    // The same number on every machine.
-    let nominal = Limits::of_chip("h200").unwrap_or_default();
+    let layers = args.problems.layers()?;
+    if layers.is_empty() && args.chip.is_some() {
+        return Err(Failure::Usage(
+            "--as takes a problem: give --problem, --suite or sizes".to_owned(),
+        ));
+    }
+    if layers.is_empty() {
+        return everything(args);
+    }
+    let asked = layers.iter().map(|layer| Asked::new(layer, args));
+    let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let all = Contenders::new();
-    let entries = all.all().iter().map(|variant| Entry {
-        info: variant.info(),
-        coverage: check::coverage(&**variant, &nominal),
-        answer: asked.as_ref().map(|asked| asked.ask(&**variant)),
-    });
-    let entries: Vec<Entry> = entries.collect();
+    let lists = asked.iter().map(|asked| entries(&all, Some(asked)));
+    if args.json {
+        terminal::print_json(&lists.flatten().collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = io::stdout().lock();
+    for (i, (asked, entries)) in asked.iter().zip(lists).enumerate() {
+        let gap = if i == 0 { "" } else { "\n" };
+        let shared = shared(&entries);
+        writeln!(out, "{gap}{} on {}", asked.layer.title(), asked.place)?;
+        writeln!(out, "{}", answers(&entries, &shared))?;
+        for (note, why) in shared.iter().enumerate() {
+            say(&mut out, &format!("({}) {why}", note + 1))?;
+        }
+        asked.tell_picks(&mut out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every variant, and everything that is said of all problems.
+fn everything(args: &Args) -> Result<ExitCode, Failure> {
+    // A device that is not there is said, as everywhere.
+    args.device.open()?;
+    let all = Contenders::new();
+    let entries = entries(&all, None);
     if args.json {
         terminal::print_json(&entries)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = io::stdout().lock();
-    match &asked {
-        Some(asked) => {
-            let Asked { problem, place, .. } = asked;
-            let shared = shared(&entries);
-            writeln!(out, "{problem} on {place}\n{}", answers(&entries, &shared))?;
-            for (note, why) in shared.iter().enumerate() {
-                writeln!(out, "({}) {why}", note + 1)?;
-            }
-            asked.tell_picks(&mut out)?;
-        }
-        None => {
-            writeln!(out, "{}", everything(&entries))?;
-            tell_caveats(&mut out, &entries)?;
-            tell_unranked(&mut out, &entries)?;
-            writeln!(out, "\nPicks that choose by themselves:")?;
-            for pick in Pick::automatic() {
-                writeln!(out, "{pick}: {}", pick.explain()?)?;
-            }
-        }
+    writeln!(out, "{}", descriptions(&entries))?;
+    tell_caveats(&mut out, &entries)?;
+    tell_unranked(&mut out, &entries)?;
+    writeln!(out, "\nPicks that choose by themselves:")?;
+    for pick in Pick::automatic() {
+        say(&mut out, &format!("{pick}: {}", pick.explain()?))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line of prose.
+fn say(out: &mut impl Write, text: &str) -> io::Result<()> {
+    writeln!(out, "{}", terminal::look().paragraph("", text))
+}
+
+/// Everyone, and what they answer.
+fn entries<'a>(all: &'a Contenders, asked: Option<&Asked>) -> Vec<Entry<'a>> {
+    // The same number on every machine.
+    let nominal = Limits::of_chip("h200").unwrap_or_default();
+    let entries = all.all().iter().map(|variant| Entry {
+        info: variant.info(),
+        coverage: check::coverage(&**variant, &nominal),
+        answer: asked.map(|asked| asked.ask(&**variant)),
+    });
+    entries.collect()
 }
 
 /// Reasons that three variants or more say no with, as when a build lacks the chip's code: told once,
@@ -136,66 +161,93 @@ fn shared<'a>(entries: &'a [Entry]) -> Vec<&'a str> {
 }
 
 /// What each variant says to the problem; for a shared reason the number of its note.
-fn answers(entries: &[Entry], shared: &[&str]) -> Table {
-    let mut table = table(&["variant", "can do it", "estimate", "picked by"]);
-    for Entry { info, answer, .. } in entries {
-        let Some(answer) = answer else { continue };
+fn answers(entries: &[Entry], shared: &[&str]) -> String {
+    let rows = entries.iter().filter_map(|Entry { info, answer, .. }| {
+        let answer = answer.as_ref()?;
         let note = |why: &String| shared.iter().position(|known| known == why);
-        let can = match &answer.reason {
+        let (can, why) = match &answer.reason {
             Some(why) => match note(why) {
-                Some(note) => format!("no ({})", note + 1),
-                None => format!("no: {why}"),
+                Some(note) => (format!("no ({})", note + 1), String::new()),
+                None => ("no".to_owned(), why.clone()),
             },
-            None => "yes".to_owned(),
+            None => ("yes".to_owned(), String::new()),
         };
-        table.add_row([
+        Some(vec![
             info.name.clone(),
             can,
             answer.rank_us.map_or("-".to_owned(), duration),
-            answer.picked_by.join("\n"),
-        ]);
-    }
-    table
+            answer.picked_by.join(", "),
+            why,
+        ])
+    });
+    let header = ["variant", "can do it", "estimate", "picked by", "why not"];
+    listing(header, 3, &rows.collect::<Vec<_>>(), terminal::look())
 }
 
 /// What each variant is.
-fn everything(entries: &[Entry]) -> Table {
-    let mut table = table(&[
-        "variant",
-        "kind",
-        "sums",
-        "idea",
-        "source",
-        "configurations",
-        "coverage",
-    ]);
-    for Entry { info, coverage, .. } in entries {
-        table.add_row([
+fn descriptions(entries: &[Entry]) -> String {
+    let rows = entries.iter().map(|Entry { info, coverage, .. }| {
+        vec![
             info.name.clone(),
             info.kind.word().to_owned(),
             info.arithmetic.word().to_owned(),
+            format!("{:.0} %", coverage * 100.0),
             info.idea.clone(),
             info.source.clone(),
             info.configs.join(", "),
-            format!("{:.0} %", coverage * 100.0),
-        ]);
-    }
-    table
+        ]
+    });
+    let header = [
+        "variant",
+        "kind",
+        "sums",
+        "coverage",
+        "idea",
+        "source",
+        "configurations",
+    ];
+    listing(header, 4, &rows.collect::<Vec<_>>(), terminal::look())
 }
 
-fn table(header: &[&str]) -> Table {
+/// Rows of so many short cells, then long ones: a line each, or, where a terminal has no room for that,
+/// the long cells as paragraphs under the short ones.
+fn listing<const N: usize>(
+    header: [&str; N],
+    short: usize,
+    rows: &[Vec<String>],
+    look: Look,
+) -> String {
+    let whole = table(&header, rows.iter().map(|row| &row[..]));
+    let longest = whole.lines().map(|line| line.chars().count()).max();
+    if look.width.is_none_or(|width| longest <= Some(width)) {
+        return whole;
+    }
+    let heads = table(&header[..short], rows.iter().map(|row| &row[..short]));
+    let (mut lines, mut rows) = (heads.lines(), rows.iter());
+    let mut text: Vec<String> = lines.by_ref().take(2).map(str::to_owned).collect();
+    for (line, row) in lines.zip(&mut rows) {
+        text.push(line.to_owned());
+        let long = header.iter().zip(row).skip(short);
+        let said = long.filter(|(_, cell)| !cell.is_empty());
+        text.extend(said.map(|(what, cell)| look.paragraph("     ", &format!("{what}: {cell}"))));
+    }
+    text.join("\n")
+}
+
+/// A table without blanks at the ends of its lines.
+fn table<'a>(header: &[&str], rows: impl Iterator<Item = &'a [String]>) -> String {
     let mut table = Table::new();
     table.load_style(STYLE);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    if table.width().is_none() {
-        table.set_width(WIDTH);
-    }
+    table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header);
-    // Names are for copying: the other columns are wrapped.
-    if let Some(names) = table.column_mut(0) {
-        names.set_constraint(ColumnConstraint::ContentWidth);
+    for row in rows {
+        table.add_row(row);
     }
-    table
+    let text = table.to_string();
+    text.lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// What comes out of variants where a loop of sums would give something else: those of one caveat
@@ -213,7 +265,7 @@ fn tell_caveats(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
         writeln!(out, "\nCaveats:")?;
     }
     for (caveat, names) in caveats {
-        writeln!(out, "{}: {caveat}", names.join(", "))?;
+        say(out, &format!("{}: {caveat}", names.join(", ")))?;
     }
     Ok(())
 }
@@ -224,9 +276,10 @@ fn tell_unranked(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     let names: Vec<&str> = unranked.map(|entry| &*entry.info.name).collect();
     if !names.is_empty() {
         let names = names.join(", ");
-        writeln!(
+        writeln!(out)?;
+        say(
             out,
-            "\nNot measured yet, so that no rule chooses them: {names}"
+            &format!("Not measured yet, so that no rule chooses them: {names}"),
         )?;
     }
     Ok(())
@@ -237,7 +290,7 @@ type Picked = (Pick, convforge::Result<(Arc<dyn Variant>, usize)>);
 
 /// A problem, and where it would be computed.
 struct Asked<'a> {
-    problem: &'a Problem,
+    layer: &'a Layer,
     /// What the device or the chip is called.
     place: String,
     limits: Limits,
@@ -246,7 +299,8 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(problem: &'a Problem, args: &Args) -> Result<Self, Failure> {
+    fn new(layer: &'a Layer, args: &Args) -> Result<Self, Failure> {
+        let problem = &layer.problem;
         let picks = Pick::automatic().into_iter();
         let picked = |choose: &dyn Fn(&Pick) -> _| -> Vec<Picked> {
             let picked = picks.map(|pick| {
@@ -258,7 +312,7 @@ impl<'a> Asked<'a> {
         if let Some(chip) = &args.chip {
             let limits = Limits::of_chip(chip).unwrap_or_default();
             return Ok(Asked {
-                problem,
+                layer,
                 place: chip.clone(),
                 picks: picked(&|pick| pick.choose_for(&limits, problem)),
                 limits,
@@ -266,7 +320,7 @@ impl<'a> Asked<'a> {
         }
         let (device, _): (Device, _) = args.device.open()?;
         Ok(Asked {
-            problem,
+            layer,
             place: device.to_string(),
             limits: device.limits(),
             picks: picked(&|pick| pick.choose(&device, problem)),
@@ -274,7 +328,7 @@ impl<'a> Asked<'a> {
     }
 
     fn ask(&self, variant: &dyn Variant) -> Answer {
-        let query = Query::new(self.problem, 0, &self.limits);
+        let query = Query::new(&self.layer.problem, 0, &self.limits);
         let name = &variant.info().name;
         let chose = |(_, choice): &&Picked| {
             let choice = choice.as_ref();
@@ -287,6 +341,7 @@ impl<'a> Asked<'a> {
             Err(why) => (None, Some(why)),
         };
         Answer {
+            layer: self.layer.clone(),
             supported: reason.is_none(),
             reason,
             rank_us,
@@ -300,7 +355,10 @@ impl<'a> Asked<'a> {
                 Ok((variant, config)) => {
                     writeln!(out, "{pick} picks {}", variant.info().spelled(*config))?;
                 }
-                Err(why) => writeln!(out, "{pick} picks none: {why}")?,
+                Err(Error::NoVariant { why, .. }) => {
+                    say(out, &format!("{pick} picks none: {why}"))?;
+                }
+                Err(why) => say(out, &format!("{pick} picks none: {why}"))?,
             }
         }
         Ok(())

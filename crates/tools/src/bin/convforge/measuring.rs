@@ -12,9 +12,11 @@ use std::{
 use convforge::Device;
 use convforge_tools::{
     Contender,
+    files::Target,
     measure::{
         self, Ceilings, ClockLog, Clocks, Environment, Format, Options, Part, Report, Status, View,
     },
+    results::Recorded,
     suite::{self, Layer},
 };
 
@@ -57,6 +59,13 @@ pub struct MeasuringArgs {
     /// Go on with what FILE does not have yet
     #[arg(long, requires = "out", conflicts_with = "csv")]
     resume: bool,
+    /// Leave out problems of which a report in DIR, which `report --keep` made, has every contender,
+    /// measured on such a device with these libraries and what the contender is made of now
+    #[arg(long, value_name = "DIR")]
+    unless: Option<PathBuf>,
+    /// Measure nothing: print which problems would be measured, and about how many seconds each takes
+    #[arg(long)]
+    plan: bool,
 }
 
 impl MeasuringArgs {
@@ -93,7 +102,7 @@ impl MeasuringArgs {
     fn report(&self, device: &Device, view: View) -> Result<Report, Failure> {
         let environment = environment(device);
         let (path, earlier) = match &self.out {
-            Some(path) if self.resume && path.exists() => (path, Report::read(path)?),
+            Some(path) if self.resume && path.is_file() => (path, Report::read(path)?),
             _ => return Ok(Report::new(environment, view)),
         };
         if earlier.view != view {
@@ -124,6 +133,19 @@ impl MeasuringArgs {
         if !device.is_gpu() {
             (layers, report.notes) = suite::reduce_for_cpu(&layers);
         }
+        let recorded = match &self.unless {
+            Some(folder) => Recorded::read(folder, &device, &report.environment)?,
+            None => Recorded::default(),
+        };
+        let cold = device.is_gpu() && !self.warm;
+        layers.retain(|layer| {
+            let fresh = |group: &Vec<Contender>| recorded.has(layer, group, cold);
+            !groups.iter().all(fresh)
+        });
+        if self.plan {
+            layers.retain(|layer| !groups.iter().all(|group| report.has(layer, group)));
+            return self.tell_plan(&device, &layers, groups, &recorded);
+        }
         if let Some(why) = no_gpu {
             report.notes.insert(0, terminal::no_gpu(&why));
         }
@@ -131,14 +153,17 @@ impl MeasuringArgs {
             charts::make(folder)?;
         }
         // A place that cannot be written to should show now.
-        self.keep(&report)?;
+        let mut target = self.out.as_deref().map(Target::open).transpose()?;
+        self.keep(target.as_ref(), &report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
-        find_ceilings(
-            &device,
-            &mut report.environment,
-            &mut report.notes,
-            &mut progress,
-        );
+        if !layers.is_empty() {
+            find_ceilings(
+                &device,
+                &mut report.environment,
+                &mut report.notes,
+                &mut progress,
+            );
+        }
         let options = Options {
             ceilings: report.environment.ceilings,
             ..self.options(&device)
@@ -175,13 +200,16 @@ impl MeasuringArgs {
                 });
             }
             report.put(&rows);
-            self.keep(&report)?;
+            self.keep(target.as_ref(), &report)?;
             let parts = view.parts(layer, &rows);
             self.show(&parts, &report.environment, &progress)?;
             progress.step();
         }
         drop(progress);
 
+        if let Some(target) = &mut target {
+            target.finish(report.text(self.format()).as_bytes())?;
+        }
         if self.prints_tables() {
             print_end(Some(&device), self.out.as_deref(), |status| {
                 report.count(status)
@@ -196,9 +224,33 @@ impl MeasuringArgs {
         })
     }
 
-    fn keep(&self, report: &Report) -> Result<(), Failure> {
-        match &self.out {
-            Some(path) => Ok(report.write(path, self.format())?),
+    /// A line per problem: about how many seconds, and its name. Then the sum.
+    fn tell_plan(
+        &self,
+        device: &Device,
+        layers: &[Layer],
+        groups: &[Vec<Contender>],
+        recorded: &Recorded,
+    ) -> Result<ExitCode, Failure> {
+        let (options, limits) = (self.options(device), device.limits());
+        let mut out = terminal::out();
+        let mut total = 0.0;
+        for layer in layers {
+            let able = groups.iter().flatten();
+            let able = able.filter(|contender| contender.can(&limits, &layer.problem));
+            let seconds: f64 = able
+                .map(|contender| recorded.seconds(layer, contender, &options))
+                .sum();
+            writeln!(out, "{seconds:6.0} s  {}", layer.title())?;
+            total += seconds;
+        }
+        writeln!(out, "{total:6.0} s for {} problems", layers.len())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn keep(&self, target: Option<&Target>, report: &Report) -> Result<(), Failure> {
+        match target {
+            Some(target) => Ok(target.keep(|| report.text(self.format()))?),
             None => Ok(()),
         }
     }
@@ -214,7 +266,7 @@ impl MeasuringArgs {
                 charts::write(folder, part, environment)?;
             }
             if self.prints_tables() {
-                let table = part.table(terminal::color());
+                let table = part.table(terminal::look());
                 progress.print(&format!("\n{}\n{table}", part.title))?;
             }
         }
@@ -297,8 +349,9 @@ pub fn print_end(
 }
 
 /// Options that take a file or a folder.
-const PATHS: [&str; 6] = [
+const PATHS: [&str; 7] = [
     "--out",
+    "--unless",
     "--svg",
     "--images",
     "--labels",
@@ -309,9 +362,18 @@ const PATHS: [&str; 6] = [
 /// The command line as it was given, but for names of files, which would differ between machines, and
 /// --resume: they say nothing about the numbers.
 fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept = Vec::new();
+    let mut kept: Vec<String> = Vec::new();
     let mut skip = false;
     for arg in args {
+        let suite = kept.last().is_some_and(|last| last == "--suite");
+        if suite {
+            kept.push(suite::file_stem(Path::new(&arg)));
+            continue;
+        }
+        if let Some(file) = arg.strip_prefix("--suite=") {
+            kept.push(format!("--suite={}", suite::file_stem(Path::new(file))));
+            continue;
+        }
         let option = arg.split_once('=').map(|(option, _)| option);
         let names_path = PATHS.contains(&arg.as_str());
         let is_path = std::mem::replace(&mut skip, names_path);
@@ -333,16 +395,28 @@ mod tests {
         variant::{Info, Plan, Prepared, Query, Variant},
         variants,
     };
+    use convforge_tools::files::write_whole;
 
     use super::*;
 
     #[test]
     fn paths_stay_out_of_the_results() {
         let args = [
-            "compare", "--out", "a/b.json", "--warm", "--out=c", "--resume", "--suite", "vgg16",
+            "compare",
+            "--out",
+            "a/b.json",
+            "--warm",
+            "--out=c",
+            "--resume",
+            "--suite",
+            "vgg16",
+            "--suite",
+            "a/b/mine.txt",
+            "--suite=c/mine.txt",
         ];
         let kept = without_paths(args.into_iter().map(str::to_owned));
-        assert_eq!(kept, ["compare", "--warm", "--suite", "vgg16"]);
+        let suites = ["--suite", "vgg16", "--suite", "mine", "--suite=mine"];
+        assert_eq!(kept, [&["compare", "--warm"], &suites[..]].concat());
     }
 
     #[test]
@@ -428,7 +502,7 @@ mod tests {
         let mut stopped = first.clone();
         stopped.rows[1].reason = Some(Error::Interrupted.to_string());
         stopped.rows[4].plan = Some("kept".to_owned());
-        stopped.write(&path, Format::Json).unwrap();
+        write_whole(&path, stopped.text(Format::Json)).unwrap();
         let groups = [group("one"), group("two")];
         assert_eq!(measure(&args, &groups, View::Sweep).ok().unwrap(), fine);
         let second = Report::read(&path).unwrap();

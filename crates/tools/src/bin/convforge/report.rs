@@ -155,12 +155,12 @@ fn show(args: &Args, files: &[(Report, Option<Study>)]) -> Result<ExitCode, Fail
 
 /// Prints tables for a terminal.
 pub fn tables(out: &mut impl Write, parts: &[Part], tables: &[Table]) -> io::Result<()> {
-    let color = terminal::color();
+    let look = terminal::look();
     for part in parts {
-        writeln!(out, "\n{}\n{}", part.title, part.table(color))?;
+        writeln!(out, "\n{}\n{}", part.title, part.table(look))?;
     }
     for table in tables {
-        writeln!(out, "\n{}\n{}", table.title, table.text(color))?;
+        writeln!(out, "\n{}\n{}", table.title, table.text(look))?;
     }
     Ok(())
 }

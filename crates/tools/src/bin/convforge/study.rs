@@ -10,6 +10,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use convforge::{Device, Math, Pick};
 use convforge_tools::{
+    files::Target,
     measure::{self, ClockLog, Clocks, Status},
     study::{NetworkData, NetworkOptions, Study},
 };
@@ -108,7 +109,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         study.notes.insert(0, terminal::no_gpu(&why));
     }
     // A place that cannot be written to should show now.
-    args.keep(&study)?;
+    let mut target = args.target()?;
+    keep(target.as_ref(), &study)?;
     let (there, units): (Vec<&Unit>, Vec<&Unit>) = args
         .shard
         .of(&plan.units)
@@ -144,10 +146,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 after: Clocks::read(&device),
             });
         }
-        args.keep(&study)?;
+        keep(target.as_ref(), &study)?;
         progress.step();
     }
     drop(progress);
+
+    finish(target.as_mut(), &study)?;
 
     args.show(&study)?;
     if args.prints_tables() {
@@ -180,9 +184,23 @@ fn merge(args: &Args) -> Result<ExitCode, Failure> {
         }
         study.merge(other);
     }
-    args.keep(&study)?;
+    finish(args.target()?.as_mut(), &study)?;
     args.show(&study)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn keep(target: Option<&Target>, study: &Study) -> Result<(), Failure> {
+    match target {
+        Some(target) => Ok(target.keep(|| study.text())?),
+        None => Ok(()),
+    }
+}
+
+fn finish(target: Option<&mut Target>, study: &Study) -> Result<(), Failure> {
+    match target {
+        Some(target) => Ok(target.finish(study.text().as_bytes())?),
+        None => Ok(()),
+    }
 }
 
 impl Args {
@@ -193,14 +211,16 @@ impl Args {
 
     /// The work, all shares of it.
     fn plan(&self, device: &Device) -> Result<Plan, Failure> {
-        let mut contenders = self.variants.contenders(device, Configs::First)?;
+        // One list, so that what is searched for one part serves the others.
+        let all = self.variants.all();
+        let mut contenders = self.variants.compared(&all, device)?;
         if self.variants.is_empty() {
             contenders.extend(plan::picks(device));
         }
         let overlap = match (&self.overlap_variant[..], self.variants.is_empty()) {
-            ([], true) => plan::overlap_by_default(device, &self.variants.all()),
+            ([], true) => plan::overlap_by_default(device, &all),
             ([], false) => contenders.clone(),
-            (named, _) => Configs::First.named(&self.variants.all(), named)?,
+            (named, _) => Configs::First.named(&all, named)?,
         };
         let (parts, batches) = (&self.parts, &self.batches);
         let plan = Plan::new(device, parts, batches, &self.math, &contenders, &overlap)?;
@@ -211,7 +231,7 @@ impl Args {
     fn start(&self, device: &Device) -> Result<Study, Failure> {
         let environment = measuring::environment(device);
         match &self.out {
-            Some(path) if self.resume && path.exists() => {
+            Some(path) if self.resume && path.is_file() => {
                 let earlier = Study::read(path)?;
                 let mut study = Study {
                     environment: continued(environment, &earlier.environment)?,
@@ -260,11 +280,9 @@ impl Args {
         }
     }
 
-    fn keep(&self, study: &Study) -> Result<(), Failure> {
-        match &self.out {
-            Some(path) => Ok(study.write(path)?),
-            None => Ok(()),
-        }
+    /// Where the results go.
+    fn target(&self) -> Result<Option<Target>, Failure> {
+        Ok(self.out.as_deref().map(Target::open).transpose()?)
     }
 
     fn show(&self, study: &Study) -> Result<(), Failure> {

@@ -1,14 +1,17 @@
 //! The person at the other end: progress, colours, Ctrl-C, JSON.
 
 use std::{
+    env,
     io::{self, IsTerminal, Write},
     process,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
+use convforge_tools::measure::Look;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use terminal_size::terminal_size;
 
 use crate::failure::Failure;
 
@@ -39,9 +42,18 @@ pub fn interrupted() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Whether tables may have colours.
-pub fn color() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+/// How tables look on standard output: plain and unwrapped where it is no terminal, so that each row is
+/// a line for grep; otherwise as wide as the terminal, or as COLUMNS says.
+pub fn look() -> Look {
+    if !io::stdout().is_terminal() {
+        return Look::default();
+    }
+    let columns = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let size = || terminal_size().map(|(width, _)| width.0.into());
+    Look {
+        color: env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+        width: columns.or_else(size).filter(|width| *width > 0),
+    }
 }
 
 /// Prints one JSON value to standard output.

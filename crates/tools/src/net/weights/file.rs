@@ -26,6 +26,9 @@ const LAYERS: [(&str, usize, usize); 10] = [
 /// Bytes of a file at most; a right one has less than a fifth of it.
 const MOST_BYTES: usize = 1 << 20;
 
+/// What begins with a larger count than any network's is no weight file.
+const MOST_LAYERS: i32 = 1000;
+
 impl Weights {
     /// Reads a weight file of either format.
     ///
@@ -52,7 +55,12 @@ impl Weights {
 fn parse(mut bytes: &[u8]) -> Result<Weights, String> {
     let layers = take_int(&mut bytes, "the number of layers")?;
     if layers != LAYERS.len() as i32 {
-        return Err(format!("expected {} layers, found {layers}", LAYERS.len()));
+        return Err(match layers {
+            // Another network's.
+            0..MOST_LAYERS => format!("expected {} layers, found {layers}", LAYERS.len()),
+            _ => "is neither safetensors, as scripts/train.py writes it, nor counted layers of float32"
+                .to_owned(),
+        });
     }
     let mut found = Vec::new();
     for (i, (name, weights, biases)) in LAYERS.into_iter().enumerate() {
@@ -187,6 +195,14 @@ mod tests {
             &with(816, i32::MAX.to_le_bytes()),
             "layer 4 (convolution 2): expected 3152 values, found 2147483647",
         );
+    }
+
+    #[test]
+    fn what_is_no_weight_file_is_said_to_be_none() {
+        let neither = "is neither safetensors, as scripts/train.py writes it, nor counted layers of \
+                       float32";
+        assert_refused(b"not weights at all", neither);
+        assert_refused(&[0xc4; 4096], neither);
     }
 
     #[test]

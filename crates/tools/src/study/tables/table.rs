@@ -1,6 +1,6 @@
 //! A table for people, and what goes into one.
 
-use crate::measure::Lines;
+use crate::measure::{Lines, Look};
 
 /// One table of a study.
 #[derive(Clone, Debug)]
@@ -13,11 +13,14 @@ pub struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// For a terminal, and below it why some have no time; `color` marks the fastest and the failed.
-    pub fn text(&self, color: bool) -> String {
+    /// For a terminal, and below it why some have no time.
+    pub fn text(&self, look: Look) -> String {
         let stages = self.stages.iter();
-        let stages = stages.map(|(name, stages)| format!("\n  {name}: {stages}"));
-        self.lines.text(color) + &stages.collect::<String>()
+        let stages = stages.map(|(name, stages)| {
+            let text = format!("{name}: {stages}");
+            format!("\n{}", look.paragraph("  ", &text))
+        });
+        self.lines.text(look) + &stages.collect::<String>()
     }
 
     /// In Markdown.

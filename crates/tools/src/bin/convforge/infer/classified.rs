@@ -1,5 +1,7 @@
 //! How well images were classified.
 
+use std::io::{self, Write};
+
 use convforge::Device;
 use convforge_tools::{
     measure::Environment,
@@ -57,20 +59,22 @@ impl Classified {
         })
     }
 
-    pub fn print(&self) {
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         if let Some(deviation) = self.max_logit_deviation {
-            println!(
+            writeln!(
+                out,
                 "largest deviation from the expected logits: {deviation:.1e} of the row's largest"
-            );
+            )?;
         }
         let meaning = if self.synthetic {
             " (synthetic: it means nothing)"
         } else {
             ""
         };
-        println!(
+        writeln!(
+            out,
             "accuracy: {} of {} = {:.4}{meaning}",
             self.correct, self.count, self.accuracy
-        );
+        )
     }
 }

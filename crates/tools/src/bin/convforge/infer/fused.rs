@@ -1,6 +1,9 @@
 //! `convforge infer --fused`: the network with its layers fused.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use convforge::Device;
 use convforge_tools::{
@@ -10,7 +13,11 @@ use convforge_tools::{
 use serde::Serialize;
 
 use super::{args::Args, classified::Classified};
-use crate::{data::Data, failure::Failure, terminal::print_json};
+use crate::{
+    data::Data,
+    failure::Failure,
+    terminal::{out, print_json},
+};
 
 /// What a run found, for programs.
 #[derive(Serialize)]
@@ -49,32 +56,36 @@ pub fn run(args: &Args, device: &Device, data: Data) -> Result<ExitCode, Failure
         over_floor,
     };
     if args.json {
-        print_json(&findings)?
+        print_json(&findings)?;
     } else {
-        print(&findings)
+        print(&findings)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(f: &Findings) {
-    println!(
+fn print(f: &Findings) -> io::Result<()> {
+    let mut out = out();
+    writeln!(
+        out,
         "{} images on {}, layers fused, fp32 accuracy, {} runs",
         f.classified.count, f.classified.device, f.runs
-    );
-    let line = |what: &str, spread: &Spread| {
-        println!(
+    )?;
+    let mut line = |what: &str, spread: &Spread| {
+        writeln!(
+            out,
             "{what}  {:>10}  (p10 {}, p90 {})",
             duration(spread.median_us),
             duration(spread.p10_us),
             duration(spread.p90_us)
-        );
+        )
     };
-    line("kernels alone, pixels on the device           ", &f.kernels);
-    line("copy in alone, from pinned memory             ", &f.copy_in);
-    line("whole, pixels to logits in pinned host memory ", &f.whole);
-    println!(
+    line("kernels alone, pixels on the device           ", &f.kernels)?;
+    line("copy in alone, from pinned memory             ", &f.copy_in)?;
+    line("whole, pixels to logits in pinned host memory ", &f.whole)?;
+    writeln!(
+        out,
         "whole is {:.2} times the longer of the other two; copied in {} chunks",
         f.over_floor, f.chunks
-    );
-    f.classified.print();
+    )?;
+    f.classified.print(&mut out)
 }

@@ -1,0 +1,225 @@
+//! Judging the outputs that timed launches left behind.
+//!
+//! There are many sets of them, and they may be too large for the oracle. So of every set some parts
+//! are compared with it, drawn by the seed, the first and the last outputs among them. Their operands
+//! are made again from the recipe: neither copies nor the device's memory are trusted. Of all other
+//! elements [`find_poison`] sees whether they were written.
+
+use std::ops::Range;
+
+use convforge::{Buffer, Problem, Stream, variant::Arithmetic};
+use rayon::prelude::*;
+
+#[cfg(feature = "cuda")]
+use crate::oracle;
+use crate::{
+    Bounds, Data, Recipe, Result, Tensor, Verdict,
+    fence::{POISON, elsewhere},
+    judge::judge_part,
+    judged::wrong_outputs,
+    recipe::widen_one,
+    reference::{Operands, expected, round_operand},
+    rng::Rng,
+};
+
+/// Products that the oracle is asked for, over all sets: some tens of milliseconds.
+const PRODUCTS: usize = 4_000_000;
+/// Outputs of a set at least.
+const LEAST_OUTPUTS: usize = 4;
+/// Parts at most, unless there are more sets: each is a copy of its own.
+const PARTS: usize = 512;
+const PARTS_OF_A_SET: usize = 16;
+
+/// Outputs in several sets of buffers. Operands of the first set are those of a [`Recipe`] with
+/// `seed`, of each further one with the next seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Launched<'a> {
+    /// What was run.
+    pub problem: &'a Problem,
+    /// The kind of its data.
+    pub data: Data,
+    /// What the variant declares.
+    pub arithmetic: Arithmetic,
+    /// Seed of the first set.
+    pub seed: u64,
+    /// Sets with outputs.
+    pub sets: usize,
+    /// Whether all sets have the filter of the first one.
+    pub one_filter: bool,
+}
+
+/// Operands that are made when they are asked for.
+struct Made<'a> {
+    problem: &'a Problem,
+    recipe: &'a Recipe,
+    /// The filter's.
+    filter: &'a Recipe,
+}
+
+impl Operands for Made<'_> {
+    fn x(&self, index: usize) -> f32 {
+        round_operand(self.problem.math(), self.recipe.value(Tensor::X, index))
+    }
+
+    fn w(&self, index: usize) -> f32 {
+        round_operand(self.problem.math(), self.filter.value(Tensor::W, index))
+    }
+
+    fn bias(&self, index: usize) -> f32 {
+        self.recipe.value(Tensor::Bias, index)
+    }
+
+    fn residual(&self, index: usize) -> f32 {
+        self.recipe.value(Tensor::Residual, index)
+    }
+}
+
+impl Launched<'_> {
+    /// What is wrong with the outputs, in words. `read` gives some outputs of a set as they are stored.
+    ///
+    /// # Errors
+    /// What `read` answers; [`Error::Length`](crate::Error::Length) where it gives more or fewer.
+    pub fn wrong(
+        &self,
+        mut read: impl FnMut(usize, Range<usize>) -> convforge::Result<Vec<u8>>,
+    ) -> Result<Option<String>> {
+        let bounds = Bounds::new(self.problem, self.data, self.arithmetic);
+        let recipe = |set| Recipe::new(self.problem, self.data, self.seed + set as u64);
+        let first = recipe(0);
+        let mut all = Verdict::NONE;
+        for (set, part) in self.parts() {
+            let own = recipe(set);
+            let made = Made {
+                problem: self.problem,
+                recipe: &own,
+                filter: if self.one_filter { &first } else { &own },
+            };
+            let expected = |index| expected(self.problem, &made, index);
+            let y = read(set, part.clone())?;
+            let verdict = judge_part(self.problem, expected, part.clone(), &y, &bounds)?;
+            if let Some(bad) = verdict.first_bad {
+                let index = bad as usize;
+                let y = widen_one(self.problem.storage(), &y, index - part.start);
+                let right = Some(expected(index));
+                let why = wrong_outputs(self.problem, &bounds, &verdict, part.len(), y, right);
+                return Ok(Some(format!("after the timed launches, set {set}: {why}")));
+            }
+            all = all.then(&verdict);
+        }
+        let (rms, limit) = (all.rms(), bounds.rms_limit(&all));
+        // Not `>`: a NaN must fail.
+        let within = bounds.exact || rms <= limit;
+        Ok((!within).then(|| {
+            format!(
+                "after the timed launches the error of {} outputs is {rms:.3e} rms, where {limit:.3e} \
+                 is allowed",
+                all.counted
+            )
+        }))
+    }
+
+    /// Which outputs of which sets are compared.
+    fn parts(&self) -> Vec<(usize, Range<usize>)> {
+        let (len, sets) = (self.problem.y_len(), self.sets.max(1));
+        if len == 0 {
+            return Vec::new();
+        }
+        let window =
+            (self.problem.epilogue().pool).map_or(1, |pool| pool.window[0] * pool.window[1]);
+        let each = self.problem.reduction().max(1) * window;
+        let outputs = (PRODUCTS / each / sets).max(LEAST_OUTPUTS).min(len);
+        let parts = match outputs == len {
+            true => 1,
+            false => (PARTS / sets).clamp(1, PARTS_OF_A_SET.min(outputs)),
+        };
+        let size = outputs / parts;
+        let mut rng = Rng::new(self.seed);
+        let mut part = |number: usize| {
+            // The first one and the last one of all are among them, and so on from there.
+            let start = match number % PARTS_OF_A_SET {
+                0 => 0,
+                1 => len - size,
+                _ => rng.below(len - size + 1),
+            };
+            (number / parts, start..start + size)
+        };
+        (0..self.sets * parts).map(&mut part).collect()
+    }
+}
+
+/// Where outputs of a problem lie in several sets, each followed by a gap.
+#[derive(Clone, Copy, Debug)]
+pub struct Sets<'a> {
+    /// Whose outputs they are.
+    pub problem: &'a Problem,
+    /// Bytes before the first one.
+    pub start: usize,
+    /// Elements from one set to the next.
+    pub stride: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// Makes all of a buffer poison: NaN in every storage.
+///
+/// # Errors
+/// What a launch answers.
+pub fn poison(memory: &mut Buffer<u8>, stream: &Stream) -> convforge::Result<()> {
+    crate::fence::fill(memory, POISON, stream)
+}
+
+/// Where a buffer that was [poisoned](poison) is not as launches should leave it, in words: an output
+/// that is still NaN, or a gap that was written to. Waits for the stream.
+///
+/// # Errors
+/// What a launch answers.
+///
+/// # Panics
+/// Where the sets do not fit in the memory.
+pub fn find_poison(
+    memory: &Buffer<u8>,
+    sets: &Sets<'_>,
+    stream: &Stream,
+) -> convforge::Result<Option<String>> {
+    let (len, size) = (sets.problem.y_len(), sets.problem.storage().bytes());
+    let bytes = sets.count * sets.stride * size;
+    assert!(sets.start + bytes <= memory.len(), "{sets:?}");
+    stream.synchronize()?;
+    let found = first_strange(memory, sets, stream)?;
+    Ok(found.map(|element| {
+        let (set, at) = (element / sets.stride, element % sets.stride);
+        match at < len {
+            true => format!("the timed launches left NaN in output {at} of set {set}, or nothing"),
+            false => format!(
+                "the timed launches wrote behind set {set}, {} elements past its end",
+                at - len
+            ),
+        }
+    }))
+}
+
+/// The first output that is NaN, or element of a gap that is not poison.
+fn first_strange(
+    memory: &Buffer<u8>,
+    sets: &Sets<'_>,
+    stream: &Stream,
+) -> convforge::Result<Option<usize>> {
+    #[cfg(feature = "cuda")]
+    if memory.device().is_gpu() {
+        let first = memory.as_ptr().wrapping_byte_add(sets.start);
+        // SAFETY: the caller has seen that the sets lie in the memory, which is of this device.
+        return unsafe { oracle::find_poison(first, sets, stream) };
+    }
+    let _ = stream;
+    let all = &memory.as_slice().ok_or_else(elsewhere)?[sets.start..];
+    let (len, storage) = (sets.problem.y_len(), sets.problem.storage());
+    let size = storage.bytes();
+    let strange = |element: &usize| match element % sets.stride < len {
+        true => widen_one(storage, all, *element).is_nan(),
+        false => all[element * size..][..size]
+            .iter()
+            .any(|byte| *byte != POISON),
+    };
+    let elements = (0..sets.count * sets.stride).into_par_iter();
+    Ok(elements.by_exponential_blocks().find_first(strange))
+}
