@@ -104,7 +104,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 8]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 9]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -144,7 +144,8 @@ static KINDS: LazyLock<[Kind; 8]> = LazyLock::new(|| {
         (all.clone(), tiles),
         (pixels, any),
         (batches, any),
-        (all, one_row),
+        (all.clone(), one_row),
+        (all, depthwise),
     ]
 });
 
@@ -173,6 +174,22 @@ fn tiles(shape: &mut Shape) {
     let whole = |count: usize| (count / shape.groups).next_multiple_of(8) * shape.groups;
     (shape.c, shape.k) = (whole(shape.c), whole(shape.k));
     shape.align = shape.align.max(16);
+}
+
+/// A filter of its own for each channel, as networks have them.
+fn depthwise(shape: &mut Shape) {
+    let side = [3, 5, 7][shape.r % 3];
+    (shape.r, shape.s) = (side, side);
+    shape.c = match shape.c {
+        few @ 0..8 => few.max(2),
+        many => many.next_multiple_of(8),
+    };
+    (shape.groups, shape.k) = (shape.c, shape.c);
+    shape.stride = [shape.stride[0].min(2); 2];
+    shape.dilation = [1, 1];
+    shape.math = shape.storage.maths()[0];
+    shape.align = shape.align.max(16);
+    shape.epilogue.pool = None;
 }
 
 /// Signals: images and filters of one row.
