@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes what is read from outside: scripts/fuzz.sh [SECONDS [TARGET...]], ten seconds for each target
-# unless told otherwise. The targets are those of fuzz/Cargo.toml; plans, which needs a CUDA toolkit, is
-# run only by name. Corpora and findings stay in fuzz/, which git ignores.
+# unless told otherwise. The targets are those of fuzz/Cargo.toml; plans needs a CUDA toolkit. Corpora and findings stay in fuzz/, which git ignores.
 #
 # It takes cargo-fuzz (cargo install cargo-fuzz) and nightly Rust, whose address sanitizer it turns on.
 set -euo pipefail
@@ -9,9 +8,9 @@ cd "$(dirname "$0")/.."
 
 seconds=${1-10}
 targets=("${@:2}")
-[[ ${#targets[@]} -gt 0 ]] || targets=(problem policy idx npy weights)
-cargo fuzz --version >/dev/null 2>&1 || { echo "skipped: there is no cargo-fuzz" && exit; }
-cargo +nightly --version >/dev/null 2>&1 || { echo "skipped: there is no nightly Rust" && exit; }
+[[ ${#targets[@]} -gt 0 ]] || targets=(problem policy idx npy weights plans)
+cargo fuzz --version >/dev/null 2>&1 || { echo "skipped, nothing was fuzzed: cargo install cargo-fuzz" && exit; }
+cargo +nightly --version >/dev/null 2>&1 || { echo "skipped, nothing was fuzzed: rustup toolchain install nightly" && exit; }
 
 for target in "${targets[@]}"; do
     features=()

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import objects
+import sources
 from objects import Failure
 from tables import put, table
 
@@ -378,7 +379,7 @@ def cell(value):
     return str(value) if value else ""
 
 
-def markdown(kernels, same, arch):
+def markdown(kernels, same, arch, csrc):
     entries = [kernel.json() for kernel in kernels]
     shown = [name for name in MIX if any(entry["mix"][name] for entry in entries)]
     header = ["row", "kernel", "configuration", "registers", "shared", "constant", "spilled", "code"]
@@ -397,8 +398,9 @@ def markdown(kernels, same, arch):
         for entry in entries
     ]
     parts = [
-        f"Compiled for {arch}. Memory and code in bytes, shared without what a launch adds; "
-        "instructions as\nthey stand in the code, loads and stores as number x bits. MOV has "
+        f"Compiled for {arch} from csrc `{csrc}`.",
+        "Memory and code in bytes, shared without what a launch adds; instructions as\n"
+        "they stand in the code, loads and stores as number x bits. MOV has "
         "selections and IMAD.MOV with it,\ninteger what else is reckoned with whole numbers, LDC "
         "all reads of constants, async the copies that\npass registers by, local LDL and STL, "
         "generic loads and stores whose kind of memory is not known.\nThe uniform datapath's "
@@ -429,6 +431,7 @@ def main():
     if not args.all:
         kernels = representatives(kernels)
     same = alike(kernels)
+    text = markdown(kernels, same, args.arch, sources.csrc(ROOT))
     if args.json:
         groups = [{"equal": kind, "symbols": [k.mangled for k in group]} for kind, group in same]
         answer = {"arch": args.arch, "kernels": [k.json() for k in kernels], "same": groups}
@@ -436,10 +439,10 @@ def main():
     elif args.into:
         empty = "# Disassembly\n\n{}\n{}\n".format(*MARKERS)
         old = args.into.read_text(encoding="utf-8") if args.into.exists() else empty
-        new = put(args.into.name, old, MARKERS, markdown(kernels, same, args.arch))
+        new = put(args.into.name, old, MARKERS, text)
         args.into.write_text(new, encoding="utf-8")
     else:
-        print(markdown(kernels, same, args.arch))
+        print(text)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ import sources
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
 ERROR_MARKERS = "<!-- errors: begin -->", "<!-- errors: end -->"
+DISASSEMBLY = "docs/disassembly.md"
+STATE_MARKERS = "<!-- state: begin -->", "<!-- state: end -->"
 NOTHING = "no results committed yet"
 # Suites whose layers the README shows one by one; of the others it shows means.
 HEADLINES = ["report-86", "report-70"]
@@ -477,6 +479,13 @@ def slower(folder, excuses):
         yield f"{EXCUSES}:{left[key]}: {key[1]} has not become slower on {key[0]}"
 
 
+def disassembly(text, csrc):
+    """The document of sass.py, which says of which csrc it is, with a word on whether that is this one."""
+    of = re.search(r"from csrc `(\w{16})`", text)
+    stale = "" if of and of[1] == csrc else f"‡ Stale: csrc is `{csrc}` now."
+    return put(DISASSEMBLY, text, STATE_MARKERS, stale or "Of csrc as it is.")
+
+
 def put(name, old, markers, text):
     """The text of a file with what stands between its two markers replaced."""
     begin, end = markers
@@ -494,12 +503,13 @@ def main():
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository (this one)")
     args = parser.parse_args()
     folder = args.root / results.FOLDER
-    lines = read(folder, Checkout())  # the code is that beside this script
+    checkout = Checkout()  # the code is that beside this script
+    lines = read(folder, checkout)
     old_rows = list(stale(lines))
     if args.stale:
         print("\n".join(old_rows))
         return
-    readme, page = args.root / "README.md", args.root / "docs/results.md"
+    readme, page, code = args.root / "README.md", args.root / "docs/results.md", args.root / DISASSEMBLY
     errors = accuracy.latest(folder)
     prose = args.root / "docs/accuracy.md"
     wanted = {
@@ -511,6 +521,8 @@ def main():
             prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors)
         ),
     }
+    if code.exists():
+        wanted[code] = disassembly(code.read_text(encoding="utf-8"), checkout.csrc)
     if errors:
         wanted[prose.with_suffix(".svg")] = accuracy.drawing(errors[1])
     if not lines:
@@ -524,7 +536,7 @@ def main():
         if args.check:
             wrong = True
             diff = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
-            print(f"{shown} does not agree with benches/results; run scripts/tables.py")
+            print(f"{shown} does not agree with benches/results and csrc; run scripts/tables.py")
             print("\n".join(list(diff)[:20]))
         else:
             path.write_text(text, encoding="utf-8")

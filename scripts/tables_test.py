@@ -117,6 +117,12 @@ class Tables(unittest.TestCase):
             lines[-2].update(before_us=10.0, median_us=19.0)
             self.assertEqual(told(""), [], "short")
 
+    def test_a_disassembly_of_other_code_is_stale(self):
+        document = "{}\n{}\nCompiled for sm_90a from csrc `{}`.\n"
+        of = lambda csrc: tables.disassembly(document.format(*tables.STATE_MARKERS, csrc), "b" * 16)
+        self.assertIn("Stale: csrc is `bbbbbbbbbbbbbbbb` now", of("a" * 16))
+        self.assertNotIn("Stale", of("b" * 16))
+
     def test_times_say_what_they_leave_out(self):
         lines = report("2026-01-01T00:00:00Z", "b" * 16, [("report-86", "l1", 30.0)])
         lines[-2].update(pack_us=2.0, with_pack_us=31.5, serial_us=30.5, source="1", samples=5, p10_us=29.7, p90_us=33)

@@ -137,7 +137,8 @@ struct State {
 // 1.08 to 1.44 of what it takes in h200-*.jsonl. Either memory bounds it, which takes 7.6 warps on
 // each multiprocessor to be busy, or the first-level caches, which serve each input once per
 // output, or the time that one warp takes for its row: 0.8 us, in which memory answers, for the
-// loads that are under way together.
+// loads that are under way together. That latency is a time as measured on an H200: it follows
+// neither clock nor bandwidth of a chip, so nothing in cf_device says it.
 double estimate(const cf_query &q, int images) {
     const cf_problem &p = q.problem;
     const double length = cf::reduction(p), element = p.storage == CF_STORE_F32 ? 4 : 2;
