@@ -46,9 +46,13 @@ fn variants_stand_in_their_layer() {
     assert_eq!(first, "mb1ic3ih8oc4oh6kh3");
     assert!(inside.iter().all(|name| name.starts_with("  ")), "{seen:?}");
     let count = |name: &str| inside.iter().filter(|seen| *seen == name).count();
+    let mut runs = Vec::new();
     for variant in ["cpu_direct", "cpu_gemm"] {
         assert_eq!(count(&format!("  checking {variant}")), 1, "{seen:?}");
-        // Once to get ready, then for each sample.
-        assert_eq!(count(&format!("  {variant}")), 6, "{seen:?}");
+        runs.push(count(&format!("  {variant}")));
     }
+    // Once to get ready, for each sample, and to be judged; whoever is far from the best has three
+    // samples at least.
+    assert_eq!(runs.iter().max(), Some(&7), "{seen:?}");
+    assert!(runs.iter().all(|count| *count >= 5), "{seen:?}");
 }
