@@ -1,8 +1,8 @@
 //! The race of the plans: once round for all of them, and a careful one for the fastest.
 
 use std::{
-    sync::Arc,
-    time::{Duration, Instant},
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 use super::{
@@ -11,7 +11,9 @@ use super::{
 };
 use crate::{
     Conv, Device, Problem, Result,
-    baselines::cudnn::{Candidate, Fate, NO_TIME_TO_RUN, Proposal, Tally, build, same_plans},
+    baselines::cudnn::{
+        Candidate, Fate, NO_TIME_TO_RUN, Proposal, Tally, Until, build, same_plans,
+    },
     variant::Arithmetic,
 };
 
@@ -100,6 +102,8 @@ pub(super) struct Race<'a> {
     pub(super) problem: &'a Problem,
     /// Of building, and again of the first round.
     pub(super) budget: Option<Duration>,
+    /// Once it is set time is up.
+    pub(super) stop: Option<&'static AtomicBool>,
     /// Most bytes of workspace.
     pub(super) cap: usize,
 }
@@ -144,22 +148,22 @@ impl Race<'_> {
             self.device,
             self.problem,
             plans,
-            self.deadline(),
+            self.until(),
             self.cap,
             tally,
         )?;
         self.first_round(candidates, tally)
     }
 
-    /// A budget beyond all time is none.
-    fn deadline(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.budget?)
+    /// When what begins now has to end.
+    pub(super) fn until(&self) -> Until {
+        Until::new(self.budget, self.stop)
     }
 
     /// Runs each on constant data.
     fn first_round(&self, candidates: Vec<Candidate>, tally: &mut Tally) -> Result<Vec<Runner>> {
         // A budget of its own: however long building took, plans are timed.
-        let deadline = self.deadline();
+        let until = self.until();
         let stream = self.device.stream()?;
         let Some(queue) = stream.as_gpu() else {
             return Ok(Vec::new());
@@ -183,7 +187,7 @@ impl Race<'_> {
                 conv,
                 us,
             } = &mut runners[at];
-            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+            if until.is_over() {
                 tally.leave(&candidate.choice, NO_TIME_TO_RUN);
                 continue;
             }

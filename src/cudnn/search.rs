@@ -6,7 +6,7 @@
 //! fastest has lost; none is left out because others took long, unless the caller wants so.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long and how far a search goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How long building plans may take, and running them for the first time, where that is limited;
     /// plans that come later are left out and counted, and the search is not complete. With many
@@ -31,6 +31,8 @@ pub struct Options {
     pub budget: Option<Duration>,
     /// Most bytes of workspace that a plan may ask for.
     pub workspace_cap: usize,
+    /// Once it is set time is up, as if the budget were spent.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 impl Default for Options {
@@ -39,6 +41,7 @@ impl Default for Options {
         Options {
             budget: None,
             workspace_cap: usize::MAX,
+            stop: None,
         }
     }
 }
@@ -129,7 +132,8 @@ impl Search<'_> {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where there are plans that add up products and all are wrong;
-    /// [`Error::NoGpu`], a missing library, or what the device answers.
+    /// [`Error::Interrupted`] where it was stopped before a plan had won; [`Error::NoGpu`], a missing
+    /// library, or what the device answers.
     pub fn run(&self, referee: &mut dyn Referee) -> Result<Found> {
         // Times of two searches at once would be of neither.
         static SEARCHING: Mutex<()> = Mutex::new(());
@@ -138,8 +142,13 @@ impl Search<'_> {
             device: self.device,
             problem: self.problem,
             budget: self.options.budget,
+            stop: self.options.stop,
             cap: self.options.workspace_cap,
         };
+        let stopped = || race.until().is_stopped();
+        if stopped() {
+            return Err(Error::Interrupted);
+        }
         let mut tally = Tally::default();
         let plans = every_plan(self.device, self.problem, &mut tally)?;
         let (plans, mut far) = self.without_known(plans, &mut tally);
@@ -156,6 +165,9 @@ impl Search<'_> {
             tried |= !sums.is_empty();
             transforms.extend(others);
             exact = race.winner(sums, f64::INFINITY, referee, &mut tally)?;
+        }
+        if exact.is_none() && stopped() {
+            return Err(Error::Interrupted);
         }
         if tried && exact.is_none() {
             return Err(Error::Unsupported {

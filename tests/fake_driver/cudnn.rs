@@ -1,9 +1,9 @@
 //! The order in which cuDNN's objects are destroyed, and a whole search.
 
-use std::{env, ffi::c_int, mem, time::Duration};
+use std::{env, ffi::c_int, mem, sync::atomic::AtomicBool, time::Duration};
 
 use convforge::{
-    Conv, Device, Problem, Result,
+    Conv, Device, Error, Problem, Result,
     cudnn::{Fate, Found, Judgement, Options, Referee, Search},
     variants,
 };
@@ -66,6 +66,17 @@ fn what_things_are_made_of_outlives_them() {
         };
         let found = search.run(&mut Nobody).unwrap();
         assert!(found.exact.is_none() && found.transform.is_none());
+        // Stopped before it began.
+        static STOP: AtomicBool = AtomicBool::new(true);
+        let stopped = Search {
+            options: Options {
+                stop: Some(&STOP),
+                ..Options::default()
+            },
+            ..search
+        };
+        let error = stopped.run(&mut Nobody).unwrap_err();
+        assert!(matches!(error, Error::Interrupted), "{error}");
     }
     assert_eq!(count("fake_early"), 0, "in a search");
     assert!(count("fake_made") > 100, "{}", count("fake_made"));

@@ -11,6 +11,7 @@
 //! | `algorithm` | a call of the older API with its descriptors |
 //! | `plan` | one of all these, ready to launch |
 //! | `proposals` | what cuDNN proposes for a problem, and building it |
+//! | `until` | when building and timing them has to end |
 //! | `rank` | the estimate of its time |
 //! | `variant_pack` | the addresses of a launch |
 //! | `trial`, `tally` | what became of each of them; counted |
@@ -29,9 +30,10 @@ mod rank;
 mod rules;
 mod tally;
 mod trial;
+mod until;
 mod variant_pack;
 
-use std::{ptr::null_mut, sync::Arc, time::Instant};
+use std::{ptr::null_mut, sync::Arc};
 
 use self::{call::Handle, proposals::Proposals};
 pub use self::{
@@ -43,6 +45,7 @@ pub(crate) use self::{
     plan::{Candidate, Settled},
     proposals::Proposal,
     tally::{NO_TIME_TO_RUN, Tally},
+    until::Until,
 };
 use crate::{
     Device, Error, Problem, Result,
@@ -103,7 +106,7 @@ pub(crate) fn same_plans(
     asking(device, problem, |proposals| Ok(proposals.again(plans)))
 }
 
-/// Builds plans before the deadline, with at most so many bytes of workspace; what became of the
+/// Builds plans while there is time, with at most so many bytes of workspace; what became of the
 /// others is told.
 ///
 /// # Errors
@@ -112,12 +115,12 @@ pub(crate) fn build(
     device: &Device,
     problem: &Problem,
     plans: Vec<Proposal>,
-    deadline: Option<Instant>,
+    until: Until,
     workspace_cap: usize,
     tally: &mut Tally,
 ) -> Result<Vec<Candidate>> {
     asking(device, problem, |proposals| {
-        proposals.build(plans, deadline, workspace_cap, tally)
+        proposals.build(plans, until, workspace_cap, tally)
     })
 }
 

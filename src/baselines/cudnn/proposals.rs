@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::Instant,
 };
 
 use cudnn_sys::cudnnBackendHeurMode_t as Mode;
@@ -21,6 +20,7 @@ use super::{
     plan::{Api, Candidate, Choice},
     rules::{self, Form, excluded},
     tally::{NO_TIME_TO_BUILD, Tally},
+    until::Until,
 };
 use crate::{Error, Problem, Result, gpu::Gpu, variant::Arithmetic};
 
@@ -215,14 +215,14 @@ impl Proposals<'_> {
     }
 
     /// Builds them on all cores, since engines that compile their kernel take a second each: those
-    /// that have room for their workspace, up to `cap` bytes, until `deadline` if there is one.
+    /// that have room for their workspace, up to `cap` bytes, while there is time.
     ///
     /// # Errors
     /// What the device answers when it is asked for free memory.
     pub(super) fn build(
         &self,
         proposals: Vec<Proposal>,
-        deadline: Option<Instant>,
+        until: Until,
         cap: usize,
         tally: &mut Tally,
     ) -> Result<Vec<Candidate>> {
@@ -239,7 +239,7 @@ impl Proposals<'_> {
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(slot) = slots.get(index) else { break };
-                if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                if until.is_over() {
                     continue;
                 }
                 if let Some(proposal) = lock(slot).take() {

@@ -243,6 +243,7 @@ impl SearchArgs {
         let search = &mut options.search;
         search.budget = self.cudnn_seconds.or(search.budget);
         search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
+        search.stop = Some(terminal::stop());
         options.stored = match self.cudnn_stored {
             StoredSearch::Trusted => Stored::Trusted,
             StoredSearch::Again => Stored::Again,
