@@ -147,6 +147,14 @@ fn cannot_be_written(path: &Path, why: io::Error) -> Error {
     Error::file_because(path, "cannot be written", why)
 }
 
+/// A file's name without its folder and its ending: what a suite or a report from it is called.
+pub fn file_stem(path: &Path) -> String {
+    path.file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use std::{process::Command, thread};

@@ -6,7 +6,11 @@ use std::path::Path;
 use convforge::{Layout, Math, Problem, Storage};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, error::closest, files::read_text};
+use crate::{
+    Error, Result,
+    error::closest,
+    files::{file_stem, read_text},
+};
 
 /// The files, in reading order.
 const FILES: [(&str, &str); 12] = [
@@ -89,14 +93,6 @@ impl Suite {
             name: stem,
         })
     }
-}
-
-/// What a suite from a file is called.
-pub fn file_stem(path: &Path) -> String {
-    path.file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// The problems of a text, with their names. `place` is what errors name.

@@ -38,6 +38,22 @@ constexpr int rows_of(int r, int stride) { return (r + stride - 1) / stride; }
 
 inline int element_bytes(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
 
+// Calls body with an element, the side of the filter and the stride, as compile-time constants.
+template <class Body>
+void for_kernel(const cf_problem &p, Body body) {
+    const auto of = [&](auto stored) {
+        for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
+            for_value<1, 2>(p.stride_h - 1, [&](auto stride) { body(stored, r, stride); });
+        });
+    };
+    if (p.storage == CF_STORE_F32)
+        of(float());
+    else if (p.storage == CF_STORE_F16)
+        of(__half());
+    else
+        of(__nv_bfloat16());
+}
+
 // What two that go on beside each other take, each by itself so long.
 inline double together_us(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
 

@@ -26,25 +26,13 @@ struct State {
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const cf_problem &p = state.problem;
     const size_t shared =
         cf::depthwise_nchw::ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
-    const auto choose = [&](auto stored) {
-        cf::for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
-            cf::for_value<1, 2>(p.stride_h - 1, [&](auto stride) {
-                state.kernel = cf::kernel_of(
-                    depthwise_nchw_kernel<decltype(stored), decltype(r)::value,
-                                          decltype(stride)::value>,
-                    unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
-            });
-        });
-    };
-    if (p.storage == CF_STORE_F32)
-        choose(float());
-    else if (p.storage == CF_STORE_F16)
-        choose(__half());
-    else
-        choose(__nv_bfloat16());
+    for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
+        state.kernel = cf::kernel_of(
+            depthwise_nchw_kernel<decltype(stored), decltype(r)::value, decltype(stride)::value>,
+            unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+    });
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {

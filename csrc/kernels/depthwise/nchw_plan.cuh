@@ -15,10 +15,13 @@ constexpr int Warps = 8;      // of a block
 constexpr int Columns = 4;    // adjacent, of a thread
 constexpr int MaxStages = 16; // of the ring that strips go through
 constexpr int StaticShared = 1024;
-// Bytes before and behind a stage's rows that a window at their edges may read: up to 9 columns,
+constexpr int MaxWindow = (Columns - 1) * 2 + 7; // columns
+// Bytes before and behind a stage's rows that a window at their edges may read: as many columns,
 // and what the rows lie behind a multiple of 16.
 constexpr int Slack = 80;
+static_assert(Slack % 16 == 0 && Slack >= MaxWindow * 4 + 15);
 constexpr int ZeroBytes = 64; // what a row outside of x is read from
+static_assert(ZeroBytes % 16 == 0 && ZeroBytes >= MaxWindow * 4);
 
 // Blocks that registers leave room for on a multiprocessor.
 constexpr int blocks_of(int r) { return r == 3 ? 3 : 2; }

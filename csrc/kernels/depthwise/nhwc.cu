@@ -31,32 +31,21 @@ struct State {
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const cf_problem &p = state.problem;
     const size_t shared = size_t(option.tiling.stages) * option.tiling.stage_bytes;
-    const auto choose = [&](auto stored, auto lanes) {
+    for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
         using Stored = decltype(stored);
-        constexpr int Lanes = decltype(lanes)::value;
-        cf::for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
-            cf::for_value<1, 2>(p.stride_h - 1, [&](auto stride) {
-                state.kernel = cf::kernel_of(depthwise_nhwc_kernel<Stored, decltype(r)::value,
-                                                                   decltype(stride)::value, Lanes>,
-                                             unsigned(option.blocks), unsigned(option.warps) * 32,
-                                             shared, true);
-            });
-        });
-    };
-    const auto choose_16 = [&](auto stored) {
-        if (option.lanes == 32)
-            choose(stored, cf::Constant<32>());
-        else
-            choose(stored, cf::Constant<16>());
-    };
-    if (p.storage == CF_STORE_F32)
-        choose(float(), cf::Constant<16>());
-    else if (p.storage == CF_STORE_F16)
-        choose_16(__half());
-    else
-        choose_16(__nv_bfloat16());
+        const auto choose = [&](auto lanes) {
+            state.kernel = cf::kernel_of(
+                depthwise_nhwc_kernel<Stored, decltype(r)::value, decltype(stride)::value,
+                                      decltype(lanes)::value>,
+                unsigned(option.blocks), unsigned(option.warps) * 32, shared, true);
+        };
+        // Two channels of f32 are 8 bytes: 16 lanes have as many as 32 have in 16 bits.
+        if constexpr (sizeof(Stored) == 2)
+            if (option.lanes == 32)
+                return choose(cf::Constant<32>());
+        choose(cf::Constant<16>());
+    });
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {

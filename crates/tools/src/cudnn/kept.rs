@@ -28,6 +28,8 @@ struct Filed {
 /// The results by problem, GPU and version of cuDNN.
 pub(super) struct Kept {
     here: Mutex<BTreeMap<String, Found>>,
+    /// Held while a search is made, so that whoever wants the same waits for it.
+    searching: Mutex<()>,
     /// A file for each: processes that write at the same time do not meet.
     folder: Option<PathBuf>,
 }
@@ -37,8 +39,31 @@ impl Kept {
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Kept {
             here: Mutex::default(),
+            searching: Mutex::default(),
             folder,
         }
+    }
+
+    /// What another thread has found, or else what `search` finds; one search at a time is made.
+    pub(super) fn or_search<E>(
+        &self,
+        key: &str,
+        search: impl FnOnce() -> Result<Found, E>,
+    ) -> Result<Found, E> {
+        let _alone = self
+            .searching
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match self.here(key) {
+            Some(found) => Ok(found),
+            None => search(),
+        }
+    }
+
+    /// Forgets what this process has under a key.
+    pub(super) fn forget(&self, key: &str) {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        here.remove(key);
     }
 
     fn file(&self, key: &str) -> Option<PathBuf> {
@@ -86,6 +111,11 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+    };
+
     use super::*;
     use crate::cudnn::tests::found;
 
@@ -111,6 +141,25 @@ mod tests {
         let alone = Kept::new(None);
         alone.put("a", &found()).unwrap();
         assert_eq!((alone.here("a"), alone.earlier("a")), (Some(found()), None));
+    }
+
+    #[test]
+    fn threads_that_want_the_same_search_once() {
+        let kept = Kept::new(None);
+        let searches = AtomicUsize::new(0);
+        let want = || {
+            let search = || {
+                searches.fetch_add(1, Ordering::Relaxed);
+                kept.keep_here("a", &found());
+                Ok::<_, Error>(found())
+            };
+            assert_eq!(kept.or_search("a", search).unwrap(), found());
+        };
+        thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(want))));
+        assert_eq!(searches.load(Ordering::Relaxed), 1);
+        kept.forget("a");
+        want();
+        assert_eq!(searches.load(Ordering::Relaxed), 2);
     }
 
     #[test]

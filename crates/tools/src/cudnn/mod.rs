@@ -145,14 +145,15 @@ unsafe impl Variant for Searched {
         if let Some(found) = self.before(&key) {
             match ready(&found) {
                 // A plan that can no longer be built is searched for again.
-                Err(error) if !matches!(error, Error::Unsupported { .. }) => {}
+                Err(error) if !matches!(error, Error::Unsupported { .. }) => self.kept.forget(&key),
                 prepared => {
                     let search = format!("searched before: {}", found.report);
                     return Ok(noted(prepared?, &search));
                 }
             }
         }
-        let found = self.find(device, problem, &key)?;
+        let search = || self.find(device, problem, &key);
+        let found = self.kept.or_search(&key, search)?;
         Ok(noted(ready(&found)?, &found.report))
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use super::{lines, source::Source};
 use crate::{
     Error, Result,
-    files::write_whole,
+    files::{file_stem, write_whole},
     measure::{Entry, Row, Status, View},
     study::Study,
 };
@@ -63,7 +63,7 @@ impl Kept {
             files: Vec::new(),
         };
         for file in files(folder)? {
-            kept.files.push((name(&file), Source::read(&file)?));
+            kept.files.push((file_stem(&file), Source::read(&file)?));
         }
         Ok(kept)
     }
@@ -75,7 +75,7 @@ impl Kept {
     /// # Errors
     /// [`Error::File`] where the file cannot be read, or the one of its name is of another run.
     pub fn add(&mut self, file: &Path) -> Result<()> {
-        let (name, mut source) = (name(file), Source::read(file)?);
+        let (name, mut source) = (file_stem(file), Source::read(file)?);
         if let Source::Report(report) = &mut source {
             let tells = |row: &Row| row.status != Status::Unsupported || row.family() == "cudnn";
             report.rows.retain(tells);
@@ -144,13 +144,6 @@ impl Kept {
         let rows = self.files.iter().map(|(_, source)| source.len());
         (rows.clone().sum(), rows.filter(|rows| *rows > 0).count())
     }
-}
-
-fn name(file: &Path) -> String {
-    file.file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// Takes over what the same run found when it was continued, or says what differs.

@@ -12,7 +12,7 @@ use std::{
 use convforge::Device;
 use convforge_tools::{
     Contender,
-    files::Target,
+    files::{Target, file_stem},
     measure::{
         self, Ceilings, ClockLog, Clocks, Environment, Format, Options, Part, Report, Status, View,
     },
@@ -367,11 +367,11 @@ fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
     for arg in args {
         let suite = kept.last().is_some_and(|last| last == "--suite");
         if suite {
-            kept.push(suite::file_stem(Path::new(&arg)));
+            kept.push(file_stem(Path::new(&arg)));
             continue;
         }
         if let Some(file) = arg.strip_prefix("--suite=") {
-            kept.push(format!("--suite={}", suite::file_stem(Path::new(file))));
+            kept.push(format!("--suite={}", file_stem(Path::new(file))));
             continue;
         }
         let option = arg.split_once('=').map(|(option, _)| option);
