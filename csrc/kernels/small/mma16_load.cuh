@@ -156,7 +156,9 @@ __device__ __noinline__ void load_strip(const Tiling &tiling, const T *image, in
                                         uint32_t stage, int thread, int threads) {
     using Copied = Elements<Element, T, Kind>;
     constexpr int Batch = sizeof(Copied) > 32 ? 4 : sizeof(Copied) > 16 ? 8 : 16;
+    // Read once: between loads and stores it would keep the loads from being together on their way.
     const int copies = tiling.copies, per_line = tiling.copies_per_line;
+    const int column_bytes = tiling.pixel_elements * 2;
     int line = tiling.by_line.quotient(thread), in_line = thread - line * per_line;
     const int lines = tiling.by_line.quotient(threads), rest = threads - lines * per_line;
 #pragma unroll 1
@@ -179,7 +181,7 @@ __device__ __noinline__ void load_strip(const Tiling &tiling, const T *image, in
 #pragma unroll
         for (int b = 0; b < Batch; ++b)
             if (first + b * threads < copies)
-                copied[b].store(to[b], tiling.pixel_elements * 2);
+                copied[b].store(to[b], column_bytes);
     }
 }
 
