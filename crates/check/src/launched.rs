@@ -5,7 +5,7 @@
 //! are made again from the recipe: neither copies nor the device's memory are trusted. Of all other
 //! elements [`find_poison`] sees whether they were written.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use convforge::{Buffer, Problem, Stream, variant::Arithmetic};
 use rayon::prelude::*;
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 #[cfg(feature = "cuda")]
 use crate::oracle;
 use crate::{
-    Bounds, Data, Recipe, Result, Tensor, Verdict,
+    Bounds, Data, Expected, Recipe, Result, Tensor, Verdict,
     fence::{POISON, elsewhere},
     judge::judge_part,
     judged::wrong_outputs,
@@ -30,18 +30,30 @@ const LEAST_OUTPUTS: usize = 4;
 const PARTS: usize = 512;
 const PARTS_OF_A_SET: usize = 16;
 
-/// Outputs in several sets of buffers. Operands of the first set are those of a [`Recipe`] with
-/// `seed`, of each further one with the next seed.
+/// What launches should leave in several sets of buffers. Operands of the first set are those of a
+/// [`Recipe`] with a seed, of each further one with the next seed. What was worked out once is kept for
+/// all variants that are compared.
+#[derive(Debug)]
+pub struct Launched {
+    problem: Problem,
+    data: Data,
+    seed: u64,
+    known: HashMap<Part, Vec<Expected>>,
+}
+
+/// Some outputs of a set, and whether it has the filter of the first one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Part {
+    set: usize,
+    outputs: Range<usize>,
+    one_filter: bool,
+}
+
+/// What a variant left behind.
 #[derive(Clone, Copy, Debug)]
-pub struct Launched<'a> {
-    /// What was run.
-    pub problem: &'a Problem,
-    /// The kind of its data.
-    pub data: Data,
+pub struct Left {
     /// What the variant declares.
     pub arithmetic: Arithmetic,
-    /// Seed of the first set.
-    pub seed: u64,
     /// Sets with outputs.
     pub sets: usize,
     /// Whether all sets have the filter of the first one.
@@ -74,34 +86,41 @@ impl Operands for Made<'_> {
     }
 }
 
-impl Launched<'_> {
+impl Launched {
+    /// Of a problem with this kind of data, and this seed of the first set.
+    pub fn new(problem: &Problem, data: Data, seed: u64) -> Self {
+        Launched {
+            problem: problem.clone(),
+            data,
+            seed,
+            known: HashMap::new(),
+        }
+    }
+
     /// What is wrong with the outputs, in words. `read` gives some outputs of a set as they are stored.
     ///
     /// # Errors
     /// What `read` answers; [`Error::Length`](crate::Error::Length) where it gives more or fewer.
     pub fn wrong(
-        &self,
+        &mut self,
+        left: Left,
         mut read: impl FnMut(usize, Range<usize>) -> convforge::Result<Vec<u8>>,
     ) -> Result<Option<String>> {
-        let bounds = Bounds::new(self.problem, self.data, self.arithmetic);
-        let recipe = |set| Recipe::new(self.problem, self.data, self.seed + set as u64);
-        let first = recipe(0);
+        let parts = self.parts(left);
+        self.learn(&parts);
+        let bounds = Bounds::new(&self.problem, self.data, left.arithmetic);
         let mut all = Verdict::NONE;
-        for (set, part) in self.parts() {
-            let own = recipe(set);
-            let made = Made {
-                problem: self.problem,
-                recipe: &own,
-                filter: if self.one_filter { &first } else { &own },
-            };
-            let expected = |index| expected(self.problem, &made, index);
-            let y = read(set, part.clone())?;
-            let verdict = judge_part(self.problem, expected, part.clone(), &y, &bounds)?;
+        for part in parts {
+            let (known, outputs) = (&self.known[&part], part.outputs);
+            let expected = |index: usize| known[index - outputs.start];
+            let y = read(part.set, outputs.clone())?;
+            let verdict = judge_part(&self.problem, expected, outputs.clone(), &y, &bounds)?;
             if let Some(bad) = verdict.first_bad {
                 let index = bad as usize;
-                let y = widen_one(self.problem.storage(), &y, index - part.start);
+                let y = widen_one(self.problem.storage(), &y, index - outputs.start);
                 let right = Some(expected(index));
-                let why = wrong_outputs(self.problem, &bounds, &verdict, part.len(), y, right);
+                let why = wrong_outputs(&self.problem, &bounds, &verdict, outputs.len(), y, right);
+                let set = part.set;
                 return Ok(Some(format!("after the timed launches, set {set}: {why}")));
             }
             all = all.then(&verdict);
@@ -118,9 +137,32 @@ impl Launched<'_> {
         }))
     }
 
+    /// Works out what is not known yet.
+    fn learn(&mut self, parts: &[Part]) {
+        let recipe = |set| Recipe::new(&self.problem, self.data, self.seed + set as u64);
+        let first = recipe(0);
+        let unknown = parts
+            .par_iter()
+            .filter(|part| !self.known.contains_key(part));
+        let learned: Vec<(Part, Vec<Expected>)> = unknown
+            .map(|part| {
+                let own = recipe(part.set);
+                let made = Made {
+                    problem: &self.problem,
+                    recipe: &own,
+                    filter: if part.one_filter { &first } else { &own },
+                };
+                let outputs = part.outputs.clone().into_par_iter();
+                let expected = outputs.map(|index| expected(&self.problem, &made, index));
+                (part.clone(), expected.collect())
+            })
+            .collect();
+        self.known.extend(learned);
+    }
+
     /// Which outputs of which sets are compared.
-    fn parts(&self) -> Vec<(usize, Range<usize>)> {
-        let (len, sets) = (self.problem.y_len(), self.sets.max(1));
+    fn parts(&self, left: Left) -> Vec<Part> {
+        let (len, sets) = (self.problem.y_len(), left.sets.max(1));
         if len == 0 {
             return Vec::new();
         }
@@ -134,16 +176,20 @@ impl Launched<'_> {
         };
         let size = outputs / parts;
         let mut rng = Rng::new(self.seed);
-        let mut part = |number: usize| {
+        let part = |number: usize| {
             // The first one and the last one of all are among them, and so on from there.
             let start = match number % PARTS_OF_A_SET {
                 0 => 0,
                 1 => len - size,
                 _ => rng.below(len - size + 1),
             };
-            (number / parts, start..start + size)
+            Part {
+                set: number / parts,
+                outputs: start..start + size,
+                one_filter: left.one_filter,
+            }
         };
-        (0..self.sets * parts).map(&mut part).collect()
+        (0..left.sets * parts).map(part).collect()
     }
 }
 

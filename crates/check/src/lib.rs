@@ -28,7 +28,7 @@
 //! | `verdict` | [`Verdict`]: what comparing an output with the oracle found |
 //! | `judge` | [`judge`]: comparing them |
 //! | `judged` | what a verdict means |
-//! | `launched` | [`Launched`]: what timed launches left behind |
+//! | `launched` | [`Launched`]: what timed launches should leave behind |
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
 //! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
 //! | `generate` | [`Profile`]: random valid problems |
@@ -72,7 +72,7 @@ pub use error::{Error, Result};
 pub use fence::forget_memory;
 pub use generate::Profile;
 pub use judge::judge;
-pub use launched::{Launched, Sets, find_poison, poison};
+pub use launched::{Launched, Left, Sets, find_poison, poison};
 pub use options::Options;
 pub use outcome::{Measured, Outcome};
 #[cfg(feature = "cuda")]

@@ -10,7 +10,7 @@ use convforge::{
     Buffer, Conv, Device, Error, Mark, Packed, Problem, RawOperands, Result, Stream, Workspace,
     variant::Space,
 };
-use convforge_check::{Data, Launched, Recipe, Sets, Tensor, find_poison, poison};
+use convforge_check::{Data, Launched, Left, Recipe, Sets, Tensor, find_poison, poison};
 
 use super::{
     options::{FAR, FEW_SAMPLES, LEAST_SAMPLES, Options},
@@ -106,8 +106,8 @@ impl Arena {
 /// The operands of a problem in several sets, shared by all variants that are compared.
 pub(super) struct Tensors {
     sets: usize,
-    /// Of the first set's data; each further set has the next one.
-    seed: u64,
+    /// What is to be found in them.
+    launched: Launched,
     pub(super) x: Arena,
     w: Arena,
     pub(super) y: Arena,
@@ -142,7 +142,7 @@ impl Tensors {
         };
         Ok(Tensors {
             sets,
-            seed: first_seed,
+            launched: Launched::new(problem, DATA, first_seed),
             x: arena(Tensor::X, problem.x_len() * size)?,
             w: arena(Tensor::W, problem.w_len() * size)?,
             y: Arena::new(device, problem, problem.y_len() * size, sets, None)?,
@@ -389,16 +389,14 @@ impl<'a> Lane<'a> {
         if let Some(why) = find_poison(&outputs.memory, &sets, stream)? {
             return Ok(Some(why));
         }
-        let launched = Launched {
-            problem,
-            data: DATA,
+        let left = Left {
             arithmetic: self.conv.variant().info().arithmetic,
-            seed: tensors.seed,
             sets: count,
             one_filter: matches!(self.packed, Some(Filters::Constant { .. })),
         };
         let bytes = |part: ops::Range<usize>| part.start * size..part.end * size;
-        match launched.wrong(|set, part| outputs.read(set, bytes(part), stream)) {
+        let read = |set, part| outputs.read(set, bytes(part), stream);
+        match tensors.launched.wrong(left, read) {
             Err(convforge_check::Error::Library(error)) => Err(error),
             Err(error) => Ok(Some(error.to_string())),
             Ok(wrong) => Ok(wrong),
