@@ -209,13 +209,26 @@ __global__ void begin_verdict(cf_verdict *verdict) {
     verdict->first_bad = INT64_MAX;
 }
 
+// Where what an output should be comes from: it is worked out,
 template <class T, class Operand>
-__global__ void judge_kernel(Call call, cf_bounds bounds, int64_t count, cf_verdict *verdict) {
+struct WorkedOut {
+    Call call;
+    __device__ Expected operator()(int64_t i) const { return output<T, Operand>(call, i); }
+};
+// or cf_oracle has written it.
+struct Written {
+    const double *value, *mag;
+    const float *sequential;
+    __device__ Expected operator()(int64_t i) const { return {value[i], mag[i], sequential[i]}; }
+};
+
+template <class T, class Source>
+__global__ void judge_kernel(Source source, const T *outputs, cf_bounds bounds, int64_t count,
+                             cf_verdict *verdict) {
     Found found;
-    const T *outputs = static_cast<const T *>(call.y);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
-        const Expected expected = output<T, Operand>(call, i);
+        const Expected expected = source(i);
         const double value = expected.value, mag = expected.mag;
         const double y = widen(outputs[i]), error = fabs(y - value);
         // Written so that a NaN is bad. Zeros are equal whatever their sign.
@@ -345,6 +358,18 @@ int32_t for_types(const cf_problem &problem, F f) {
     }
 }
 
+template <class T, class Source>
+int32_t judge(const Source &source, const cf_problem &problem, const void *y,
+              const cf_bounds &bounds, cf_verdict *verdict, void *stream) {
+    if (const int32_t error = cf::launch(begin_verdict, 1, 1, stream, verdict))
+        return error;
+    const int64_t count = problem.n * problem.k * problem.epilogue.out_h * problem.epilogue.out_w;
+    if (count == 0)
+        return 0;
+    return cf::launch(judge_kernel<T, Source>, grid(count), Threads, stream, source,
+                      static_cast<const T *>(y), bounds, count, verdict);
+}
+
 } // namespace
 
 int32_t cf_oracle(const cf_problem *problem, const cf_args *args, int64_t first, int64_t count,
@@ -361,17 +386,20 @@ int32_t cf_oracle(const cf_problem *problem, const cf_args *args, int64_t first,
 
 int32_t cf_judge(const cf_problem *problem, const cf_args *args, const cf_bounds *bounds,
                  cf_verdict *verdict) {
-    if (const int32_t error = cf::launch(begin_verdict, 1, 1, args->stream, verdict))
-        return error;
-    const cf_epilogue &e = problem->epilogue;
-    const int64_t count = problem->n * problem->k * e.out_h * e.out_w;
-    if (count == 0)
-        return 0;
     return for_types(*problem, [&](auto storage, auto operand) {
         using T = typename decltype(storage)::type;
         using Operand = typename decltype(operand)::type;
-        return cf::launch(judge_kernel<T, Operand>, grid(count), Threads, args->stream,
-                          Call(*problem, *args), *bounds, count, verdict);
+        return judge<T>(WorkedOut<T, Operand>{Call(*problem, *args)}, *problem, args->y, *bounds,
+                        verdict, args->stream);
+    });
+}
+
+int32_t cf_judge_by(const cf_problem *problem, const double *reference, const double *mag,
+                    const float *sequential, const void *y, const cf_bounds *bounds,
+                    cf_verdict *verdict, void *stream) {
+    return for_types(*problem, [&](auto storage, auto) {
+        using T = typename decltype(storage)::type;
+        return judge<T>(Written{reference, mag, sequential}, *problem, y, *bounds, verdict, stream);
     });
 }
 

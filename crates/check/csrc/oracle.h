@@ -35,6 +35,10 @@ int32_t cf_oracle(const cf_problem *problem, const cf_args *args, int64_t first,
 /* Judges args->y against the same values. `verdict` is a device address, overwritten. */
 int32_t cf_judge(const cf_problem *problem, const cf_args *args, const cf_bounds *bounds,
                  cf_verdict *verdict);
+/* The same of an output y, by values that cf_oracle has written for all outputs. */
+int32_t cf_judge_by(const cf_problem *problem, const double *reference, const double *mag,
+                    const float *sequential, const void *y, const cf_bounds *bounds,
+                    cf_verdict *verdict, void *stream);
 /* Counts the 4-byte words (then bytes, for a tail) in which a and b differ. */
 int32_t cf_count_differences(const void *a, const void *b, uint64_t bytes, uint64_t *count,
                              void *stream);

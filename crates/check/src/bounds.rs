@@ -41,6 +41,8 @@
 
 use convforge::{Activation, Math, Problem, Storage, variant::Arithmetic};
 
+#[cfg(feature = "cuda")]
+use crate::ffi;
 use crate::{Data, Verdict};
 
 /// The rounding of fp32: half a unit in the last place of 1.
@@ -70,6 +72,18 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// As csrc/oracle.h has them.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn in_c(&self) -> ffi::cf_bounds {
+        ffi::cf_bounds {
+            exact: self.exact.into(),
+            per_mag: self.per_mag,
+            per_ref: self.per_ref,
+            floor: self.floor,
+            rounding: self.rounding,
+        }
+    }
+
     /// For a variant of this arithmetic that did `problem` with data of this kind.
     pub fn new(problem: &Problem, data: Data, arithmetic: Arithmetic) -> Self {
         let (storage, math) = (problem.storage(), problem.math());

@@ -5,7 +5,7 @@ use convforge::{Problem, RawOperands, Stream, variant::Arithmetic};
 #[cfg(feature = "cuda")]
 use crate::oracle;
 use crate::{
-    Bounds, Data, Deviation, Expected, Measured, Options, Recipe, Reference, Verdict,
+    Answers, Bounds, Data, Deviation, Expected, Measured, Options, Recipe, Reference, Verdict,
     fence::Fenced,
     judge::judge,
     outcome::{Trouble, wrong},
@@ -21,6 +21,8 @@ pub(crate) struct Judged<'a> {
     /// What the variant declares, which chooses the rule.
     pub(crate) arithmetic: Arithmetic,
     pub(crate) recipe: &'a Recipe,
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub(crate) answers: &'a Answers,
     /// What the variant was given, for the GPU's oracle.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub(crate) operands: RawOperands,
@@ -80,9 +82,13 @@ impl Judged<'_> {
         if oracle::judges(problem, self.stream, self.options) {
             let mut operands = self.operands;
             operands.y = self.y.as_ptr().cast_mut();
-            // SAFETY: the operands are those that the variant was given, on this device. The output
-            // is only read.
-            let verdict = unsafe { oracle::judge_on_gpu(problem, &operands, bounds, self.stream)? };
+            let question = (problem.clone(), self.data, self.recipe.seed());
+            // SAFETY: the operands are those that the variant was given, on this device, as the recipe
+            // made them. The output is only read.
+            let verdict = unsafe {
+                self.answers
+                    .judge(question, &operands, bounds, self.stream)?
+            };
             return Ok(verdict);
         }
         // The operands and the output, and the output as it is stored.

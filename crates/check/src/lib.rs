@@ -24,6 +24,7 @@
 //! | `whole`, `extreme` | the ranges of whole numbers, and of exponents |
 //! | `reference` | [`Reference`]: the oracle, plain loops on the CPU |
 //! | `oracle` | the same on the GPU, for large problems |
+//! | `answers` | [`Answers`]: what it said, kept for the next variant on the same problem |
 //! | `proof` | that both oracles agree |
 //! | `verdict` | [`Verdict`]: what comparing an output with the oracle found |
 //! | `judge` | [`judge`]: comparing them |
@@ -37,6 +38,7 @@
 
 #![warn(missing_docs)]
 
+mod answers;
 mod bounds;
 mod data;
 mod domain;
@@ -65,6 +67,7 @@ mod trial;
 mod verdict;
 mod whole;
 
+pub use answers::Answers;
 pub use bounds::Bounds;
 pub use data::Data;
 pub use domain::{COVERAGE_PROBLEMS, Domain, coverage};
@@ -79,6 +82,6 @@ pub use outcome::{Measured, Outcome};
 pub use proof::prove_oracle;
 pub use recipe::{Recipe, Tensor, narrow, widen};
 pub use reference::{Expected, Reference, Tensors, position};
-pub use run::{case, conv};
+pub use run::{beside, case, conv};
 pub use stored::{Deviation, rounds, sequential};
 pub use verdict::Verdict;

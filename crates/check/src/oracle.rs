@@ -34,24 +34,25 @@ pub(crate) unsafe fn judge_on_gpu(
     bounds: &Bounds,
     stream: &Stream,
 ) -> Result<Verdict> {
-    let bounds = ffi::cf_bounds {
-        exact: bounds.exact.into(),
-        per_mag: bounds.per_mag,
-        per_ref: bounds.per_ref,
-        floor: bounds.floor,
-        rounding: bounds.rounding,
-    };
     let (problem, args) = (CProblem::new(problem), CArgs::new(operands, stream));
-    let mut verdict = stream
-        .device()
-        .alloc::<u64>(size_of::<ffi::cf_verdict>() / 8)?;
+    found("cf_judge", stream, |verdict| {
+        // SAFETY: the caller vouches for the operands, and `verdict` has the size.
+        unsafe { ffi::cf_judge(&problem, &args, &bounds.in_c(), verdict) }
+    })
+}
+
+/// What `judge`, a function of csrc/oracle.h, finds.
+fn found(
+    call: &'static str,
+    stream: &Stream,
+    judge: impl FnOnce(*mut ffi::cf_verdict) -> i32,
+) -> Result<Verdict> {
+    let words = size_of::<ffi::cf_verdict>() / 8;
+    let mut verdict = stream.device().alloc::<u64>(words)?;
     let target = verdict.as_mut_ptr().cast();
-    // SAFETY: the caller vouches for the operands, and `verdict` has the size.
-    on(stream, "cf_judge", || unsafe {
-        ffi::cf_judge(&problem, &args, &bounds, target)
-    })?;
+    on(stream, call, || judge(target))?;
     let words = verdict.to_vec(stream)?;
-    // SAFETY: eight-byte fields without padding, written by cf_judge.
+    // SAFETY: eight-byte fields without padding, written by the function.
     let found: ffi::cf_verdict = unsafe { std::ptr::read(words.as_ptr().cast()) };
     Ok(Verdict {
         bad: found.bad as u64,
@@ -65,6 +66,84 @@ pub(crate) unsafe fn judge_on_gpu(
     })
 }
 
+/// What some outputs should be, on the GPU.
+#[derive(Debug)]
+pub(crate) struct Written {
+    value: Buffer<f64>,
+    mag: Buffer<f64>,
+    sequential: Buffer<f32>,
+}
+
+impl Written {
+    /// Bytes of so many outputs.
+    pub(crate) fn bytes(count: usize) -> usize {
+        count * (2 * size_of::<f64>() + size_of::<f32>())
+    }
+
+    /// Works out `count` outputs from `first` on.
+    ///
+    /// # Safety
+    /// As [`judge_on_gpu`].
+    pub(crate) unsafe fn new(
+        problem: &Problem,
+        operands: &RawOperands,
+        first: usize,
+        count: usize,
+        stream: &Stream,
+    ) -> Result<Self> {
+        let device = stream.device();
+        let (problem, args) = (CProblem::new(problem), CArgs::new(operands, stream));
+        let mut written = Written {
+            value: device.alloc(count)?,
+            mag: device.alloc(count)?,
+            sequential: device.alloc(count)?,
+        };
+        // SAFETY: the caller vouches for the operands; the three results hold `count` elements.
+        on(stream, "cf_oracle", || unsafe {
+            ffi::cf_oracle(
+                &problem,
+                &args,
+                first as i64,
+                count as i64,
+                written.value.as_mut_ptr().cast(),
+                written.mag.as_mut_ptr().cast(),
+                written.sequential.as_mut_ptr().cast(),
+            )
+        })?;
+        Ok(written)
+    }
+
+    /// Judges an output, all of which is written.
+    ///
+    /// # Safety
+    /// `y` is of `stream`'s device and as large as the problem says.
+    pub(crate) unsafe fn judge(
+        &self,
+        problem: &Problem,
+        y: *const c_void,
+        bounds: &Bounds,
+        stream: &Stream,
+    ) -> Result<Verdict> {
+        assert_eq!(self.value.len(), problem.y_len());
+        let problem = CProblem::new(problem);
+        found("cf_judge_by", stream, |verdict| {
+            // SAFETY: the caller vouches for y; the others have its length, and `verdict` the size.
+            unsafe {
+                ffi::cf_judge_by(
+                    &problem,
+                    self.value.as_ptr().cast(),
+                    self.mag.as_ptr().cast(),
+                    self.sequential.as_ptr().cast(),
+                    y,
+                    &bounds.in_c(),
+                    verdict,
+                    stream.raw(),
+                )
+            }
+        })
+    }
+}
+
 /// What some outputs should be.
 ///
 /// # Safety
@@ -76,25 +155,13 @@ pub(crate) unsafe fn expected_on_gpu(
     count: usize,
     stream: &Stream,
 ) -> Result<Vec<Expected>> {
-    let device = stream.device();
-    let (problem, args) = (CProblem::new(problem), CArgs::new(operands, stream));
-    let mut value: Buffer<f64> = device.alloc(count)?;
-    let mut mag: Buffer<f64> = device.alloc(count)?;
-    let mut sequential: Buffer<f32> = device.alloc(count)?;
-    // SAFETY: the caller vouches for the operands; the three results hold `count` elements.
-    on(stream, "cf_oracle", || unsafe {
-        ffi::cf_oracle(
-            &problem,
-            &args,
-            first as i64,
-            count as i64,
-            value.as_mut_ptr().cast(),
-            mag.as_mut_ptr().cast(),
-            sequential.as_mut_ptr().cast(),
-        )
-    })?;
-    let (value, mag) = (value.to_vec(stream)?, mag.to_vec(stream)?);
-    let parts = value.into_iter().zip(mag).zip(sequential.to_vec(stream)?);
+    // SAFETY: the caller vouches for the operands.
+    let written = unsafe { Written::new(problem, operands, first, count, stream)? };
+    let (value, mag) = (written.value.to_vec(stream)?, written.mag.to_vec(stream)?);
+    let parts = value
+        .into_iter()
+        .zip(mag)
+        .zip(written.sequential.to_vec(stream)?);
     Ok(parts
         .map(|((value, mag), sequential)| Expected {
             value,

@@ -162,6 +162,12 @@ impl Recipe {
         }
     }
 
+    /// What its random numbers come from.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// One element, as it is stored.
     pub fn value(&self, tensor: Tensor, index: usize) -> f32 {
         let stream = self.stream(tensor);

@@ -16,7 +16,7 @@ use convforge::{
 };
 
 use crate::{
-    Data, Measured, Options, Outcome, Recipe,
+    Answers, Data, Measured, Options, Outcome, Recipe,
     judged::Judged,
     outcome::{Trouble, wrong},
     trial::Trial,
@@ -40,11 +40,17 @@ pub fn case(
 
 /// Checks a convolution that was already made.
 pub fn conv(conv: &Conv, seed: u64, options: &Options) -> Outcome {
+    beside(conv, seed, options, &Answers::none(conv.device()))
+}
+
+/// Checks a convolution beside others of the same problem, which share what the oracle answers.
+pub fn beside(conv: &Conv, seed: u64, options: &Options, answers: &Answers) -> Outcome {
     let arithmetic = conv.variant().info().arithmetic;
     let fits = |data: &&Data| data.fits(conv.problem()) && data.suits(arithmetic);
     let fitting = options.data.iter().filter(fits);
     let measured = fitting.map(|data| {
-        check(conv, *data, seed, options).map_err(|trouble| trouble.about(format!("{data} data")))
+        let checked = check(conv, *data, seed, options, answers);
+        checked.map_err(|trouble| trouble.about(format!("{data} data")))
     });
     match measured.collect::<Result<Vec<Measured>, Trouble>>() {
         Ok(measured) if measured.is_empty() => Outcome::Skipped(
@@ -55,7 +61,13 @@ pub fn conv(conv: &Conv, seed: u64, options: &Options) -> Outcome {
     }
 }
 
-fn check(conv: &Conv, data: Data, seed: u64, options: &Options) -> Result<Measured, Trouble> {
+fn check(
+    conv: &Conv,
+    data: Data,
+    seed: u64,
+    options: &Options,
+    answers: &Answers,
+) -> Result<Measured, Trouble> {
     let stream = &conv.device().stream()?;
     let recipe = &Recipe::new(conv.problem(), data, seed);
     let trial = Trial::new(conv, recipe, stream)?;
@@ -72,6 +84,7 @@ fn check(conv: &Conv, data: Data, seed: u64, options: &Options) -> Result<Measur
         data,
         arithmetic: conv.variant().info().arithmetic,
         recipe,
+        answers,
         operands: trial.operands(),
         y,
         stream,

@@ -51,6 +51,14 @@ impl Contender {
         matches!(self, Contender::Pick(_))
     }
 
+    /// Whether it may try cuDNN's plans.
+    pub(crate) fn searches(&self) -> bool {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().family == "cudnn",
+            Contender::Pick(_) => true,
+        }
+    }
+
     /// How the variant comes to its sums. What a pick chooses is exact: no rule picks a transform.
     pub(crate) fn arithmetic(&self) -> Arithmetic {
         match self {

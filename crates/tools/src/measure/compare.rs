@@ -112,10 +112,11 @@ pub fn compare(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Row> {
-    let stopped = || stop.load(Ordering::Relaxed);
+    let (stopped, seed) = (|| stop.load(Ordering::Relaxed), options.seed);
     let _layer = Range::enter(&layer.problem.to_string());
     let mut rows = Vec::new();
     let mut ready: Vec<(usize, Conv)> = Vec::new();
+    let mut answers = check::Answers::new(device);
     for contender in contenders {
         let mut row = Row::new(layer, contender, device, options);
         if stopped() {
@@ -126,11 +127,16 @@ pub fn compare(
         progress(&doing);
         let _range = Range::enter(&doing);
         let began = Instant::now();
+        if contender.searches() {
+            answers.forget(); // it tries plans that ask for much memory
+        }
         let conv = contender.conv(device, &layer.problem);
         let conv = conv.map_err(Ending::from).and_then(|conv| {
             row.chose = contender.is_pick().then(|| conv.name());
             row.source.clone_from(&conv.variant().info().hash);
-            checked(&conv, contender.arithmetic(), options.seed)?;
+            let options = &thoroughness(device, &layer.problem, contender.arithmetic());
+            let outcome = check::beside(&conv, seed, options, &answers);
+            Ending::unless_passed(outcome)?;
             Ok(conv)
         });
         #[cfg(feature = "cudnn")]
@@ -144,6 +150,8 @@ pub fn compare(
             Err(Ending { status, reason }) => row.ends(status, reason),
         });
     }
+
+    drop(answers);
 
     progress("timing");
     let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();

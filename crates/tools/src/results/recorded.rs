@@ -93,14 +93,14 @@ fn is_fresh(row: &Row, contender: &Contender) -> bool {
     row.is_whole() && !row.is_search_incomplete() && row.source == now
 }
 
-/// Seconds that nobody has measured: data are made on the host at some 100 MB/s, cuDNN's plans are
-/// searched for half a minute.
+/// Seconds that nobody has measured: data are made and judged at some 2 GB/s, and cuDNN's plans, of which
+/// the transforms are a part, are searched for some seconds.
 fn guess(layer: &Layer, contender: &Contender) -> f64 {
-    let search = match contender.variant().starts_with("cudnn") {
-        true => 30.0,
-        false => 0.3,
+    let search = match contender.variant() == "cudnn" {
+        true => 5.0,
+        false => 0.1,
     };
-    search + layer.problem.bytes() / 1e8
+    search + layer.problem.bytes() / 2e9
 }
 
 #[cfg(test)]
