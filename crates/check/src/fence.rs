@@ -40,9 +40,9 @@ thread_local! {
     /// The one given back last at the end.
     static SPARE: RefCell<Vec<Buffer<u8>>> = const { RefCell::new(Vec::new()) };
 }
-/// How many of them a thread keeps, and of how many bytes at most.
+/// How many of them a thread keeps, and how many bytes of them.
 const SPARES: usize = 24;
-const SPARE_BYTES: usize = 1 << 22;
+const SPARE_BYTES: usize = 1 << 30;
 
 impl Memory {
     fn new(device: &Device, bytes: usize) -> Result<Self> {
@@ -85,12 +85,14 @@ impl DerefMut for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(memory) = self.0.take().filter(|one| one.len() <= SPARE_BYTES) {
-            SPARE.with_borrow_mut(|spare| {
-                spare.push(memory);
-                spare.drain(..spare.len().saturating_sub(SPARES));
-            });
-        }
+        let Some(memory) = self.0.take() else { return };
+        SPARE.with_borrow_mut(|spare| {
+            spare.push(memory);
+            let bytes = |spare: &[Buffer<u8>]| spare.iter().map(Buffer::len).sum::<usize>();
+            while spare.len() > SPARES || bytes(spare) > SPARE_BYTES {
+                spare.remove(0);
+            }
+        });
     }
 }
 

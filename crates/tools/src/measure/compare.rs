@@ -129,6 +129,7 @@ pub fn compare(
         let began = Instant::now();
         if contender.searches() {
             answers.forget(); // it tries plans that ask for much memory
+            check::forget_memory();
         }
         let conv = contender.conv(device, &layer.problem);
         let conv = conv.map_err(Ending::from).and_then(|conv| {
@@ -152,6 +153,7 @@ pub fn compare(
     }
 
     drop(answers);
+    check::forget_memory();
 
     progress("timing");
     let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
