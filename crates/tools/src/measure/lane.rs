@@ -8,7 +8,7 @@ use std::{ffi::c_void, ops};
 use convforge::gpu;
 use convforge::{
     Buffer, Conv, Device, Error, Mark, Packed, Problem, RawOperands, Result, Stream, Workspace,
-    variant::Space,
+    variant::{Kind, Space},
 };
 use convforge_check::{Data, Launched, Left, Recipe, Sets, Tensor, find_poison, poison};
 
@@ -335,10 +335,12 @@ impl<'a> Lane<'a> {
         Spread::of(&self.samples).map(|spread| spread.median_us)
     }
 
-    /// Whether it has enough samples for one so much slower than the best.
+    /// Whether it has enough samples for one so much slower than the best. The libraries never have: the
+    /// others are compared with them.
     pub(super) fn is_far_from(&self, best_us: f64) -> bool {
+        let library = self.conv.variant().info().kind == Kind::Baseline;
         let far = self.median_us().is_some_and(|us| us > FAR * best_us);
-        far && self.samples.len() >= FEW_SAMPLES
+        far && !library && self.samples.len() >= FEW_SAMPLES
     }
 
     /// Enqueues one sample.

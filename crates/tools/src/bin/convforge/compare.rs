@@ -18,8 +18,8 @@ pub const DEFAULT_SUITE: &str = "quick";
 #[command(
     after_help = "Without --problem and --suite it takes the suite `quick`, without --variant every \
                   variant of the device and `rule`. A variant is timed only after it has passed \
-                  its check in the same run. One that takes more than five times as long as the \
-                  fastest gets three samples."
+                  its check in the same run. A handwritten one that takes more than five times as \
+                  long as the fastest gets three samples."
 )]
 pub struct Args {
     #[command(flatten)]
