@@ -152,7 +152,7 @@ pub fn compare(
         });
     }
 
-    drop(answers);
+    answers.forget();
     check::forget_memory();
 
     progress("timing");
