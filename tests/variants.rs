@@ -18,7 +18,7 @@ use std::{env, sync::Arc};
 
 use common::{Answer, Configured};
 use convforge::{Device, Limits, Problem, variant::Variant, variants};
-use convforge_check::{Data, Domain, Options, Outcome, Profile, case};
+use convforge_check::{Domain, Options, Outcome, Profile, case};
 use libtest_mimic::{Arguments, Completion, Trial};
 
 /// The convolutions of the reports, for two images.
@@ -188,15 +188,11 @@ fn judged((variant, config): &Configured, setting: &Setting) -> Vec<Trial> {
     problems.chain(own).map(trial).collect()
 }
 
-/// More floating-point operations on the CPU take whole numbers, which show a wrong element, and normal
-/// ones, which show a coarse sum: its loops and its oracle would take seconds for all kinds.
+/// Problems with more floating-point operations do not meet every kind of data on the CPU.
 const CPU_FLOPS: f64 = 3e6;
 
 fn judge(device: &Device, (variant, config): &Configured, problem: &Problem, seed: u64) -> Answer {
-    let mut options = Options::default();
-    if !device.is_gpu() && problem.flops() > CPU_FLOPS {
-        options.data = vec![Data::Integer, Data::Normal];
-    }
+    let options = Options::affordable(device, problem, variant.info().arithmetic, CPU_FLOPS);
     match case(device, variant, *config, problem, seed, &options) {
         Outcome::Passed(_) => Ok(Completion::Completed),
         Outcome::Failed(why) => Err(why.into()),

@@ -1,5 +1,7 @@
 //! What a check is asked.
 
+use convforge::{Device, Problem, variant::Arithmetic};
+
 use crate::Data;
 
 /// How thorough a check is.
@@ -21,5 +23,25 @@ impl Default for Options {
             cpu_flops: 3e7,
             stored: false,
         }
+    }
+}
+
+impl Options {
+    /// On a GPU every kind of data, whatever the size, so that all variants meet the same. The CPU's
+    /// loops take too long for that: problems of more than `cpu_flops` floating-point operations have
+    /// whole numbers there, which show a wrong element, and normal ones, which show a coarse sum; a
+    /// transform, which whole numbers do not show, has all.
+    pub fn affordable(
+        device: &Device,
+        problem: &Problem,
+        arithmetic: Arithmetic,
+        cpu_flops: f64,
+    ) -> Self {
+        let slow = !device.is_gpu() && problem.flops() > cpu_flops;
+        let mut options = Options::default();
+        if slow && arithmetic == Arithmetic::Exact {
+            options.data = vec![Data::Integer, Data::Normal];
+        }
+        options
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
-use convforge_check::{self as check, Data, Measured, Outcome};
+use convforge_check::{self as check, Measured, Outcome};
 
 use super::{
     entry::Status,
@@ -240,25 +240,13 @@ pub(crate) fn checked(conv: &Conv, arithmetic: Arithmetic, seed: u64) -> Result<
     Ending::unless_passed(check::conv(conv, seed, &options)).map(drop)
 }
 
-/// What is checked before a time is printed: on a GPU every kind of data, whatever the size, so that all
-/// contenders meet the same. The CPU's loops take too long for that: large problems have whole numbers
-/// there, which show a wrong element, and normal ones, which show a coarse sum; a transform, which
-/// whole numbers do not show, has all.
+/// What is checked before a time is printed.
 pub(crate) fn thoroughness(
     device: &Device,
     problem: &Problem,
     arithmetic: Arithmetic,
 ) -> check::Options {
-    let default = check::Options::default();
-    let slow = !device.is_gpu() && problem.flops() > CPU_FLOPS;
-    let few = slow && arithmetic == Arithmetic::Exact;
-    check::Options {
-        data: match few {
-            true => vec![Data::Integer, Data::Normal],
-            false => default.data,
-        },
-        ..default
-    }
+    check::Options::affordable(device, problem, arithmetic, CPU_FLOPS)
 }
 
 /// Puts the time of cuDNN at its best beside everyone's on one problem that has none yet: of its
@@ -287,6 +275,7 @@ pub(crate) fn beside_cudnn<R: BorrowMut<Row>>(rows: &mut [R]) {
 #[cfg(test)]
 mod tests {
     use convforge::variants;
+    use convforge_check::Data;
 
     use super::*;
     use crate::measure::COMPLETE;
