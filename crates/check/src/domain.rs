@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use convforge::{
-    Activation, Limits, Padding, Problem, Shape,
+    Activation, Limits, Math, Padding, Problem, Shape, Storage,
     variant::{self, Query, Variant},
 };
 
@@ -104,7 +104,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 9]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 11]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -122,6 +122,10 @@ static KINDS: LazyLock<[Kind; 9]> = LazyLock::new(|| {
         side: 1..=1,
         filter_side: 1..=1,
         steps: false,
+        ..all.clone()
+    };
+    let short = Profile {
+        filter_side: 1..=7,
         ..all.clone()
     };
     // What is done in chunks of images has several of them only here.
@@ -145,7 +149,9 @@ static KINDS: LazyLock<[Kind; 9]> = LazyLock::new(|| {
         (pixels, any),
         (batches, any),
         (all.clone(), one_row),
-        (all, depthwise),
+        (all.clone(), depthwise),
+        (all, any_depthwise),
+        (short, grouped),
     ]
 });
 
@@ -188,6 +194,59 @@ fn depthwise(shape: &mut Shape) {
     shape.stride = [shape.stride[0].min(2); 2];
     shape.dilation = [1, 1];
     shape.math = shape.storage.maths()[0];
+    shape.align = shape.align.max(16);
+    shape.epilogue.pool = None;
+}
+
+/// A filter of its own for each channel, or a few, whatever they are: of one row or column, far larger
+/// than the others, with steps as large as filters.
+fn any_depthwise(shape: &mut Shape) {
+    let multiplier = 1 + shape.k % 4;
+    (shape.groups, shape.k) = (shape.c, shape.c.saturating_mul(multiplier));
+    if shape.math == Math::F16Acc {
+        shape.math = shape.storage.maths()[0];
+    }
+    let around = |side: usize, before: usize| Padding {
+        top: side / 2,
+        bottom: side / 2,
+        left: before,
+        right: before / 2,
+    };
+    match (shape.h + shape.w) % 8 {
+        0 => {
+            let side = 2 * shape.r + 13;
+            (shape.r, shape.s) = (side, side);
+            shape.pad = around(side * shape.dilation[0], side * shape.dilation[1] / 2);
+        }
+        1 => shape.r = 1,
+        2 => shape.s = 1,
+        3 => shape.stride = [shape.r, shape.s],
+        4 => shape.stride[1] += shape.s,
+        5 => {
+            shape.dilation[0] += 4;
+            shape.pad = around(shape.r * shape.dilation[0], shape.s * shape.dilation[1] / 2);
+        }
+        _ => {}
+    }
+}
+
+/// Groups of few channels, as many out as in, with the math that goes with the storage on tensor
+/// cores.
+fn grouped(shape: &mut Shape) {
+    let channels = [4, 8, 16, 32, 2, 1][shape.c % 6];
+    shape.groups = (shape.k % 24 + 2).next_multiple_of(8 / channels.min(8));
+    (shape.c, shape.k) = (shape.groups * channels, shape.groups * channels);
+    // Every second one is as networks have them.
+    if shape.h.is_multiple_of(2) {
+        shape.r = [3, 5, 7][shape.r % 3];
+        shape.s = shape.r;
+        shape.stride = [shape.stride[0].min(2); 2];
+        shape.dilation = [1, 1];
+    }
+    shape.math = match shape.storage {
+        Storage::F32 => Math::Tf32,
+        other => other.maths()[0],
+    };
     shape.align = shape.align.max(16);
     shape.epilogue.pool = None;
 }

@@ -7,6 +7,7 @@
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
 #include "pipeline/segment.cuh"
+#include "ptx/cp_async.cuh"
 #include "ptx/grid.cuh"
 
 namespace cf::depthwise_nchw {
@@ -18,7 +19,7 @@ struct Shape {
     static constexpr int R = FilterOf, Stride = StrideOf;
     using Sums = depthwise::Sums<R, Stride, Columns, 1>;
     using Weights = depthwise::Weights<R, 1>;
-    static constexpr int Size = sizeof(Stored);
+    static constexpr int Size = sizeof(Stored), FilterBytes = R * R * Size;
 };
 
 #if CF_SM90
@@ -29,7 +30,7 @@ struct Strip {
     int from, count;
 };
 
-// A block's strips, and how they come to shared memory.
+// A block's strips, and how they come to shared memory: each with the filters of its planes.
 struct Strips {
     const Tiling &tiling;
     SelfLoadingRing<MaxStages> &ring;
@@ -59,17 +60,50 @@ struct Strips {
     __device__ __forceinline__ const Stored *begin(const Stored *x, const Strip &strip) const {
         return x + (int64_t(strip.plane) * tiling.h + strip.from) * tiling.w;
     }
-    __device__ __forceinline__ uint32_t stage(int stage) const {
-        return stages + stage * tiling.stage_bytes + Slack;
+    __device__ __forceinline__ uint32_t filters(int stage) const {
+        return stages + stage * tiling.stage_bytes;
+    }
+    __device__ __forceinline__ uint32_t rows(int stage) const {
+        return filters(stage) + tiling.filter_bytes + Slack;
+    }
+    __device__ __forceinline__ int channel(int plane) const {
+        return plane - tiling.by_channels.quotient(plane) * tiling.c;
+    }
+    // Filters of a strip's planes, by a warp: words, of which the first and the last ones may hold
+    // a neighbour's element, but none from beside the tensor.
+    template <class Shape>
+    __device__ __forceinline__ void load_filters(const typename Shape::Stored *w,
+                                                 const Strip &strip, int at, int lane) const {
+        constexpr int Words = filter_words(Shape::R, Shape::Size);
+        const auto begin = reinterpret_cast<uint64_t>(w);
+        const uint64_t end = begin + int64_t(tiling.c) * Shape::FilterBytes;
+        for (int i = lane; i < strip.planes * Words; i += 32) {
+            const int plane = i / Words, word = i - plane * Words;
+            const int64_t before = int64_t(channel(strip.plane + plane)) * Shape::FilterBytes;
+            const uint64_t from = (begin + before & ~uint64_t(3)) + word * 4;
+            const uint32_t to = filters(at) + i * 4;
+            if (from >= begin && from + 4 <= end) {
+                copy4_async(to, reinterpret_cast<const void *>(from), true);
+            } else {
+                for (int half = 0; half < 4; half += 2)
+                    if (from + half >= begin && from + half + 2 <= end)
+                        store_shared_u16(to + half,
+                                         *reinterpret_cast<const uint16_t *>(from + half));
+            }
+        }
+        ring.full[at].arrive_after_copies();
     }
     // Strip m, by a warp.
     template <class Shape>
-    __device__ __forceinline__ void load(const typename Shape::Stored *x, int m, int at,
+    __device__ __forceinline__ void load(const typename Shape::Stored *x,
+                                         const typename Shape::Stored *w, int m, int at,
                                          int lane) const {
         const Strip from = strip<Shape>(m);
+        load_filters<Shape>(w, from, at, lane);
         const int rows = from.planes == 1 ? from.count : from.planes * tiling.h;
         load_segment(reinterpret_cast<const uint16_t *>(begin(x, from)),
-                     uint32_t(rows) * tiling.w * Shape::Size, 0, stage(at), ring.full[at], lane);
+                     uint32_t(rows) * tiling.w * Shape::Size, 0, this->rows(at), ring.full[at],
+                     lane);
     }
 };
 
@@ -101,6 +135,21 @@ struct Window {
         ((x[I][0] = element<I>(at)), ...);
     }
 };
+
+// A plane's filter, whose words begin at `at`.
+template <class Shape>
+__device__ __forceinline__ void load_weights(uint32_t at, typename Shape::Weights &weights) {
+#pragma unroll
+    for (int tap = 0; tap < Shape::R * Shape::R; ++tap) {
+        float &weight = weights.value[tap / Shape::R][tap % Shape::R][0];
+        if constexpr (Shape::Size == 4) {
+            weight = load_shared_f32(at + tap * 4);
+        } else {
+            const auto bits = uint16_t(load_shared_u16(at + tap * 2));
+            weight = widen(reinterpret_cast<const typename Shape::Stored &>(bits));
+        }
+    }
+}
 
 // The oldest row of sums, for core/fragment_epilogue.cuh: as a pair, or one by one.
 template <class Shape, int Together>
@@ -171,13 +220,14 @@ compute_task(const Strips &strips, const Strip &strip, uint32_t strip_at, uint32
     const int first = Shape::Sums::Rows - 1;
 #pragma unroll 1
     for (int step = 0; step < tiling.rows + first; ++step) {
-        sums.step(weights, [&](int, float(&x)[Shape::Sums::Width][1]) {
-            const bool inside = unsigned(row - strip.from) < unsigned(strip.count);
-            window.load(inside ? at : zeros, x,
-                        std::make_integer_sequence<int, Shape::Sums::Width>());
-            ++row;
-            at += pitch;
-        });
+        sums.step(weights, step - tiling.rows + 1, step,
+                  [&](int, float(&x)[Shape::Sums::Width][1]) {
+                      const bool inside = unsigned(row - strip.from) < unsigned(strip.count);
+                      window.load(inside ? at : zeros, x,
+                                  std::make_integer_sequence<int, Shape::Sums::Width>());
+                      ++row;
+                      at += pitch;
+                  });
         if (step < first)
             continue;
         const int existing = step - first < below ? columns : 0;
@@ -198,30 +248,31 @@ __device__ __forceinline__ void
 compute(const Strips &strips, int warp, int lane, uint32_t zeros, const typename Shape::Stored *x,
         const typename Shape::Stored *w, typename Shape::Stored *y, const Finish &finish) {
     const Tiling &tiling = strips.tiling;
+    const int sets = (tiling.tasks + 31) / 32; // of tasks, for a warp each
     RingPosition at;
+    int set = warp; // counted on from strip to strip, so that warps share the sets evenly
     for (int m = 0; m < strips.count; ++m, at.next(tiling.stages)) {
         const Strip strip = strips.strip<Shape>(m);
         const auto skew = uint32_t(reinterpret_cast<uint64_t>(strips.begin(x, strip)) & 15);
-        bool waited = false;
-        for (int first = warp * 32; first < tiling.tasks; first += Warps * 32) {
-            const int number = min(first + lane, tiling.tasks - 1);
+        strips.ring.wait_full(at);
+        for (; set < sets; set += Warps) {
+            const int number = min(set * 32 + lane, tiling.tasks - 1);
             const int line = tiling.by_tiles.quotient(number), tile = number - line * tiling.tiles;
             const int of_plane = tiling.by_pieces.quotient(line);
             const int piece = line - of_plane * tiling.pieces;
-            const bool live = first + lane < tiling.tasks && of_plane < strip.planes;
+            const bool live = set * 32 + lane < tiling.tasks && of_plane < strip.planes;
             const int plane = live ? of_plane : 0;
-            const int of_x = strip.plane + plane;
-            const int channel = of_x - tiling.by_channels.quotient(of_x) * tiling.c;
+            const int channel = strips.channel(strip.plane + plane);
+            const auto filters = uint32_t(reinterpret_cast<uint64_t>(w));
+            const uint32_t beside = filters + uint32_t(channel) * Shape::FilterBytes & 3;
             typename Shape::Weights weights;
-            weights.load(w, channel, tiling.c);
-            if (!waited)
-                strips.ring.wait_full(at);
-            waited = true;
-            compute_task<Shape>(strips, strip, strips.stage(at.stage) + skew, zeros, weights,
+            load_weights<Shape>(strips.filters(at.stage) +
+                                    plane * (filter_words(Shape::R, Shape::Size) * 4) + beside,
+                                weights);
+            compute_task<Shape>(strips, strip, strips.rows(at.stage) + skew, zeros, weights,
                                 channel, plane, piece, tile, live, y, finish);
         }
-        if (!waited)
-            strips.ring.wait_full(at);
+        set -= sets;
         // The last warp to leave a stage loads the next strip in its place.
         __syncwarp();
         if (m + tiling.stages < strips.count) {
@@ -229,10 +280,11 @@ compute(const Strips &strips, int warp, int lane, uint32_t zeros, const typename
             if (lane == 0)
                 last = strips.ring.release(at, Warps);
             if (__shfl_sync(~0u, last, 0))
-                strips.load<Shape>(x, m + tiling.stages, at.stage, lane);
+                strips.load<Shape>(x, w, m + tiling.stages, at.stage, lane);
         }
         __syncwarp();
     }
+    wait_for_copies(); // nobody leaves before its own have arrived
 }
 #endif
 
@@ -253,7 +305,7 @@ __global__ void __launch_bounds__(Warps * 32, blocks_of(R))
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0) {
-        ring.init(tiling.stages, 32, lane);
+        ring.init(tiling.stages, 64, lane); // of the filters' copies, and of the rows'
         publish_barriers();
     }
     if (threadIdx.x < ZeroBytes / 4)
@@ -262,7 +314,7 @@ __global__ void __launch_bounds__(Warps * 32, blocks_of(R))
     let_next_kernel_begin();
     wait_for_kernels_before();
     for (int m = warp; m < min(strips.count, tiling.stages); m += Warps)
-        strips.load<Shape>(x, m, m, lane);
+        strips.load<Shape>(x, w, m, m, lane);
     __syncwarp();
     compute<Shape>(strips, warp, lane, zeros, x, w, y, finish);
 #else

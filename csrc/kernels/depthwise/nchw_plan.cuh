@@ -11,7 +11,7 @@ namespace cf::depthwise_nchw {
 
 using namespace depthwise;
 
-constexpr int Warps = 8;      // of a block
+constexpr int Warps = 4;      // of a block
 constexpr int Columns = 4;    // adjacent, of a thread
 constexpr int MaxStages = 16; // of the ring that strips go through
 constexpr int StaticShared = 1024;
@@ -24,7 +24,13 @@ constexpr int ZeroBytes = 64; // what a row outside of x is read from
 static_assert(ZeroBytes % 16 == 0 && ZeroBytes >= MaxWindow * 4);
 
 // Blocks that registers leave room for on a multiprocessor.
-constexpr int blocks_of(int r) { return r == 3 ? 3 : 2; }
+constexpr int blocks_of(int r) { return r == 3 ? 6 : 4; }
+
+// Words that a plane's filter may touch in memory: an odd number, so that those of planes beside
+// each other lie in different banks.
+__host__ __device__ constexpr int filter_words(int r, int element_bytes) {
+    return element_bytes == 4 ? r * r : (r * r * 2 + 2) / 4;
+}
 
 // A strip is some whole planes beside each other in memory, or some rows of one. A task is some
 // adjacent columns in some rows of y of one of its planes. Offsets in shared memory are bytes.
@@ -39,10 +45,10 @@ struct Tiling {
     int tiles;        // of columns
     int tasks, strips;
     int stages;
-    int finishes;   // whether there is an epilogue
-    int activation; // beyond what cf::Finish does
-    int paired;     // whether pairs of y are stored as one word
-    uint32_t stage_bytes;
+    int finishes;                       // whether there is an epilogue
+    int activation;                     // beyond what cf::Finish does
+    int paired;                         // whether pairs of y are stored as one word
+    uint32_t stage_bytes, filter_bytes; // filters first, then rows
     Divisor by_row_strips, by_tiles, by_pieces, by_channels;
 };
 
@@ -73,9 +79,9 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double together = std::clamp(double(t.strips) / d.sm_count, 1.0, double(blocks_of(p.r)));
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
     const double warps = double(ceil_div(t.tasks, 32));
-    const double passes = std::ceil(warps / Warps);
-    const double issue = instructions(p) * std::max(passes * 2.2, warps * together / 4 * 1.1) +
-                         (passes * 300 + 700) / steps;
+    const double passes = std::max(warps / Warps, 1.0); // warps share sets of tasks beyond a strip
+    const double issue = instructions(p) * std::max(passes * 4.0, warps * together / 4 * 1.1) +
+                         (passes * 300 + 400) / steps;
     const double fill = 1300;
     const double computing = clocks_us(d, rounds * steps * issue + fill, FmaClock);
     const double balance = rounds > 1 ? rounds * slots / t.strips : 1;
@@ -93,7 +99,8 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     const int64_t strips = ceil_div(planes, set) * row_strips;
     const int64_t in_rows =
         row_strips == 1 ? p.h : std::min<int64_t>(int64_t(strip_rows - 1) * p.stride_h + p.r, p.h);
-    const int64_t stage_bytes = round_up(in_rows * set * p.w * size + 2 * Slack, 16);
+    const int64_t filter_bytes = round_up(int64_t(set) * filter_words(p.r, size) * 4, 16);
+    const int64_t stage_bytes = filter_bytes + round_up(in_rows * set * p.w * size + 2 * Slack, 16);
     const int64_t pieces = ceil_div(strip_rows, rows), tiles = ceil_div(p.q, Columns);
     const int64_t tasks = set * pieces * tiles;
     const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
@@ -110,7 +117,7 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
     t.paired = p.q % 2 == 0 && p.align >= 2 * size;
-    t.stage_bytes = uint32_t(stage_bytes);
+    t.stage_bytes = uint32_t(stage_bytes), t.filter_bytes = uint32_t(filter_bytes);
     t.by_row_strips = Divisor(t.row_strips);
     t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);

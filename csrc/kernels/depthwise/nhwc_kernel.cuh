@@ -6,6 +6,7 @@
 #include "kernels/depthwise/sums.cuh"
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
+#include "ptx/bulk.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/load_store.cuh"
 #include "ptx/tensor.cuh"
@@ -30,11 +31,14 @@ struct Strip {
     int n, row, column, channel;
 };
 
-// A block's strips, and how they come to shared memory: every strip is as many items of the ring.
+// A block's strips, and how they come to shared memory: a strip is as many items of the ring, first
+// its filters, then boxes of x.
+template <class Stored>
 struct Strips {
     const Tiling &tiling;
     const CUtensorMap &x;
-    SelfLoadingRing<MaxStages> &ring;
+    const Stored *w;
+    Ring<MaxStages> &ring;
     uint32_t stages; // in shared memory
     StridedTiles mine;
     int count;
@@ -63,13 +67,63 @@ struct Strips {
     // Item number `item` of the block, by one lane. What lies outside of x comes as zeros.
     template <class Shape>
     __device__ __forceinline__ void load(int item, int stage) const {
-        const int m = tiling.by_items.quotient(item);
+        const int m = tiling.by_items.quotient(item), box = item - m * tiling.items - 1;
         const Strip from = strip<Shape>(m);
-        const int row = from.row + (item - m * tiling.items) * tiling.steps;
+        const uint32_t to = stages + stage * tiling.stage_bytes;
+        if (box < 0) {
+            constexpr int FilterBytes = Shape::R * Shape::R * int(sizeof(Stored));
+            const uint32_t bytes =
+                min(Shape::Lanes * LaneChannels, tiling.c - from.channel) * FilterBytes;
+            ring.full[stage].arrive_and_expect(bytes);
+            copy_bulk(to, w + int64_t(from.channel) * (Shape::R * Shape::R), bytes,
+                      ring.full[stage]);
+            return;
+        }
         ring.full[stage].arrive_and_expect(tiling.box_bytes);
-        copy_box(stages + stage * tiling.stage_bytes, x, from.channel,
-                 from.column * Shape::Stride - tiling.pad_left,
-                 row * Shape::Stride - tiling.pad_top, from.n, ring.full[stage]);
+        copy_box(to, x, from.channel, from.column * Shape::Stride - tiling.pad_left,
+                 (from.row + box * tiling.steps) * Shape::Stride - tiling.pad_top, from.n,
+                 ring.full[stage]);
+    }
+};
+
+// A warp's way through the items. Warps take turns at loading: into the stage of the item before
+// the last one, which nearly always all have left.
+template <class Shape>
+struct Walk {
+    const Strips<typename Shape::Stored> &strips;
+    int lane, warps;
+    int turn; // at which this warp loads next
+    int item = 0;
+    RingPosition at, next; // of the item; of the one that is to be loaded
+
+    __device__ __forceinline__ Walk(const Strips<typename Shape::Stored> &strips, int warp,
+                                    int lane)
+        : strips(strips), lane(lane), warps(int(blockDim.x) / 32), turn(warp) {
+        next.round = 1;
+    }
+    // Waits for the item and answers where it lies.
+    __device__ __forceinline__ uint32_t enter() {
+        const Tiling &tiling = strips.tiling;
+        const int lag = tiling.stages > 4 ? 2 : 1, left = item - lag;
+        if (left >= 0 && left + tiling.stages < strips.items()) {
+            if (left == turn) {
+                strips.ring.wait_empty(next); // by all lanes, as a barrier is waited for
+                if (lane == 0)
+                    strips.template load<Shape>(left + tiling.stages, next.stage);
+                __syncwarp();
+                turn += warps;
+            }
+            next.next(tiling.stages);
+        }
+        strips.ring.wait_full(at);
+        return strips.stage(at);
+    }
+    __device__ __forceinline__ void leave() {
+        __syncwarp();
+        if (lane == 0)
+            strips.ring.release(at);
+        at.next(strips.tiling.stages);
+        ++item;
     }
 };
 
@@ -83,6 +137,22 @@ __device__ __forceinline__ void load_pixel(uint32_t at, float (&v)[LaneChannels]
         const uint32_t word = load_shared_behind<Offset>(at);
         widen_pair<Stored>(word, v);
     }
+}
+
+// A lane's filters in shared memory, those of its channels one after the other.
+template <class Shape, int... Pair>
+__device__ __forceinline__ void load_weights(uint32_t at, typename Shape::Weights &weights,
+                                             std::integer_sequence<int, Pair...>) {
+    constexpr int R = Shape::R, Taps = R * R;
+    const auto load = [&](auto pair) {
+        constexpr int First = 2 * decltype(pair)::value, Second = First + 1;
+        constexpr int Behind = First * int(sizeof(typename Shape::Stored));
+        float two[2];
+        load_pixel<typename Shape::Stored, Behind>(at, two);
+        weights.value[First % Taps / R][First % R][First / Taps] = two[0];
+        weights.value[Second % Taps / R][Second % R][Second / Taps] = two[1];
+    };
+    (load(Constant<Pair>()), ...);
 }
 
 // The window's pixels of a row, which begin at `at`.
@@ -140,60 +210,53 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape
 
 // A warp: columns of an image, or of as many as channel blocks fit into it.
 template <class Shape>
-__device__ __forceinline__ void compute(const Strips &strips, int warp, int lane,
-                                        const typename Shape::Stored *w, typename Shape::Stored *y,
-                                        const Finish &finish) {
+__device__ __forceinline__ void compute(const Strips<typename Shape::Stored> &strips, int warp,
+                                        int lane, typename Shape::Stored *y, const Finish &finish) {
+    constexpr int FilterBytes = Shape::R * Shape::R * Shape::LaneBytes; // of a lane
     const Tiling &tiling = strips.tiling;
     // Units are column tiles of images. Lanes without one read the first one's.
     const int number = warp * (32 / Shape::Lanes) + lane / Shape::Lanes;
     const bool busy = number < tiling.images * tiling.tiles;
     const int unit = busy ? number : 0;
     const int image = tiling.by_tiles.quotient(unit), tile = unit - image * tiling.tiles;
-    const int of_lane = lane % Shape::Lanes, warps = blockDim.x / 32;
+    const int of_lane = lane % Shape::Lanes;
     const uint32_t offset = image * tiling.image +
                             tile * (Shape::Columns * Shape::Stride * Shape::PixelBytes) +
                             of_lane * Shape::LaneBytes;
-    RingPosition at;
     typename Shape::Weights weights;
     typename Shape::Sums sums = {};
-    int loaded = -1; // channel
-    int item = 0;
+    Walk<Shape> walk(strips, warp, lane);
     for (int m = 0; m < strips.count; ++m) {
-        const Strip strip = strips.strip<Shape>(m);
+        const Strip strip = strips.template strip<Shape>(m);
+        load_weights<Shape>(walk.enter() + of_lane * FilterBytes, weights,
+                            std::make_integer_sequence<int, Shape::R * Shape::R>());
+        walk.leave();
         const int channel = strip.channel + of_lane * LaneChannels;
-        if (strip.channel != loaded) {
-            weights.load(w, channel, tiling.c);
-            loaded = strip.channel;
-        }
         const int n = strip.n + image, q = strip.column + tile * Shape::Columns;
         const bool live = busy && n < tiling.n && channel < tiling.c;
         OutputMap<Shape> map = {
             sums, ((int64_t(n) * tiling.p + strip.row) * tiling.q + q) * tiling.c + channel,
             channel, tiling.c, live ? tiling.q - q : 0};
         // Of y, from the first row that the strip's first row of x meets on.
-        const int first = Shape::Rows - 1, last = first + min(tiling.rows, tiling.p - strip.row);
+        const int rows = min(tiling.rows, tiling.p - strip.row);
+        constexpr int First = Shape::Rows - 1;
         int row = 0;
-        for (int i = 0; i < tiling.items; ++i, ++item, at.next(tiling.stages)) {
-            strips.ring.wait_full(at);
-            uint32_t from = strips.stage(at) + offset;
+        for (int box = 1; box < tiling.items; ++box) {
+            uint32_t from = walk.enter() + offset;
 #pragma unroll 1
             for (int step = 0; step < tiling.steps; ++step, ++row) {
-                sums.step(weights, [&](int i, float(&x)[Shape::Sums::Width][LaneChannels]) {
+                const auto load = [&](int i, float(&x)[Shape::Sums::Width][LaneChannels]) {
                     load_row<Shape>(from + i * tiling.pitch, x,
                                     std::make_integer_sequence<int, Shape::Sums::Width>());
-                });
+                };
+                sums.step(weights, row - rows + 1, row, load);
                 from += Shape::Stride * tiling.pitch;
-                if (row < first || row >= last)
+                if (row < First || row >= First + rows)
                     continue;
                 finish_row<Shape>(tiling, map, y, finish);
                 map.place += int64_t(tiling.q) * tiling.c;
             }
-            // Whoever is the last to leave a stage asks for the next item in its place.
-            __syncwarp();
-            if (lane == 0 && item + tiling.stages < strips.items())
-                if (strips.ring.release(at, warps))
-                    strips.load<Shape>(item + tiling.stages, at.stage);
-            __syncwarp();
+            walk.leave();
         }
     }
 }
@@ -207,15 +270,15 @@ __global__ void __launch_bounds__(MaxWarps * 32, blocks_of(R))
 #if CF_SM90
     using Shape = Shape<Stored, R, Stride, Lanes>;
     extern __shared__ __align__(128) unsigned char dynamic[];
-    __shared__ SelfLoadingRing<MaxStages> ring;
+    __shared__ Ring<MaxStages> ring;
     static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
     const auto mine = StridedTiles::of_block();
-    const Strips strips = {
-        tiling, x, ring, shared_address(dynamic), mine, mine.count(tiling.strips)};
+    const Strips<Stored> strips = {
+        tiling, x, w, ring, shared_address(dynamic), mine, mine.count(tiling.strips)};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0) {
-        ring.init(tiling.stages, 1, lane);
+        ring.init(tiling.stages, 1, blockDim.x / 32, lane);
         publish_barriers();
     }
     __syncthreads();
@@ -223,9 +286,9 @@ __global__ void __launch_bounds__(MaxWarps * 32, blocks_of(R))
     wait_for_kernels_before();
     if (threadIdx.x == 0)
         for (int item = 0; item < min(strips.items(), tiling.stages); ++item)
-            strips.load<Shape>(item, item);
+            strips.template load<Shape>(item, item);
     __syncwarp();
-    compute<Shape>(strips, warp, lane, w, y, finish);
+    compute<Shape>(strips, warp, lane, y, finish);
 #else
     not_compiled();
 #endif

@@ -15,7 +15,7 @@ constexpr int MaxStages = 16; // of the ring that rows stream through
 constexpr int StaticShared = 1024;
 constexpr int MaxBox = 256; // elements along a side
 constexpr int LaneChannels = 2;
-constexpr double ClocksAlone = 2.2; // of an instruction where no other warp is there to issue one
+constexpr double ClocksAlone = 4.5; // of an instruction where no other warp is there to issue one
 
 // Adjacent columns of y that a thread has sums of.
 constexpr int columns_of(int r) { return r == 3 ? 7 : 4; }
@@ -32,7 +32,7 @@ struct Tiling {
     int images, tiles; // of a strip; tiles are a thread's columns
     int rows;          // of y in a strip
     int steps;         // of a stage
-    int items;         // of the ring, for a strip
+    int items;         // of the ring, for a strip: its filters, then boxes of x
     int strips, channel_blocks, column_pieces, row_pieces;
     int stages;
     int finishes;   // whether there is an epilogue
@@ -118,16 +118,17 @@ inline bool tile(const cf_query &query, int lanes, int images, int tiles, int ro
     const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
     // As few steps to a stage as make it worth a copy.
     const int64_t step_bytes = pitch * stride * images;
-    int64_t steps = std::clamp<int64_t>(8192 / step_bytes, 1, 8);
+    int64_t steps = std::clamp<int64_t>(16384 / step_bytes, 1, 8);
     steps = std::min<int64_t>(steps, rows + rows_of(p.r, stride) - 1);
-    const int64_t stage_bytes = round_up(step_bytes * steps, 128);
+    const int64_t filter_bytes = int64_t(p.r) * p.s * channels * element;
+    const int64_t stage_bytes = round_up(std::max(step_bytes * steps, filter_bytes), 128);
     t.stages = int(std::min<int64_t>(most / stage_bytes, MaxStages));
     if (t.stages < 2)
         return false;
     t.n = int(p.n), t.c = p.c, t.p = p.p, t.q = p.q;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
     t.images = images, t.tiles = tiles, t.rows = rows, t.steps = int(steps);
-    t.items = int(ceil_div(rows + rows_of(p.r, stride) - 1, steps));
+    t.items = 1 + int(ceil_div(rows + rows_of(p.r, stride) - 1, steps));
     t.strips = int(strips), t.channel_blocks = int(channel_blocks);
     t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
     t.finishes = has_epilogue(p);
@@ -163,11 +164,10 @@ inline Option best_option(const cf_query &query) {
     const int all = int(ceil_div(p.q, columns_of(p.r)));
     for (int lanes = p.storage == CF_STORE_F32 ? 16 : 32; lanes >= 16; lanes /= 2) {
         const int units = MaxWarps * (32 / lanes);
-        for (int pieces = int(ceil_div(all, units)), last = 0; pieces <= all; ++pieces) {
-            const int tiles = int(ceil_div(all, pieces));
-            if (tiles == last)
+        for (int tiles = std::min(all, units); tiles > 0; --tiles) {
+            // As few as so many pieces of a row need.
+            if (tiles != ceil_div(all, ceil_div(all, tiles)))
                 continue;
-            last = tiles;
             for (int images = 1; images * tiles <= units && images <= std::max<int64_t>(p.n, 1);
                  ++images)
                 for (int of_rows = 1, before = 0; of_rows <= 16; ++of_rows) {

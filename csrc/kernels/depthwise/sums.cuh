@@ -20,17 +20,6 @@ __device__ __forceinline__ void widen_pair(uint32_t word, float (&v)[2]) {
 template <int R, int Channels>
 struct Weights {
     float value[R][R][Channels];
-
-    // Stored k r s in both layouts, as a filter has one channel.
-    template <class Stored>
-    __device__ __forceinline__ void load(const Stored *w, int channel, int channels) {
-        w += int64_t(channel) * (R * R);
-#pragma unroll
-        for (int e = 0; e < Channels; ++e)
-#pragma unroll
-            for (int tap = 0; tap < R * R; ++tap)
-                value[tap / R][tap % R][e] = channel < channels ? widen(w[e * R * R + tap]) : 0.0f;
-    }
 };
 
 // Sums of adjacent columns and neighbouring channels, in the rows of y that the present rows of x
@@ -46,9 +35,11 @@ struct Sums {
     }
     // The next rows of x, as many as the stride: row(i, x) fills in the window of the i-th. Rows of
     // sums move up by one with the first product of each, which writes to the next one's registers;
-    // the oldest is whole behind it.
+    // the oldest is whole behind it. Rows of sums from `least` to `most` are those that matter: at
+    // the edges of a strip others are left out where leaving out gains more than asking costs.
     template <class Row>
-    __device__ __forceinline__ void step(const Weights<R, Channels> &weights, Row row) {
+    __device__ __forceinline__ void step(const Weights<R, Channels> &weights, int least, int most,
+                                         Row row) {
 #pragma unroll
         for (int i = 0; i < Stride; ++i) {
             float x[Width][Channels];
@@ -56,7 +47,7 @@ struct Sums {
 #pragma unroll
             for (int a = Rows - 1; a >= 0; --a) {
                 const int r = Stride * a + i;
-                if (r >= R)
+                if (r >= R || (R > 5 && (a < least || a > most)))
                     continue;
 #pragma unroll
                 for (int s = 0; s < R; ++s)

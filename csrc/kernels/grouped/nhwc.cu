@@ -1,0 +1,173 @@
+// grouped_nhwc: groups of few channels on tensor cores, channels beside each other.
+//
+// A group of 4 to 32 channels is too small for a matrix product of its own, and one product over
+// several groups multiplies mostly zeros. mma.sync has products small enough: 8 output channels,
+// 16 bytes of input channels at two taps of the filter, or 32 at one. So groups of 8 and more of
+// 16-bit channels waste nothing, groups of 4 half of it, and tensor cores have time for that: the
+// memory takes longer.
+//
+// - Boxes of x come by tensor copies: 128 bytes of the channels of some columns and rows of some
+//   images, with zeros where the filter hangs over an edge, swizzled, so that ldmatrix reads the
+//   same 16 bytes of eight neighbouring pixels without conflicts. Rows stream through a ring of
+//   stages, from the top of a strip to its bottom.
+// - Pixels are the rows of a product, output channels its columns. A warp has two units of 8
+//   pixels, each in a row of y, and slides down: a row of x is read once and added to all rows of y
+//   that it meets, whose sums are in registers as the filter is. The first product of a row's sums
+//   writes to the next row's registers, so that nothing is moved as rows go by.
+// - Filters are packed as fragments, with zeros between groups. For other filters than 3x3 (and 5x5
+//   and 7x7 with groups of up to 8 channels in 16 bits) a row of y is summed by itself, with
+//   fragments from memory.
+// - y leaves through shared memory, where stmatrix puts 8 channels of a pixel together.
+//
+// Floor: the bytes of x and y over the bandwidth.
+#include "core/strides.cuh"
+#include "kernels/grouped/nhwc_kernel.cuh"
+
+namespace {
+
+using namespace cf::grouped;
+
+// A filter as words of fragments.
+template <class Element>
+__global__ void __launch_bounds__(256)
+    pack_kernel(FilterWords words, cf::Strides strides, const Element *__restrict__ w,
+                uint32_t *__restrict__ packed, int k, int group_channels, int64_t all) {
+    const int count = words.count();
+    const int64_t step = int64_t(gridDim.x) * 256;
+    for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < all; i += step) {
+        const auto element = [&](int e) {
+            const auto at =
+                filter_place(words, int(i / 32 / count), int(i / 32 % count), int(i % 32), e);
+            const bool live = at.k < k && at.c / group_channels == at.k / group_channels;
+            return live ? cf::widen(w[strides.at(at.k, at.c % group_channels, at.r, at.s)]) : 0.0f;
+        };
+        if constexpr (std::is_same_v<Element, float>)
+            packed[i] = __float_as_uint(cf::Sum<CF_MATH_TF32>::operand(element(0)));
+        else
+            packed[i] = cf::pack<Element>(element(0), element(1));
+    }
+}
+
+struct State {
+    Launched kernel;
+    cf::Kernel<FilterWords, cf::Strides, const void *, void *, int, int, int64_t> pack;
+    cf_problem problem;
+    FilterWords words;
+    int64_t packed_words;
+    Tiling tiling;
+    cf::Box box;
+    cf::SwizzledMap x;
+};
+
+template <class Body>
+void for_element(const cf_problem &p, Body body) {
+    if (p.storage == CF_STORE_F16)
+        body(__half());
+    else if (p.storage == CF_STORE_BF16)
+        body(__nv_bfloat16());
+    else
+        body(float());
+}
+
+// Of the kernel of its problem.
+void choose_kernels(const Form &form, const Option &option, State &state) {
+    const Tiling &t = state.tiling;
+    const int staged = element_bytes(state.problem) == 2
+                           ? option.warps * 2 * UnitPixels * form.tiles * PieceBytes
+                           : 0;
+    const size_t shared = cf::SwizzleAlign + size_t(t.stages) * t.stage_bytes + staged;
+    for_element(state.problem, [&](auto element) {
+        using Element = decltype(element);
+        state.kernel =
+            kernel_for<Element>(form, unsigned(option.blocks), unsigned(option.warps) * 32, shared);
+        state.pack = cf::kernel_of(pack_kernel<Element>, cf::blocks(state.packed_words, 256), 256);
+    });
+}
+
+bool is_grouped(const cf_problem &p, const cf::Refusal &no) {
+    const int channels = p.c / p.groups;
+    if (p.k != p.c)
+        return no("gives a group as many output channels as it has input channels; this has %d "
+                  "and %d in %d groups",
+                  p.k, p.c, p.groups);
+    if (p.groups < 2 || (channels > 32 || (channels & (channels - 1)) != 0))
+        return no("takes several groups of 1, 2, 4, 8, 16 or 32 channels; this has %d of %d",
+                  p.groups, channels);
+    return true;
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!is_grouped(p, no))
+        return false;
+    if (p.layout != CF_NHWC)
+        return no("is written for NHWC");
+    const int math = p.storage == CF_STORE_F16    ? CF_MATH_F16
+                     : p.storage == CF_STORE_BF16 ? CF_MATH_BF16
+                                                  : CF_MATH_TF32;
+    if (p.math != math)
+        return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
+                  "tf32 of f32)");
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (p.r > 7 || p.s > 7)
+        return no("takes filters up to 7x7; this one is %dx%d", p.r, p.s);
+    if (p.align < 16 || p.c * element_bytes(p) % 16 != 0)
+        return no("copies boxes of x, whose pixels are multiples of 16 bytes; this one's are %d, "
+                  "at multiples of %d",
+                  p.c * element_bytes(p), p.align);
+    if (p.n > INT32_MAX)
+        return no("counts images in 31 bits; these are %lld", (long long)p.n);
+    const Form form = form_of(p);
+    const Option best = best_option(query, form);
+    if (best.tiling.stages == 0)
+        return no("keeps rows of x in shared memory, and counts strips in 31 bits; of %lld images "
+                  "with %d x %d pixels, %d apart at the filter's taps, there are too many",
+                  (long long)p.n, p.h, p.w, p.dilation_w);
+    state.tiling = best.tiling;
+    state.box = best.box;
+    state.words = filter_words(p, form);
+    state.packed_words = int64_t(best.tiling.all_chunks) * state.words.count() * 32;
+    plan.packed_bytes = uint64_t(state.packed_words) * 4;
+    plan.filter_layout = uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
+    plan.us = best.us;
+    choose_kernels(form, best, state);
+    return true;
+}
+
+int32_t prepare(State &state) {
+    if (const int32_t error = state.pack.prepare())
+        return error;
+    if (const int32_t error = state.kernel.prepare())
+        return error;
+    return state.x.prepare(state.box);
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    const cf_problem &p = state.problem;
+    return state.pack.launch(stream, state.words, cf::filter_strides(p), w, packed, p.k,
+                             p.c / p.groups, state.packed_words);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    CUtensorMap x;
+    if (const int32_t error = state.x.at(args.x, x))
+        return error;
+    return state.kernel.launch(args.stream, state.tiling, x, args.packed, args.y,
+                               cf::depthwise::finish_of(state.problem, args));
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(grouped, nhwc) = {
+    "grouped_nhwc",
+    "grouped",
+    "groups of few channels by mma.sync: rows of x stream through shared memory, sums of all rows "
+    "of y that they meet stay in registers",
+    "this project",
+    "padding, and channels of up to 7 neighbours beside a group of fewer than 8, are multiplied "
+    "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN",
+    CF_NEEDS_SM90,
+    nullptr, // configs
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
+};

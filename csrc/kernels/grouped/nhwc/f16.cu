@@ -1,0 +1,8 @@
+// Kernels of grouped_nhwc for f16.
+#include "kernels/grouped/nhwc_kernel.cuh"
+
+template <>
+cf::grouped::Launched cf::grouped::kernel_for<__half>(const Form &form, dim3 grid, dim3 block,
+                                                      size_t shared) {
+    return kernel_among<__half, 16, 32, 64>(form, grid, block, shared);
+}

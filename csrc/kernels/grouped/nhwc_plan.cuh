@@ -1,0 +1,287 @@
+// The planner of grouped_nhwc: how a problem becomes strips, and what a strip takes.
+#pragma once
+
+#include "core/divisor.cuh"
+#include "core/estimate.cuh"
+#include "core/swizzled_map.cuh"
+#include "kernels/depthwise/family.cuh"
+#include "kernels/grouped/nhwc_fragment.cuh"
+
+#include <algorithm>
+
+namespace cf::grouped {
+
+constexpr int MaxWarps = 8;
+constexpr int MaxStages = 16; // of the ring that rows stream through
+constexpr int StaticShared = 1024;
+constexpr int MaxBox = 256;      // elements along a side
+constexpr int ItemBytes = 16384; // about so much is copied at once
+
+using depthwise::element_bytes;
+using depthwise::rows_of;
+
+// What a problem's kernel is compiled for; filter and stride are 0 for any.
+struct Form {
+    int set_bytes, tiles, filter, stride;
+    int warps, blocks; // of the largest block; of such to a multiprocessor
+};
+
+// Tiles of a warp: as many as registers have room for sums of all rows of y that a row of x meets,
+// and for the filter. Pixels of y are stored as so many bytes at once.
+constexpr int tiles_of(int set_bytes, int filter) {
+    return set_bytes == 16 ? (filter > 3 ? 2 : 4) : set_bytes == 128 ? 1 : 2;
+}
+// Warps of the largest block, and blocks of so many that registers leave room for on a
+// multiprocessor.
+constexpr int warps_of(int set_bytes, int filter) {
+    return filter > 0 && set_bytes > 32 ? 4 : MaxWarps;
+}
+constexpr int blocks_of(int set_bytes, int filter) {
+    return filter == 7 ? 1 : warps_of(set_bytes, filter) == 4 ? 3 : 2;
+}
+
+inline Form form_of(const cf_problem &p) {
+    const int group_bytes = p.c / p.groups * element_bytes(p);
+    Form form = {};
+    form.set_bytes = std::max(group_bytes, TileChannels * element_bytes(p));
+    const bool plain = p.r == p.s && p.stride_h == p.stride_w && p.stride_h <= 2 &&
+                       p.dilation_h == 1 && p.dilation_w == 1;
+    if (plain && (p.r == 3 || (form.set_bytes == 16 && (p.r == 5 || p.r == 7))))
+        form.filter = p.r, form.stride = p.stride_h;
+    form.tiles = tiles_of(form.set_bytes, form.filter);
+    form.warps = warps_of(form.set_bytes, form.filter);
+    form.blocks = blocks_of(form.set_bytes, form.filter);
+    return form;
+}
+
+inline FilterWords filter_words(const cf_problem &p, const Form &form) {
+    return {p.r, p.s, form.set_bytes, form.tiles, element_bytes(p)};
+}
+
+// A strip is some rows of y in some columns of some images, in the channels of some boxes. Where
+// rows of x meet several of y, as they do in kernels for one filter, they stream through the ring,
+// a few steps to an item: a step is as many rows of x as the vertical stride. For other filters an
+// item has all rows of x that a strip needs. Offsets in shared memory are bytes.
+struct Tiling {
+    int n, c, h, h_step, w_step; // steps: pixels of x from one of y to the next
+    int p, q, r, s;
+    int row_step, tap_step; // from tap to tap: pixels in the box
+    int pad_top, pad_left;
+    int images, units, columns; // of a strip; units of an image, columns that these have
+    int rows;                   // of y in a strip
+    int steps;                  // of an item
+    int items;                  // of a strip
+    int boxes, chunks;          // of a strip's channels; a warp has a chunk
+    int chunk_bytes;            // of a pixel of x
+    int all_chunks;
+    int strips, channel_blocks, column_pieces, row_pieces;
+    int stages;
+    int finishes;   // whether there is an epilogue
+    int activation; // beyond what cf::Finish does
+    uint32_t stage_bytes, box_bytes, copied_bytes;
+    int width, image; // pixels of a box from row to row, from image to image
+    Divisor by_channel_blocks, by_column_pieces, by_row_pieces, by_units, by_items, by_chunks;
+};
+
+// A tiling, what it copies, and the time that its launch takes.
+struct Option {
+    Tiling tiling;
+    Box box;
+    int warps;  // of a block
+    int blocks; // of the launch
+    double us;
+};
+
+// How a strip is cut: boxes of channels, images, units of an image, rows of y.
+struct Cut {
+    int boxes, images, units, rows;
+};
+
+inline int chunks_of_box(const cf_problem &p, const Form &form) {
+    return PixelBytes / element_bytes(p) / (form.tiles * TileChannels);
+}
+inline int64_t boxes_of(const cf_problem &p) {
+    return ceil_div(int64_t(p.c) * element_bytes(p), PixelBytes);
+}
+
+// Clocks of a multiprocessor's quarter that a row of y takes: of a warp by itself, which waits for
+// its loads and products, and of each of many, which are issued in turn. Tensor cores give a
+// product of 16 bytes a row in 3.
+struct RowClocks {
+    double alone, each;
+};
+inline RowClocks row_clocks(const cf_problem &p, const Form &form) {
+    const double pieces = double(p.r) * p.s * form.set_bytes / PieceBytes * form.tiles;
+    const double reused = form.filter ? p.r / double(form.stride) : 1;
+    const double loads = pieces / reused / (form.set_bytes == 16 ? 2 : 4);
+    return {pieces * 3 + 190,
+            pieces * 3 + loads * 3 + (form.filter ? 0 : pieces) + 8 * form.tiles + 30};
+}
+// Clocks of a strip beside its rows; until the first box is there; and until any box is, where many
+// are on their way.
+constexpr double OfStrip = 300, Fill = 1100, InFlight = 2200;
+
+inline double estimate(const cf_query &query, const Form &form, const Option &option) {
+    const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
+    const Tiling &t = option.tiling;
+    // Each element once, and again what strips beside each other share, of which a third comes from
+    // memory.
+    const double unique = double(p.n) * p.c * p.h * p.w, y = double(p.n) * p.k * p.p * p.q;
+    const double height = (p.r - 1.0) * p.dilation_h + 1, width = (p.s - 1.0) * p.dilation_w + 1;
+    const double rows_read =
+        p.h + std::min<double>((t.row_pieces - 1) * std::max(height - p.stride_h, 0.0), p.h);
+    const double columns_read =
+        p.w + std::min<double>((t.column_pieces - 1) * std::max(width - p.stride_w, 0.0), p.w);
+    const double read = double(p.n) * p.c * rows_read * columns_read;
+    const double bytes = (unique + std::max(read - unique, 0.0) / 3 + y) * element_bytes(p);
+    const double rounds = double(ceil_div(t.strips, option.blocks));
+    const double of_sm = double(ceil_div(option.blocks, d.sm_count));
+    // Strips of the last round leave some blocks without one, or some multiprocessors.
+    const double balance =
+        rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
+    const double memory = bytes / (0.87 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+    // While a stage is being read, the others are on their way.
+    const double items = rounds * t.items;
+    const double read_us =
+        items > t.stages ? clocks_us(d, items / (t.stages - 0.5) * InFlight, TensorClock) : 0;
+    const double warps = std::ceil(option.warps * of_sm / 4);
+    // Rows above and below x take nothing.
+    const double outside = t.row_pieces == 1 ? 1 : t.row_pieces == 2 ? 0.5 : 0;
+    const double rows = t.rows + (form.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
+    const RowClocks of_warp = row_clocks(p, form);
+    const double of_row = depthwise::together_us(of_warp.alone, warps * of_warp.each);
+    const double computing = clocks_us(d, rounds * (rows * of_row + OfStrip) + Fill, TensorClock);
+    return ShortLaunchUs + depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
+                                                                 std::max(memory, read_us));
+}
+
+// How many blocks a multiprocessor has at a time, and the stages of their rings, that are estimated
+// to take least; false where no ring has two stages, or all that a strip needs.
+inline bool share_multiprocessors(const cf_query &query, const Form &form, int64_t staging,
+                                  Option &option) {
+    Option next = option;
+    bool found = false;
+    for (int of_sm = form.blocks * form.warps / option.warps; of_sm > 0; --of_sm) {
+        Tiling &t = next.tiling;
+        const int64_t room = std::min<int64_t>(query.device.shared_per_sm / of_sm - 1024,
+                                               query.device.shared_per_block) -
+                             StaticShared - SwizzleAlign - staging;
+        next.blocks = int(std::min<int64_t>(t.strips, int64_t(query.device.sm_count) * of_sm));
+        // A block keeps its channels, and its filter, from strip to strip.
+        if (t.strips > next.blocks && next.blocks > t.channel_blocks)
+            next.blocks -= next.blocks % t.channel_blocks;
+        const bool once = t.strips <= next.blocks;
+        t.stages = int(std::min<int64_t>(room / t.stage_bytes,
+                                         once ? std::min(t.items, MaxStages) : MaxStages));
+        if (t.stages < (once ? std::min(t.items, 2) : 2))
+            continue;
+        next.us = estimate(query, form, next);
+        if (!found || next.us < option.us)
+            option = next;
+        found = true;
+    }
+    return found;
+}
+
+inline bool tile(const cf_query &query, const Form &form, const Cut &cut, Option &option) {
+    const cf_problem &p = query.problem;
+    const int element = element_bytes(p);
+    option = {};
+    Tiling &t = option.tiling;
+    t.chunks = int(std::min<int64_t>(int64_t(cut.boxes) * chunks_of_box(p, form),
+                                     ceil_div(p.c, form.tiles * TileChannels)));
+    option.warps = int(ceil_div(cut.images * cut.units, 2)) * t.chunks;
+    if (option.warps > form.warps)
+        return false;
+    t.columns = std::min(cut.units * UnitPixels, p.q);
+    const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
+    const int64_t width = int64_t(t.columns - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
+    const int64_t column_pieces = ceil_div(p.q, int64_t(cut.units) * UnitPixels);
+    const int64_t row_pieces = ceil_div(p.p, cut.rows);
+    const int64_t channel_blocks = ceil_div(boxes_of(p), cut.boxes);
+    const double strips = double(ceil_div(std::max<int64_t>(p.n, 1), cut.images)) * column_pieces *
+                          row_pieces * channel_blocks;
+    // Items of the ring are counted in 31 bits, and so are the elements of a strip's images.
+    const double strip_elements = (double(cut.images - 1) * p.p * p.q + p.q) * p.k;
+    if (width > MaxBox || strips * (cut.rows + p.r) > INT32_MAX / 2 ||
+        strip_elements > INT32_MAX / 2)
+        return false;
+    // As few rows to an item as make it worth the copies.
+    int64_t box_rows = int64_t(cut.rows - 1) * p.stride_h + height;
+    if (form.filter) {
+        const int64_t all = cut.rows + rows_of(p.r, p.stride_h) - 1;
+        const int64_t step_bytes = width * p.stride_h * cut.images * cut.boxes * PixelBytes;
+        const int64_t steps = std::min(std::clamp<int64_t>(ItemBytes / step_bytes, 1, 8), all);
+        t.steps = int(steps), t.items = int(ceil_div(all, steps));
+        box_rows = steps * p.stride_h;
+    } else {
+        t.steps = cut.rows, t.items = 1;
+    }
+    if (box_rows > MaxBox)
+        return false;
+    t.strips = int(strips);
+    const int64_t box_pixels = width * box_rows * cut.images;
+    const int64_t box_bytes = round_up(box_pixels * PixelBytes, SwizzleAlign);
+    const int64_t stage_bytes = box_bytes * cut.boxes;
+    t.n = int(p.n), t.c = p.c, t.h = p.h, t.h_step = p.stride_h, t.w_step = p.stride_w;
+    t.p = p.p, t.q = p.q, t.r = p.r, t.s = p.s;
+    t.row_step = int(width) * p.dilation_h, t.tap_step = p.dilation_w;
+    t.pad_top = p.pad_top, t.pad_left = p.pad_left;
+    t.images = cut.images, t.units = cut.units, t.rows = cut.rows;
+    t.boxes = cut.boxes;
+    t.chunk_bytes = form.tiles * TileChannels * element;
+    t.all_chunks = int(boxes_of(p)) * chunks_of_box(p, form);
+    t.channel_blocks = int(channel_blocks);
+    t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
+    t.finishes = depthwise::has_epilogue(p);
+    t.activation = depthwise::late_activation(p);
+    t.stage_bytes = uint32_t(stage_bytes), t.box_bytes = uint32_t(box_bytes);
+    t.copied_bytes = uint32_t(box_pixels * PixelBytes * cut.boxes);
+    t.width = int(width), t.image = int(width * box_rows);
+    t.by_channel_blocks = Divisor(t.channel_blocks);
+    t.by_column_pieces = Divisor(t.column_pieces);
+    t.by_row_pieces = Divisor(t.row_pieces);
+    t.by_units = Divisor(t.units);
+    t.by_items = Divisor(t.items);
+    t.by_chunks = Divisor(t.chunks);
+    // A batch may be empty, a tensor not.
+    option.box = {
+        element,
+        {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
+        {uint32_t(PixelBytes / element), uint32_t(width), uint32_t(box_rows),
+         uint32_t(cut.images)}};
+    const int64_t staging =
+        element == 2 ? int64_t(option.warps) * 2 * form.tiles * UnitPixels * PieceBytes : 0;
+    return share_multiprocessors(query, form, staging, option);
+}
+
+// The one that is estimated to take least; none of its stages where none fits.
+inline Option best_option(const cf_query &query, const Form &form) {
+    const cf_problem &p = query.problem;
+    Option best = {};
+    const auto consider = [&](const Cut &cut) {
+        Option option;
+        if (tile(query, form, cut, option) && (best.tiling.stages == 0 || option.us < best.us))
+            best = option;
+    };
+    const int all_units = int(ceil_div(p.q, UnitPixels));
+    const int images = int(std::clamp<int64_t>(p.n, 1, 2 * MaxWarps));
+    const int boxes = int(std::min<int64_t>(boxes_of(p), MaxWarps));
+    for (int box = 1; box <= boxes; ++box)
+        for (int pieces = 1, last = 0; pieces <= all_units; ++pieces) {
+            const int units = int(ceil_div(all_units, pieces));
+            if (units == last || units > 2 * MaxWarps)
+                continue;
+            last = units;
+            for (int image = 1; image <= images && image * units <= 2 * MaxWarps; ++image)
+                for (int rows = p.p; rows > 0;) {
+                    consider({box, image, units, rows});
+                    // One more piece than now, or as many as make pieces lower.
+                    rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;
+                }
+        }
+    return best;
+}
+
+} // namespace cf::grouped
