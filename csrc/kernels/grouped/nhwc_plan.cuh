@@ -106,52 +106,44 @@ inline int64_t boxes_of(const cf_problem &p) {
 
 // Clocks of a multiprocessor's quarter that a row of y takes: of a warp by itself, which waits for
 // its loads and products, and of each of many, which are issued in turn. Tensor cores give a
-// product of 16 bytes a row in 3.
+// product of 16 bytes a row in 3. This and what follows is fitted to
+// benches/results/evidence/h200-depthwise-plans.csv, but for kernels of any filter and TF32.
 struct RowClocks {
     double alone, each;
 };
 inline RowClocks row_clocks(const cf_problem &p, const Form &form) {
     const double pieces = double(p.r) * p.s * form.set_bytes / PieceBytes * form.tiles;
-    const double reused = form.filter ? p.r / double(form.stride) : 1;
-    const double loads = pieces / reused / (form.set_bytes == 16 ? 2 : 4);
-    return {pieces * 3 + 190,
-            pieces * 3 + loads * 3 + (form.filter ? 0 : pieces) + 8 * form.tiles + 30};
+    return {pieces * 2 + 365, pieces * (form.filter ? 3 : 4) + 8 * form.tiles + 25};
 }
-// Clocks of a strip beside its rows; until the first box is there; and until any box is, where many
-// are on their way.
-constexpr double OfStrip = 300, Fill = 1100, InFlight = 2200;
+// Clocks of an item of the ring beside its rows; until the first one is there; and until any is,
+// where many are on their way.
+constexpr double OfItem = 450, Fill = 1500, InFlight = 4100;
 
 inline double estimate(const cf_query &query, const Form &form, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
-    // Each element once, and again what strips beside each other share, of which a third comes from
-    // memory.
-    const double unique = double(p.n) * p.c * p.h * p.w, y = double(p.n) * p.k * p.p * p.q;
-    const double height = (p.r - 1.0) * p.dilation_h + 1, width = (p.s - 1.0) * p.dilation_w + 1;
-    const double rows_read =
-        p.h + std::min<double>((t.row_pieces - 1) * std::max(height - p.stride_h, 0.0), p.h);
-    const double columns_read =
-        p.w + std::min<double>((t.column_pieces - 1) * std::max(width - p.stride_w, 0.0), p.w);
-    const double read = double(p.n) * p.c * rows_read * columns_read;
-    const double bytes = (unique + std::max(read - unique, 0.0) / 3 + y) * element_bytes(p);
+    // What strips beside each other share comes from the L2.
+    const double bytes =
+        (double(p.n) * p.c * p.h * p.w + double(p.n) * p.k * p.p * p.q) * element_bytes(p);
     const double rounds = double(ceil_div(t.strips, option.blocks));
     const double of_sm = double(ceil_div(option.blocks, d.sm_count));
     // Strips of the last round leave some blocks without one, or some multiprocessors.
     const double balance =
         rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
-    const double memory = bytes / (0.87 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+    const double memory = bytes / (0.74 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
     // While a stage is being read, the others are on their way.
     const double items = rounds * t.items;
     const double read_us =
         items > t.stages ? clocks_us(d, items / (t.stages - 0.5) * InFlight, TensorClock) : 0;
-    const double warps = std::ceil(option.warps * of_sm / 4);
     // Rows above and below x take nothing.
     const double outside = t.row_pieces == 1 ? 1 : t.row_pieces == 2 ? 0.5 : 0;
     const double rows = t.rows + (form.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
     const RowClocks of_warp = row_clocks(p, form);
-    const double of_row = depthwise::together_us(of_warp.alone, warps * of_warp.each);
-    const double computing = clocks_us(d, rounds * (rows * of_row + OfStrip) + Fill, TensorClock);
+    const double of_row =
+        depthwise::together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
+    const double computing =
+        clocks_us(d, rounds * (rows * of_row + t.items * OfItem) + Fill, TensorClock);
     return ShortLaunchUs + depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
                                                                  std::max(memory, read_us));
 }
