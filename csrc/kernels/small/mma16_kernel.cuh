@@ -316,7 +316,7 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const void *x, c
         consume<Shape>(block, filter, y, finish);
     else if (warp < Consumers + tiling.producers)
         produce<Shape>(block);
-    else if (tiling.staged && warp == Consumers + tiling.producers)
+    else if (warp == Consumers + tiling.producers && tiling.staged)
         store_strips(block, y);
 #else
     not_compiled();
