@@ -17,6 +17,7 @@ import random
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import networks
 from network import Conv
@@ -93,26 +94,35 @@ def draw(suite, layers, most):
     return [(name, conv) for name, conv in layers if name in drawn]
 
 
-def suite_name(net, kind):
-    return net if kind == "dense" else f"{net}-{kind}"
+class Suite(NamedTuple):
+    """Layers of one kind of a network."""
+
+    name: str
+    kind: str
+    network: str
+    layers: list  # names and convolutions
+    distinct: int  # of how many they are
+
+    @property
+    def about(self):
+        some = "All" if len(self.layers) == self.distinct else f"{len(self.layers)} of the"
+        return f"{some} {self.distinct} distinct {self.kind} layers of {self.network}, {IMAGES} images."
 
 
 def suites_of_networks():
-    """Each suite's name, its kind, what it is, and its layers."""
     for kind, nets in NETS.items():
         for net, function, title in nets:
-            suite = suite_name(net, kind)
+            name = net if kind == "dense" else f"{net}-{kind}"
             distinct = getattr(networks, function)().distinct(kinds=(kind,))
-            layers = draw(suite, distinct, MOST)
-            some = "All" if len(layers) == len(distinct) else f"{len(layers)} of the"
-            yield suite, kind, f"{some} {len(distinct)} distinct {kind} layers of {title}, {IMAGES} images.", layers
+            yield Suite(name, kind, title, draw(name, distinct, MOST), len(distinct))
 
 
 def tenth(suites):
     """A tenth of the layers of each kind, by their suites' names and their own."""
     chosen = []
     for kind in NETS:
-        layers = [(f"{suite}/{name}", conv) for suite, of, _, layers in suites if of == kind for name, conv in layers]
+        of_kind = [suite for suite in suites if suite.kind == kind]
+        layers = [(f"{suite.name}/{name}", conv) for suite in of_kind for name, conv in suite.layers]
         chosen += draw(f"tenth-{kind}", layers, math.ceil(len(layers) / 10))
     return chosen
 
@@ -213,6 +223,11 @@ def held_out():
     return problems
 
 
+def of_images(layers):
+    """Names and problems."""
+    return [(name, conv.text(IMAGES)) for name, conv in layers]
+
+
 def text(about, problems):
     """A suite's file."""
     width = max(len(name) for name, _ in problems)
@@ -225,11 +240,10 @@ def drawn():
     suites = list(suites_of_networks())
     by = f"Drawn by scripts/draw_suites.py, seed {SEED}."
     files = {
-        f"nets/{kind}/{suite}.txt": text([about, by], [(name, conv.text(IMAGES)) for name, conv in layers])
-        for suite, kind, about, layers in suites
+        f"nets/{suite.kind}/{suite.name}.txt": text([suite.about, by], of_images(suite.layers)) for suite in suites
     }
     about = f"A tenth of the layers of nets-depthwise, nets-grouped and nets-dense, {IMAGES} images."
-    files["nets-tenth.txt"] = text([about, by], [(name, conv.text(IMAGES)) for name, conv in tenth(suites)])
+    files["nets-tenth.txt"] = text([about, by], of_images(tenth(suites)))
     titles = [title for _, _, title in HELD_OUT]
     about = [
         "Held out: never fit nor tune anything on these problems, nor look at one of them while you do. They say how",

@@ -36,15 +36,15 @@ class Draws(unittest.TestCase):
     def test_a_tenth_has_some_of_each_kind(self):
         suites = list(draw_suites.suites_of_networks())
         drawn = draw_suites.tenth(suites)
-        whole = sum(len(layers) for *_, layers in suites)
+        whole = sum(len(suite.layers) for suite in suites)
         self.assertTrue(whole / 10 <= len(drawn) < whole / 10 + 3)
         self.assertEqual({conv.kind for _, conv in drawn}, set(draw_suites.NETS))
 
     def test_suites_have_what_they_say(self):
-        for suite, kind, about, drawn in draw_suites.suites_of_networks():
-            self.assertTrue(1 <= len(drawn) <= draw_suites.MOST, suite)
-            self.assertEqual({conv.kind for _, conv in drawn}, {kind}, suite)
-            self.assertEqual(about.startswith("All"), len(drawn) < draw_suites.MOST or "All 12" in about)
+        for suite in draw_suites.suites_of_networks():
+            self.assertEqual(len(suite.layers), min(suite.distinct, draw_suites.MOST), suite.name)
+            self.assertEqual({conv.kind for _, conv in suite.layers}, {suite.kind}, suite.name)
+            self.assertEqual(suite.about.startswith("All"), suite.distinct <= draw_suites.MOST)
 
 
 class HeldOut(unittest.TestCase):
@@ -112,6 +112,16 @@ class Files(unittest.TestCase):
         source = (draw_suites.ROOT / "crates/tools/src/suite.rs").read_text(encoding="utf-8")
         for name in draw_suites.drawn():
             self.assertIn(f'"{Path(name).stem}"\n', source)
+
+    def test_the_document_has_them(self):
+        document = (draw_suites.ROOT / "docs/suites.md").read_text(encoding="utf-8")
+        for suite in draw_suites.suites_of_networks():
+            self.assertIn(f"| `{suite.name}` | {len(suite.layers)} of {suite.distinct} | {suite.network} |\n", document)
+
+    def test_the_document_has_every_other_suite(self):
+        document = (draw_suites.ROOT / "docs/suites.md").read_text(encoding="utf-8")
+        for path in draw_suites.SUITES.glob("*.txt"):
+            self.assertIn(f"| `{path.stem}` | {len(draw_suites.read(path))} | ", document)
 
     def test_every_network_is_in_a_suite(self):
         nets = [*draw_suites.NETS.values(), draw_suites.HELD_OUT]
