@@ -26,12 +26,17 @@ struct State {
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const size_t shared =
-        cf::depthwise_nchw::ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
+    const size_t shared = ScratchBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
     for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
-        state.kernel = cf::kernel_of(
-            depthwise_nchw_kernel<decltype(stored), decltype(r)::value, decltype(stride)::value>,
-            unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+        using Stored = decltype(stored);
+        cf::largest<8, 4, sizeof(Stored)>(
+            [&](int bytes) { return bytes == vector_bytes(state.problem); },
+            [&](auto vector) {
+                state.kernel = cf::kernel_of(
+                    depthwise_nchw_kernel<Stored, decltype(r)::value, decltype(stride)::value,
+                                          vector.value>,
+                    unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+            });
     });
 }
 

@@ -12,16 +12,19 @@ namespace cf::depthwise_nchw {
 using namespace depthwise;
 
 constexpr int Warps = 4;      // of a block
-constexpr int Columns = 4;    // adjacent, of a thread
 constexpr int MaxStages = 16; // of the ring that strips go through
 constexpr int StaticShared = 1024;
-constexpr int MaxWindow = (Columns - 1) * 2 + 7; // columns
-// Bytes before and behind a stage's rows that a window at their edges may read: as many columns,
-// and what the rows lie behind a multiple of 16.
-constexpr int Slack = 80;
-static_assert(Slack % 16 == 0 && Slack >= MaxWindow * 4 + 15);
-constexpr int ZeroBytes = 64; // what a row outside of x is read from
-static_assert(ZeroBytes % 16 == 0 && ZeroBytes >= MaxWindow * 4);
+
+// Adjacent columns of a thread: 16 bytes of x, if registers have room for them.
+__host__ __device__ constexpr int columns_of(int r, int stride, int element_bytes) {
+    return element_bytes == 2 && stride == 1 && r < 7 ? 8 : 4;
+}
+constexpr int MaxWindow = (4 - 1) * 2 + 7; // columns of words; of halves there are no more bytes
+// What a row outside of x is read from, bytes before its origin and behind it; beside it is a place
+// for rows of y that do not exist.
+constexpr int ZerosBefore = 16, ZerosBehind = 64, ZeroBytes = ZerosBefore + ZerosBehind;
+constexpr int ScratchBytes = ZeroBytes + 16;
+static_assert(ZerosBehind >= MaxWindow * 4);
 
 // Blocks that registers leave room for on a multiprocessor.
 constexpr int blocks_of(int r) { return r == 3 ? 6 : 4; }
@@ -47,10 +50,25 @@ struct Tiling {
     int stages;
     int finishes;                       // whether there is an epilogue
     int activation;                     // beyond what cf::Finish does
-    int paired;                         // whether pairs of y are stored as one word
-    uint32_t stage_bytes, filter_bytes; // filters first, then rows
+    int together;                       // columns of y that are written as one word or two
+    uint32_t stage_bytes, filter_bytes; // filters first, then rows of x,
+    uint32_t output;                    // and from there on rows of y
     Divisor by_row_strips, by_tiles, by_pieces, by_channels;
 };
+
+// Bytes, up to 8, that rows of so many bytes are multiples of and begin at multiples of.
+inline int vector_bytes(int64_t row, int align, int element_bytes) {
+    int bytes = 8;
+    while (bytes > element_bytes && (row % bytes != 0 || align < bytes))
+        bytes /= 2;
+    return bytes;
+}
+// Bytes of x that are loaded together. Those of more than an element need windows that begin in
+// the same place of one in every tile: padding as it is common.
+inline int vector_bytes(const cf_problem &p) {
+    const int size = element_bytes(p);
+    return p.pad_left == p.r / 2 ? vector_bytes(int64_t(p.w) * size, p.align, size) : size;
+}
 
 struct Option {
     Tiling tiling;
@@ -60,6 +78,7 @@ struct Option {
 
 // Instructions of a warp for a step.
 inline double instructions(const cf_problem &p) {
+    const int Columns = columns_of(p.r, p.stride_h, element_bytes(p));
     const int width = (Columns - 1) * p.stride_w + p.s;
     const int of_element = p.storage == CF_STORE_F32 ? 2 : 3;
     return double(p.r) * p.s * Columns + p.stride_h * (width * of_element + 6.0) + 22;
@@ -100,12 +119,14 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     const int64_t in_rows =
         row_strips == 1 ? p.h : std::min<int64_t>(int64_t(strip_rows - 1) * p.stride_h + p.r, p.h);
     const int64_t filter_bytes = round_up(int64_t(set) * filter_words(p.r, size) * 4, 16);
-    const int64_t stage_bytes = filter_bytes + round_up(in_rows * set * p.w * size + 2 * Slack, 16);
-    const int64_t pieces = ceil_div(strip_rows, rows), tiles = ceil_div(p.q, Columns);
+    const int64_t output = filter_bytes + round_up(in_rows * set * p.w * size + 15, 16);
+    const int64_t stage_bytes = output + round_up(int64_t(strip_rows) * set * p.q * size + 15, 16);
+    const int64_t pieces = ceil_div(strip_rows, rows);
+    const int64_t tiles = ceil_div(p.q, columns_of(p.r, p.stride_h, size));
     const int64_t tasks = set * pieces * tiles;
     const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
     const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
-    const int64_t stages = std::min<int64_t>((most - ZeroBytes) / stage_bytes, MaxStages);
+    const int64_t stages = std::min<int64_t>((most - ScratchBytes) / stage_bytes, MaxStages);
     if (stages < 2 || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
         return false;
     t.c = p.c, t.h = p.h, t.w = p.w, t.p = p.p, t.q = p.q;
@@ -116,8 +137,9 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     t.tasks = int(tasks), t.strips = int(strips), t.stages = int(stages);
     t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
-    t.paired = p.q % 2 == 0 && p.align >= 2 * size;
+    t.together = vector_bytes(p.q * size, p.align, size) / size;
     t.stage_bytes = uint32_t(stage_bytes), t.filter_bytes = uint32_t(filter_bytes);
+    t.output = uint32_t(output);
     t.by_row_strips = Divisor(t.row_strips);
     t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);
