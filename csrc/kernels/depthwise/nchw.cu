@@ -54,9 +54,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.c, p.h);
     const Option best = best_option(query);
     if (best.tiling.stages == 0)
-        return no("keeps rows of x in shared memory, two times as many as a filter is high; of %d "
-                  "columns they do not fit",
-                  p.w);
+        return no("keeps rows of x and y in shared memory, two times as many as a filter is high and "
+                  "two; of %d and %d columns they do not fit",
+                  p.w, p.q);
     state.tiling = best.tiling;
     plan.us = best.us;
     choose_kernel(best, state);

@@ -278,12 +278,16 @@ compute_task(const Tiling &tiling, Window<Shape> &window, int row, int count, ui
     const int first = Shape::Sums::Rows - 1;
 #pragma unroll 1
     for (int step = 0; step < tiling.rows + first; ++step) {
-        sums.step(weights, step - tiling.rows + 1, step,
-                  [&](int, float(&x)[Shape::Sums::Width][1]) {
-                      window.load(unsigned(row) < unsigned(count) ? at : zeros, x);
-                      ++row;
-                      at += pitch;
-                  });
+        const auto load = [&](int, float(&x)[Shape::Sums::Width][1]) {
+            window.load(unsigned(row) < unsigned(count) ? at : zeros, x);
+            ++row;
+            at += pitch;
+        };
+        const int least = step - tiling.rows + 1;
+        if (step >= first && least <= 0)
+            sums.template step<false>(weights, 0, first, load);
+        else
+            sums.template step<true>(weights, least, step, load);
         if (step < first)
             continue;
         finish_row<Together, Shape>(tiling, output, step - first, sums, finish);

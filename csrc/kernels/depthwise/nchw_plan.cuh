@@ -76,40 +76,138 @@ struct Option {
     double us;
 };
 
-// Instructions of a warp for a step.
-inline double instructions(const cf_problem &p) {
-    const int Columns = columns_of(p.r, p.stride_h, element_bytes(p));
-    const int width = (Columns - 1) * p.stride_w + p.s;
-    const int of_element = p.storage == CF_STORE_F32 ? 2 : 3;
-    return double(p.r) * p.s * Columns + p.stride_h * (width * of_element + 6.0) + 22;
+// Loads of a row's window by a thread: of two words, and of less.
+struct Loads {
+    int pairs = 0, singles = 0;
+};
+inline Loads loads_of(const cf_problem &p) {
+    const int size = element_bytes(p), vector = vector_bytes(p), unit = std::min(vector, 4);
+    const int width = (columns_of(p.r, p.stride_w, size) - 1) * p.stride_w + p.s;
+    const int lead = vector > size ? p.r / 2 : 0, of_unit = unit / size;
+    const int before = int(ceil_div(lead, of_unit));
+    const int end = int(ceil_div(width - lead, of_unit));
+    Loads loads;
+    for (int i = -before; i < end; ++i) {
+        if (vector > unit && i % 2 == 0 && i + 1 < end)
+            ++loads.pairs, ++i;
+        else
+            ++loads.singles;
+    }
+    return loads;
 }
 
-inline double estimate(const cf_query &query, const Option &option) {
+// Clocks that shared memory takes to read or write so many bytes at each lane's place: of 32 lanes,
+// or of 16 of them by turns where they are more than a word, each bank gives one word at a time.
+template <class Place>
+int shared_clocks(int bytes, Place place) {
+    const int words = bytes > 4 ? 2 : 1, lanes = 32 / words;
+    int clocks = 0;
+    for (int first = 0; first < 32; first += lanes) {
+        int64_t seen[32][32];
+        int of_bank[32] = {}, most = 0;
+        for (int lane = first; lane < first + lanes; ++lane)
+            for (int i = 0; i < words; ++i) {
+                const int64_t word = place(lane) / 4 + i;
+                const int bank = word & 31;
+                int64_t *const begin = seen[bank], *const end = begin + of_bank[bank];
+                if (std::find(begin, end, word) == end)
+                    begin[of_bank[bank]++] = word;
+                most = std::max(most, of_bank[bank]);
+            }
+        clocks += most;
+    }
+    return clocks;
+}
+
+// What a warp's tasks cost: issue slots, as they were counted in the compiled code, and clocks of
+// shared memory.
+struct Cost {
+    double slots = 0, shared = 0;
+};
+inline Cost task_cost(const cf_problem &p, const Tiling &t) {
+    const int size = element_bytes(p), columns = columns_of(p.r, p.stride_h, size);
+    const int vector = vector_bytes(p), stored = t.together * size, stores = columns / t.together;
+    const int width = (columns - 1) * p.stride_w + p.s;
+    const Loads loads = loads_of(p);
+    const auto of_lane = [&](int lane, int rows, int row_elements, int row_stride, int elements) {
+        const int task = std::min(lane, t.tasks - 1), line = task / t.tiles;
+        const int plane = line / t.pieces, piece = line - plane * t.pieces;
+        const int64_t row = int64_t(plane) * rows + int64_t(piece) * t.rows * row_stride;
+        return (row * row_elements + int64_t(task - line * t.tiles) * elements) * size;
+    };
+    const auto reads = [&](int lane) {
+        return of_lane(lane, t.h, t.w, p.stride_h, columns * p.stride_w);
+    };
+    const auto writes = [&](int lane) { return of_lane(lane, t.strip_rows, t.q, 1, columns); };
+    const int rows_ahead = rows_of(p.r, p.stride_h) - 1, steps = t.rows + rows_ahead;
+    // At a task's edges rows of sums are left out that it does not have.
+    const double products = double(p.r) * p.s * columns * t.rows;
+    const double asking = 2.0 * rows_ahead * 3 * p.r;
+    const double widening = size == 2 ? width : 0, narrowing = size == 2 ? columns / 2.0 : 0;
+    Cost cost;
+    cost.slots = 100 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
+                 steps * (p.stride_h * (loads.pairs + loads.singles + widening + 5) + 12) +
+                 t.rows * (10 + 2.0 * stores + narrowing);
+    cost.shared =
+        steps * p.stride_h *
+            double(loads.pairs * shared_clocks(8, reads) +
+                   loads.singles * shared_clocks(std::min(vector, 4), reads)) +
+        t.rows * double(stores * shared_clocks(stored, writes)) + double(p.r) * p.s;
+    return cost;
+}
+
+// Bytes of the memory's pins that loads and stores beside each other move.
+constexpr double StreamShare = 0.85;
+// From a load to its bytes; from the last store to the kernel's end is about as long.
+constexpr double LatencyClocks = 2300;
+// Issue slots of a strip's loads and stores, of which one warp does the most, and of those of 32
+// words of its filters.
+constexpr double StripSlots = 300, MoverSlots = 220, FilterSlots = 35;
+
+// Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor: what
+// it waits for by itself, and its turn. Six of them fill 72 % of the slots, as filters of 5x5 and
+// 7x7 did (h200-depthwise-first.csv).
+inline double slot_clocks(double warps) { return 0.8 + warps / 0.8; }
+
+inline double estimate(const cf_query &query, const Cost &task, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
-    const double planes = double(t.planes), size = element_bytes(p);
+    const double size = element_bytes(p), area = double(p.h) * p.w;
     const double shared_rows = double(t.row_strips - 1) * std::max(p.r - p.stride_h, 0);
+    // Rows that two strips load are in the second-level cache for one of them, mostly.
     const double bytes =
-        planes * (double(p.h) * p.w + shared_rows * p.w / 3 + double(p.p) * p.q) * size;
-    const double memory = bytes / (0.85 * d.bytes_per_us);
-    const int slots = d.sm_count * blocks_of(p.r);
-    const double rounds = double(ceil_div(t.strips, slots));
-    const double together = std::clamp(double(t.strips) / d.sm_count, 1.0, double(blocks_of(p.r)));
-    const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
-    const double warps = double(ceil_div(t.tasks, 32));
-    const double passes = std::max(warps / Warps, 1.0); // warps share sets of tasks beyond a strip
-    const double issue = instructions(p) * std::max(passes * 4.0, warps * together / 4 * 1.1) +
-                         (passes * 300 + 400) / steps;
-    const double fill = 1300;
-    const double computing = clocks_us(d, rounds * steps * issue + fill, FmaClock);
-    const double balance = rounds > 1 ? rounds * slots / t.strips : 1;
-    const double waiting = clocks_us(d, fill, FmaClock);
-    return ShortLaunchUs + together_us(computing, waiting + memory * balance);
+        double(t.planes) * (area + shared_rows * p.w / 3 + double(p.p) * p.q) * size;
+    const double bandwidth = StreamShare * d.bytes_per_us, memory = bytes / bandwidth;
+
+    const double sets = double(ceil_div(t.tasks, 32));
+    const double filters = double(ceil_div(int64_t(t.set) * filter_words(p.r, int(size)), 32));
+    // Ends that no bulk copy takes are waited for.
+    const bool ends = int64_t(t.strip_rows) * t.set * p.stride_h * p.w * int(size) % 16 != 0;
+    const double mover = MoverSlots + FilterSlots * filters;
+    // Of the busiest multiprocessor and the busiest block.
+    const double strips = double(ceil_div(t.strips, d.sm_count));
+    const double of_block = double(ceil_div(t.strips, std::max(option.blocks, 1)));
+    const double together = std::min(double(option.blocks) / d.sm_count, strips / of_block);
+    const double busy = std::max(together * std::min<double>(Warps, sets * t.stages) / 4, 0.25);
+    const double slot = slot_clocks(busy);
+    const double issue = strips * (sets * task.slots + StripSlots + mover) * slot / (4 * busy);
+    const double shared = strips * (sets * task.shared + t.stage_bytes / 128.0);
+    // A stage's strip is loaded, computed and stored; its stages go on beside each other.
+    const double strip = LatencyClocks * (ends ? 2 : 1) +
+                         (std::ceil(sets / Warps) * task.slots + mover) * slot;
+    const double cycle = strip * std::max(of_block / t.stages, 1.0);
+    const double computing = clocks_us(d, std::max({issue, shared, cycle}), FmaClock);
+    // Nothing is computed before the first strips have come, nor while the last ones leave.
+    const double ends_us = clocks_us(d, LatencyClocks, FmaClock) +
+                           std::min(double(option.blocks) * t.stage_bytes, bytes) / bandwidth / 2;
+    return ShortLaunchUs + ends_us + together_us(computing, memory);
 }
 
-// With so many planes to a strip and rows to each of them, and tasks of so many rows.
-inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Option &option) {
+// With so many blocks to a multiprocessor, so many planes to a strip and rows to each of them, and
+// tasks of so many rows.
+inline bool tile(const cf_query &query, int blocks, int set, int strip_rows, int rows,
+                 Option &option) {
     const cf_problem &p = query.problem;
     const int size = element_bytes(p);
     option = {};
@@ -124,7 +222,7 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     const int64_t pieces = ceil_div(strip_rows, rows);
     const int64_t tiles = ceil_div(p.q, columns_of(p.r, p.stride_h, size));
     const int64_t tasks = set * pieces * tiles;
-    const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
+    const int64_t room = query.device.shared_per_sm / blocks - 1024 - StaticShared;
     const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
     const int64_t stages = std::min<int64_t>((most - ScratchBytes) / stage_bytes, MaxStages);
     if (stages < 2 || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
@@ -145,34 +243,55 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     t.by_pieces = Divisor(t.pieces);
     t.by_channels = Divisor(t.c);
     option.blocks = int(
-        std::min<int64_t>(std::max<int64_t>(strips, 1), query.device.sm_count * blocks_of(p.r)));
-    option.us = estimate(query, option);
+        std::min<int64_t>(std::max<int64_t>(strips, 1), query.device.sm_count * blocks));
+    option.us = estimate(query, task_cost(p, t), option);
     return true;
 }
 
-// The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query) {
+// The best one with at least and at most so many blocks to a multiprocessor; none of its stages
+// where none fits.
+inline Option best_option(const cf_query &query, int least, int most) {
     const cf_problem &p = query.problem;
     Option best = {};
     const auto consider = [&](int set, int strip_rows) {
         for (int pieces = 1, before = 0; pieces <= 8; ++pieces) {
             const int rows = int(ceil_div(strip_rows, pieces));
-            Option option;
-            if (rows != before && tile(query, set, strip_rows, rows, option) &&
-                (best.tiling.stages == 0 || option.us < best.us))
-                best = option;
+            for (int blocks = least; rows != before && blocks <= most; ++blocks) {
+                Option option;
+                if (tile(query, blocks, set, strip_rows, rows, option) &&
+                    (best.tiling.stages == 0 || option.us < best.us))
+                    best = option;
+            }
             before = rows;
         }
     };
+    // So many planes of x and of y are whole pieces of 16 bytes.
+    const int64_t x_bytes = int64_t(p.h) * p.w * element_bytes(p);
+    const int64_t y_bytes = int64_t(p.p) * p.q * element_bytes(p);
+    int whole = 1;
+    while (x_bytes * whole % 16 != 0 || y_bytes * whole % 16 != 0)
+        whole *= 2;
     const int64_t planes = std::max<int64_t>(p.n * p.c, 1);
-    for (int set = 1; set <= std::min<int64_t>(planes, 256); set += 1 + set / 8)
+    for (int set = 1; set <= std::min<int64_t>(planes, 256); set += 1 + set / 8) {
         consider(set, p.p);
+        if (set % whole != 0)
+            consider(int(std::min(round_up(set, whole), planes)), p.p);
+    }
     for (int row_strips = 2, before = p.p; row_strips <= 64; ++row_strips) {
         const int rows = int(ceil_div(p.p, row_strips));
         if (rows != before)
             consider(1, rows);
         before = rows;
     }
+    return best;
+}
+
+// The one that is estimated to take least. Fewer blocks than half of those that registers leave
+// room for are for rows that are so long that they need their shared memory.
+inline Option best_option(const cf_query &query) {
+    Option best = {};
+    for (int most = blocks_of(query.problem.r); most > 0 && best.tiling.stages == 0; most /= 2)
+        best = best_option(query, most > 1 ? most / 2 + 1 : 1, most);
     return best;
 }
 
