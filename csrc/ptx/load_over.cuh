@@ -25,6 +25,15 @@ __device__ __forceinline__ void load_over(uint32_t live, uint32_t at, uint32_t &
                  : "r"(at), "r"(live), "n"(Offset));
 }
 template <int Offset>
+__device__ __forceinline__ void load_over(uint32_t live, uint32_t at, uint32_t &a, uint32_t &b,
+                                          uint32_t &c, uint32_t &d) {
+    asm volatile("{\n.reg .pred live;\n"
+                 "setp.ne.s32 live, %5, 0;\n"
+                 "@live ld.shared.v4.b32 {%0, %1, %2, %3}, [%4 + %6];\n}"
+                 : "+r"(a), "+r"(b), "+r"(c), "+r"(d)
+                 : "r"(at), "r"(live), "n"(Offset));
+}
+template <int Offset>
 __device__ __forceinline__ void load_over_u16(uint32_t live, uint32_t at, uint32_t &v) {
     asm volatile("{\n.reg .pred live;\n"
                  "setp.ne.s32 live, %2, 0;\n"

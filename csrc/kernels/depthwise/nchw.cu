@@ -29,7 +29,7 @@ void choose_kernel(const Option &option, State &state) {
     const size_t shared = ScratchBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
     for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
         using Stored = decltype(stored);
-        cf::largest<8, 4, sizeof(Stored)>(
+        cf::largest<16, 8, 4, sizeof(Stored)>(
             [&](int bytes) { return bytes == vector_bytes(state.problem); },
             [&](auto vector) {
                 state.kernel = cf::kernel_of(
@@ -54,9 +54,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.c, p.h);
     const Option best = best_option(query);
     if (best.tiling.stages == 0)
-        return no("keeps rows of x and y in shared memory, two times as many as a filter is high and "
-                  "two; of %d and %d columns they do not fit",
-                  p.w, p.q);
+        return no(
+            "keeps rows of x and y in shared memory, two times as many as a filter is high and "
+            "two; of %d and %d columns they do not fit",
+            p.w, p.q);
     state.tiling = best.tiling;
     plan.us = best.us;
     choose_kernel(best, state);

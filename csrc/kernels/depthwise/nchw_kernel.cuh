@@ -20,7 +20,7 @@ struct Shape {
     using Stored = StoredOf;
     static constexpr int R = FilterOf, Stride = StrideOf, Vector = VectorOf;
     static constexpr int Size = sizeof(Stored), FilterBytes = R * R * Size;
-    static constexpr int Columns = columns_of(R, Stride, Size);
+    static constexpr int Columns = columns_of(R, Stride, Size, Vector);
     using Sums = depthwise::Sums<R, Stride, Columns, 1>;
     using Weights = depthwise::Weights<R, 1>;
     // Columns of a window in front of its origin, which is where it is read from: where padding is
@@ -86,26 +86,27 @@ struct Strips {
     __device__ __forceinline__ int channel(int plane) const {
         return plane - tiling.by_channels.quotient(plane) * tiling.c;
     }
-    // Filters of a strip's planes, by a warp: words, of which the first and the last ones may hold
-    // a neighbour's element, but none from beside the tensor.
+    // Filters of a strip's planes, one by a lane: words, of which the first and the last ones may
+    // hold a neighbour's element, but none from beside the tensor.
     template <class Shape>
     __device__ __forceinline__ void load_filters(const typename Shape::Stored *w,
                                                  const Strip &strip, int at, int lane) const {
         constexpr int Words = filter_words(Shape::R, Shape::Size);
         const auto begin = reinterpret_cast<uint64_t>(w);
         const uint64_t end = begin + int64_t(tiling.c) * Shape::FilterBytes;
-        for (int i = lane; i < strip.planes * Words; i += 32) {
-            const int plane = i / Words, word = i - plane * Words;
-            const int64_t before = int64_t(channel(strip.plane + plane)) * Shape::FilterBytes;
-            const uint64_t from = (begin + before & ~uint64_t(3)) + word * 4;
-            const uint32_t to = filters(at) + i * 4;
-            if (from >= begin && from + 4 <= end) {
-                copy4_async(to, reinterpret_cast<const void *>(from), true);
+        for (int plane = lane; plane < strip.planes; plane += 32) {
+            const uint64_t from =
+                begin + int64_t(channel(strip.plane + plane)) * Shape::FilterBytes;
+            const uint64_t first = from & ~uint64_t(3);
+            const uint32_t to = filters(at) + plane * (Words * 4);
+            if (first >= begin && first + Words * 4 <= end) {
+#pragma unroll
+                for (int i = 0; i < Words; ++i)
+                    copy4_async(to + i * 4, reinterpret_cast<const void *>(first + i * 4), true);
             } else {
-                for (int half = 0; half < 4; half += 2)
-                    if (from + half >= begin && from + half + 2 <= end)
-                        store_shared_u16(to + half,
-                                         *reinterpret_cast<const uint16_t *>(from + half));
+                for (int i = 0; i < Shape::FilterBytes; i += 2)
+                    store_shared_u16(to + uint32_t(from - first) + i,
+                                     *reinterpret_cast<const uint16_t *>(from + i));
             }
         }
         ring.full[at].arrive_after_copies();
@@ -147,28 +148,29 @@ class Window {
     static constexpr int UnitBytes = Shape::Vector < 4 ? Shape::Vector : 4;
     static constexpr int UnitColumns = UnitBytes / Size;
     // Units in front of the origin, and all.
-    static constexpr int Before = (Lead + UnitColumns - 1) / UnitColumns;
-    static constexpr int Units = Before + (Width - Lead + UnitColumns - 1) / UnitColumns;
+    static constexpr int Before = units_of(Lead, UnitColumns, Shape::Vector);
+    static constexpr int Units = Before + units_of(Width - Lead, UnitColumns, Shape::Vector);
     static_assert(Before * UnitBytes <= ZerosBefore && (Units - Before) * UnitBytes <= ZerosBehind);
 
     uint32_t unit[Units] = {};
     uint32_t inside = 0; // a bit for each
 
-    // Whether this unit and the next one are loaded together: as long as two are a vector.
-    __device__ static constexpr bool paired(int i) {
-        return Shape::Vector == 2 * UnitBytes && (i - Before) % 2 == 0 && i + 1 < Units;
-    }
     template <int I>
     __device__ __forceinline__ void load_from(uint32_t at) {
-        constexpr int Offset = (I - Before) * UnitBytes;
-        if constexpr (I < Units && paired(I))
-            load_over<Offset>(inside & 1u << I, at, unit[I], unit[I + 1]);
-        else if constexpr (I < Units && UnitBytes == 4)
-            load_over<Offset>(inside & 1u << I, at, unit[I]);
-        else if constexpr (I < Units)
-            load_over_u16<Offset>(inside & 1u << I, at, unit[I]);
-        if constexpr (I < Units)
-            load_from<I + (paired(I) ? 2 : 1)>(at);
+        if constexpr (I < Units) {
+            constexpr int Offset = (I - Before) * UnitBytes;
+            constexpr int Count = loaded_together(I - Before, Units - Before, Shape::Vector);
+            const uint32_t live = inside & 1u << I;
+            if constexpr (Count == 4)
+                load_over<Offset>(live, at, unit[I], unit[I + 1], unit[I + 2], unit[I + 3]);
+            else if constexpr (Count == 2)
+                load_over<Offset>(live, at, unit[I], unit[I + 1]);
+            else if constexpr (UnitBytes == 4)
+                load_over<Offset>(live, at, unit[I]);
+            else
+                load_over_u16<Offset>(live, at, unit[I]);
+            load_from<I + Count>(at);
+        }
     }
     __device__ __forceinline__ float element(int i) const {
         using Stored = typename Shape::Stored;
@@ -269,10 +271,10 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, const Output &o
 // A thread's task of a strip: as many rows of y as `tiling` says in adjacent columns, the first of
 // which meets row `row` of the strip's `count` rows of x, that at `at`.
 template <int Together, class Shape>
-__device__ __forceinline__ void
-compute_task(const Tiling &tiling, Window<Shape> &window, int row, int count, uint32_t at,
-             uint32_t zeros, const typename Shape::Weights &weights, Output output,
-             const Finish &finish) {
+__device__ __forceinline__ void compute_task(const Tiling &tiling, Window<Shape> &window, int row,
+                                             int count, uint32_t at, uint32_t zeros,
+                                             const typename Shape::Weights &weights, Output output,
+                                             const Finish &finish) {
     const uint32_t pitch = tiling.w * Shape::Size;
     typename Shape::Sums sums = {};
     const int first = Shape::Sums::Rows - 1;
@@ -299,8 +301,7 @@ compute_task(const Tiling &tiling, Window<Shape> &window, int row, int count, ui
 template <class Shape>
 __device__ __forceinline__ void
 compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows, uint32_t gathered,
-             int number, uint32_t scratch, const typename Shape::Stored *w,
-             const Finish &finish) {
+             int number, uint32_t scratch, const typename Shape::Stored *w, const Finish &finish) {
     const Tiling &tiling = strips.tiling;
     const int task = min(number, tiling.tasks - 1);
     const int line = tiling.by_tiles.quotient(task), tile = task - line * tiling.tiles;
@@ -312,15 +313,15 @@ compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows,
     const auto filters = uint32_t(reinterpret_cast<uint64_t>(w));
     const uint32_t beside = filters + uint32_t(channel) * Shape::FilterBytes & 3;
     typename Shape::Weights weights;
-    load_weights<Shape>(strips.filters(stage) +
-                            plane * (filter_words(Shape::R, Shape::Size) * 4) + beside,
+    load_weights<Shape>(strips.filters(stage) + plane * (filter_words(Shape::R, Shape::Size) * 4) +
+                            beside,
                         weights);
     const int q = tile * Shape::Columns, p = piece * tiling.rows; // the latter in the strip
     const int column = q * Shape::Stride - tiling.pad_left;
     const int row = (strip.row + p) * Shape::Stride - tiling.pad_top - strip.from;
     Window<Shape> window(column, tiling.w);
-    const uint32_t at = rows + ((plane * tiling.h + row) * tiling.w + column + Shape::Lead) *
-                                   Shape::Size;
+    const uint32_t at =
+        rows + ((plane * tiling.h + row) * tiling.w + column + Shape::Lead) * Shape::Size;
     Output output;
     output.place = (int64_t(strip.plane + plane) * tiling.p + strip.row + p) * tiling.q + q;
     output.at = gathered + ((plane * strip.rows + p) * tiling.q + q) * Shape::Size;
@@ -332,19 +333,19 @@ compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows,
         compute_task<together.value>(tiling, window, row, strip.count, at, scratch + ZerosBefore,
                                      weights, output, finish);
     };
-    if (tiling.together * Shape::Size == 8)
-        compute(Constant<8 / Shape::Size>());
-    else if (Shape::Size == 2 && tiling.together == 2)
-        compute(Constant<2>());
+    constexpr int Most = most_together(Shape::Vector, Shape::Size);
+    if (Most > 2 && tiling.together == Most)
+        compute(Constant<Most>());
+    else if (Most > 1 && tiling.together * 2 >= Most)
+        compute(Constant<(Most + 1) / 2>());
     else
         compute(Constant<1>());
 }
 
 template <class Shape>
 __device__ __forceinline__ void
-compute(const Strips &strips, int warp, int lane, uint32_t scratch,
-        const typename Shape::Stored *x, const typename Shape::Stored *w,
-        typename Shape::Stored *y, const Finish &finish) {
+compute(const Strips &strips, int warp, int lane, uint32_t scratch, const typename Shape::Stored *x,
+        const typename Shape::Stored *w, typename Shape::Stored *y, const Finish &finish) {
     const Tiling &tiling = strips.tiling;
     const int sets = (tiling.tasks + 31) / 32; // of tasks, for a warp each
     RingPosition at;
@@ -378,7 +379,8 @@ compute(const Strips &strips, int warp, int lane, uint32_t scratch,
 #endif
 
 template <class Stored, int R, int Stride, int Vector>
-__global__ void __launch_bounds__(Warps * 32, blocks_of(R))
+__global__ void __launch_bounds__(Warps * 32,
+                                  blocks_of(R, columns_of(R, Stride, sizeof(Stored), Vector)))
     depthwise_nchw_kernel(const __grid_constant__ Tiling tiling, const Stored *__restrict__ x,
                           const Stored *__restrict__ w, Stored *__restrict__ y,
                           const __grid_constant__ Finish finish) {

@@ -15,19 +15,38 @@ constexpr int Warps = 4;      // of a block
 constexpr int MaxStages = 16; // of the ring that strips go through
 constexpr int StaticShared = 1024;
 
-// Adjacent columns of a thread: 16 bytes of x, if registers have room for them.
-__host__ __device__ constexpr int columns_of(int r, int stride, int element_bytes) {
-    return element_bytes == 2 && stride == 1 && r < 7 ? 8 : 4;
+// Adjacent columns of a thread, where rows of x are loaded by vectors of so many bytes: as many as
+// registers have room for, but no more than let neighbours load from different banks.
+__host__ __device__ constexpr int columns_of(int r, int stride, int element_bytes, int vector) {
+    return stride == 1 && (element_bytes == 2 || vector == 16) ? 8 : 4;
 }
-constexpr int MaxWindow = (4 - 1) * 2 + 7; // columns of words; of halves there are no more bytes
+// Blocks that registers leave room for on a multiprocessor.
+__host__ __device__ constexpr int blocks_of(int r, int columns) {
+    return r == 3 ? 6 : r == 7 && columns == 8 ? 3 : 4;
+}
+
+// Units, words or single 16-bit elements, that so many columns in front of a window's origin or
+// from there on are loaded as; a fourth one comes with three.
+__host__ __device__ constexpr int units_of(int columns, int unit_columns, int vector) {
+    const int units = (columns + unit_columns - 1) / unit_columns;
+    return vector == 16 && units % 4 == 3 ? units + 1 : units;
+}
+// Units that are loaded together from the i-th behind the origin on, of those before `end`.
+__host__ __device__ constexpr int loaded_together(int i, int end, int vector) {
+    for (int count = vector / 4; count > 1; count /= 2)
+        if (i % count == 0 && i + count <= end)
+            return count;
+    return 1;
+}
+// Columns of y that are stored together, at most: half as many, or one, are the other choices.
+__host__ __device__ constexpr int most_together(int vector, int element_bytes) {
+    return (vector > 4 ? vector : 4) / element_bytes;
+}
+
 // What a row outside of x is read from, bytes before its origin and behind it; beside it is a place
 // for rows of y that do not exist.
 constexpr int ZerosBefore = 16, ZerosBehind = 64, ZeroBytes = ZerosBefore + ZerosBehind;
-constexpr int ScratchBytes = ZeroBytes + 16;
-static_assert(ZerosBehind >= MaxWindow * 4);
-
-// Blocks that registers leave room for on a multiprocessor.
-constexpr int blocks_of(int r) { return r == 3 ? 6 : 4; }
+constexpr int ScratchBytes = ZeroBytes + 32;
 
 // Words that a plane's filter may touch in memory: an odd number, so that those of planes beside
 // each other lie in different banks.
@@ -56,9 +75,9 @@ struct Tiling {
     Divisor by_row_strips, by_tiles, by_pieces, by_channels;
 };
 
-// Bytes, up to 8, that rows of so many bytes are multiples of and begin at multiples of.
+// Bytes, up to 16, that rows of so many bytes are multiples of and begin at multiples of.
 inline int vector_bytes(int64_t row, int align, int element_bytes) {
-    int bytes = 8;
+    int bytes = 16;
     while (bytes > element_bytes && (row % bytes != 0 || align < bytes))
         bytes /= 2;
     return bytes;
@@ -69,6 +88,16 @@ inline int vector_bytes(const cf_problem &p) {
     const int size = element_bytes(p);
     return p.pad_left == p.r / 2 ? vector_bytes(int64_t(p.w) * size, p.align, size) : size;
 }
+inline int columns_of(const cf_problem &p) {
+    return columns_of(p.r, p.stride_h, element_bytes(p), vector_bytes(p));
+}
+inline int blocks_of(const cf_problem &p) { return blocks_of(p.r, columns_of(p)); }
+
+inline int columns_together(const cf_problem &p) {
+    const int size = element_bytes(p), most = most_together(vector_bytes(p), size);
+    const int fit = vector_bytes(int64_t(p.q) * size, p.align, size) / size;
+    return fit >= most ? most : fit * 2 >= most ? (most + 1) / 2 : 1;
+}
 
 struct Option {
     Tiling tiling;
@@ -76,31 +105,11 @@ struct Option {
     double us;
 };
 
-// Loads of a row's window by a thread: of two words, and of less.
-struct Loads {
-    int pairs = 0, singles = 0;
-};
-inline Loads loads_of(const cf_problem &p) {
-    const int size = element_bytes(p), vector = vector_bytes(p), unit = std::min(vector, 4);
-    const int width = (columns_of(p.r, p.stride_w, size) - 1) * p.stride_w + p.s;
-    const int lead = vector > size ? p.r / 2 : 0, of_unit = unit / size;
-    const int before = int(ceil_div(lead, of_unit));
-    const int end = int(ceil_div(width - lead, of_unit));
-    Loads loads;
-    for (int i = -before; i < end; ++i) {
-        if (vector > unit && i % 2 == 0 && i + 1 < end)
-            ++loads.pairs, ++i;
-        else
-            ++loads.singles;
-    }
-    return loads;
-}
-
 // Clocks that shared memory takes to read or write so many bytes at each lane's place: of 32 lanes,
-// or of 16 of them by turns where they are more than a word, each bank gives one word at a time.
+// or of fewer by turns where they have more than a word, each bank gives one word at a time.
 template <class Place>
 int shared_clocks(int bytes, Place place) {
-    const int words = bytes > 4 ? 2 : 1, lanes = 32 / words;
+    const int words = bytes > 4 ? bytes / 4 : 1, lanes = 32 / words;
     int clocks = 0;
     for (int first = 0; first < 32; first += lanes) {
         int64_t seen[32][32];
@@ -125,10 +134,9 @@ struct Cost {
     double slots = 0, shared = 0;
 };
 inline Cost task_cost(const cf_problem &p, const Tiling &t) {
-    const int size = element_bytes(p), columns = columns_of(p.r, p.stride_h, size);
-    const int vector = vector_bytes(p), stored = t.together * size, stores = columns / t.together;
+    const int size = element_bytes(p), columns = columns_of(p), vector = vector_bytes(p);
+    const int stored = t.together * size, stores = columns / t.together;
     const int width = (columns - 1) * p.stride_w + p.s;
-    const Loads loads = loads_of(p);
     const auto of_lane = [&](int lane, int rows, int row_elements, int row_stride, int elements) {
         const int task = std::min(lane, t.tasks - 1), line = task / t.tiles;
         const int plane = line / t.pieces, piece = line - plane * t.pieces;
@@ -139,20 +147,27 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
         return of_lane(lane, t.h, t.w, p.stride_h, columns * p.stride_w);
     };
     const auto writes = [&](int lane) { return of_lane(lane, t.strip_rows, t.q, 1, columns); };
+    // A window's loads, as the kernel groups its units.
+    const int lead = vector > size ? p.r / 2 : 0, unit = std::min(vector, 4);
+    const int before = units_of(lead, unit / size, vector);
+    const int end = units_of(width - lead, unit / size, vector);
+    int loads = 0, load_clocks = 0;
+    for (int i = -before; i < end; ++loads) {
+        const int count = loaded_together(i, end, vector);
+        load_clocks += shared_clocks(count * unit, reads);
+        i += count;
+    }
     const int rows_ahead = rows_of(p.r, p.stride_h) - 1, steps = t.rows + rows_ahead;
     // At a task's edges rows of sums are left out that it does not have.
     const double products = double(p.r) * p.s * columns * t.rows;
     const double asking = 2.0 * rows_ahead * 3 * p.r;
     const double widening = size == 2 ? width : 0, narrowing = size == 2 ? columns / 2.0 : 0;
     Cost cost;
-    cost.slots = 100 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
-                 steps * (p.stride_h * (loads.pairs + loads.singles + widening + 5) + 12) +
+    cost.slots = 150 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
+                 steps * (p.stride_h * (loads + widening + 5) + 12) +
                  t.rows * (10 + 2.0 * stores + narrowing);
-    cost.shared =
-        steps * p.stride_h *
-            double(loads.pairs * shared_clocks(8, reads) +
-                   loads.singles * shared_clocks(std::min(vector, 4), reads)) +
-        t.rows * double(stores * shared_clocks(stored, writes)) + double(p.r) * p.s;
+    cost.shared = double(steps) * p.stride_h * load_clocks +
+                  double(t.rows) * stores * shared_clocks(stored, writes) + double(p.r) * p.s;
     return cost;
 }
 
@@ -160,14 +175,14 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
 constexpr double StreamShare = 0.85;
 // From a load to its bytes; from the last store to the kernel's end is about as long.
 constexpr double LatencyClocks = 2300;
-// Issue slots of a strip's loads and stores, of which one warp does the most, and of those of 32
-// words of its filters.
-constexpr double StripSlots = 300, MoverSlots = 220, FilterSlots = 35;
+// Issue slots, as they were counted in the compiled code: of a strip, by each warp, by the one that
+// moves it, and for the filters of 32 of its planes.
+constexpr double StripSlots = 117, MoverSlots = 290, FilterSlots = 25;
 
-// Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor: what
-// it waits for by itself, and its turn. Six of them fill 72 % of the slots, as filters of 5x5 and
-// 7x7 did (h200-depthwise-first.csv).
-inline double slot_clocks(double warps) { return 0.8 + warps / 0.8; }
+// Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor:
+// what it waits for by itself, and its turn. Four of them fill 77 % of the slots, as the first
+// version did with 7x7 (h200-depthwise-first.csv), but for its beginning and end.
+inline double slot_clocks(double warps) { return 0.6 + warps * 1.15; }
 
 inline double estimate(const cf_query &query, const Cost &task, const Option &option) {
     const cf_problem &p = query.problem;
@@ -181,21 +196,22 @@ inline double estimate(const cf_query &query, const Cost &task, const Option &op
     const double bandwidth = StreamShare * d.bytes_per_us, memory = bytes / bandwidth;
 
     const double sets = double(ceil_div(t.tasks, 32));
-    const double filters = double(ceil_div(int64_t(t.set) * filter_words(p.r, int(size)), 32));
     // Ends that no bulk copy takes are waited for.
     const bool ends = int64_t(t.strip_rows) * t.set * p.stride_h * p.w * int(size) % 16 != 0;
-    const double mover = MoverSlots + FilterSlots * filters;
+    const double mover = MoverSlots + double(ceil_div(t.set, 32)) *
+                                          (FilterSlots + 2.0 * filter_words(p.r, int(size)));
     // Of the busiest multiprocessor and the busiest block.
     const double strips = double(ceil_div(t.strips, d.sm_count));
     const double of_block = double(ceil_div(t.strips, std::max(option.blocks, 1)));
     const double together = std::min(double(option.blocks) / d.sm_count, strips / of_block);
     const double busy = std::max(together * std::min<double>(Warps, sets * t.stages) / 4, 0.25);
     const double slot = slot_clocks(busy);
-    const double issue = strips * (sets * task.slots + StripSlots + mover) * slot / (4 * busy);
+    const double issue =
+        strips * (sets * task.slots + Warps * StripSlots + mover) * slot / (4 * busy);
     const double shared = strips * (sets * task.shared + t.stage_bytes / 128.0);
     // A stage's strip is loaded, computed and stored; its stages go on beside each other.
     const double strip = LatencyClocks * (ends ? 2 : 1) +
-                         (std::ceil(sets / Warps) * task.slots + mover) * slot;
+                         (std::ceil(sets / Warps) * task.slots + StripSlots + mover) * slot;
     const double cycle = strip * std::max(of_block / t.stages, 1.0);
     const double computing = clocks_us(d, std::max({issue, shared, cycle}), FmaClock);
     // Nothing is computed before the first strips have come, nor while the last ones leave.
@@ -220,7 +236,7 @@ inline bool tile(const cf_query &query, int blocks, int set, int strip_rows, int
     const int64_t output = filter_bytes + round_up(in_rows * set * p.w * size + 15, 16);
     const int64_t stage_bytes = output + round_up(int64_t(strip_rows) * set * p.q * size + 15, 16);
     const int64_t pieces = ceil_div(strip_rows, rows);
-    const int64_t tiles = ceil_div(p.q, columns_of(p.r, p.stride_h, size));
+    const int64_t tiles = ceil_div(p.q, columns_of(p));
     const int64_t tasks = set * pieces * tiles;
     const int64_t room = query.device.shared_per_sm / blocks - 1024 - StaticShared;
     const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
@@ -235,15 +251,15 @@ inline bool tile(const cf_query &query, int blocks, int set, int strip_rows, int
     t.tasks = int(tasks), t.strips = int(strips), t.stages = int(stages);
     t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
-    t.together = vector_bytes(p.q * size, p.align, size) / size;
+    t.together = columns_together(p);
     t.stage_bytes = uint32_t(stage_bytes), t.filter_bytes = uint32_t(filter_bytes);
     t.output = uint32_t(output);
     t.by_row_strips = Divisor(t.row_strips);
     t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);
     t.by_channels = Divisor(t.c);
-    option.blocks = int(
-        std::min<int64_t>(std::max<int64_t>(strips, 1), query.device.sm_count * blocks));
+    option.blocks =
+        int(std::min<int64_t>(std::max<int64_t>(strips, 1), query.device.sm_count * blocks));
     option.us = estimate(query, task_cost(p, t), option);
     return true;
 }
@@ -290,7 +306,7 @@ inline Option best_option(const cf_query &query, int least, int most) {
 // room for are for rows that are so long that they need their shared memory.
 inline Option best_option(const cf_query &query) {
     Option best = {};
-    for (int most = blocks_of(query.problem.r); most > 0 && best.tiling.stages == 0; most /= 2)
+    for (int most = blocks_of(query.problem); most > 0 && best.tiling.stages == 0; most /= 2)
         best = best_option(query, most > 1 ? most / 2 + 1 : 1, most);
     return best;
 }
