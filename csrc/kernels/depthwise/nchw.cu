@@ -26,12 +26,17 @@ struct State {
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const size_t shared =
-        cf::depthwise_nchw::ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
+    const size_t shared = ScratchBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
     for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
-        state.kernel = cf::kernel_of(
-            depthwise_nchw_kernel<decltype(stored), decltype(r)::value, decltype(stride)::value>,
-            unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+        using Stored = decltype(stored);
+        cf::largest<16, 8, 4, sizeof(Stored)>(
+            [&](int bytes) { return bytes == vector_bytes(state.problem); },
+            [&](auto vector) {
+                state.kernel = cf::kernel_of(
+                    depthwise_nchw_kernel<Stored, decltype(r)::value, decltype(stride)::value,
+                                          vector.value>,
+                    unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+            });
     });
 }
 
@@ -49,9 +54,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.c, p.h);
     const Option best = best_option(query);
     if (best.tiling.stages == 0)
-        return no("keeps rows of x in shared memory, two times as many as a filter is high; of %d "
-                  "columns they do not fit",
-                  p.w);
+        return no(
+            "keeps rows of x and y in shared memory, two times as many as a filter is high and "
+            "two; of %d and %d columns they do not fit",
+            p.w, p.q);
     state.tiling = best.tiling;
     plan.us = best.us;
     choose_kernel(best, state);
