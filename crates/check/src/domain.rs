@@ -231,7 +231,7 @@ fn any_depthwise(shape: &mut Shape) {
 }
 
 /// Groups of few channels, as many out as in, with the math that goes with the storage on tensor
-/// cores.
+/// cores, and fp32.
 fn grouped(shape: &mut Shape) {
     let channels = [4, 8, 16, 32, 2, 1][shape.c % 6];
     shape.groups = (shape.k % 24 + 2).next_multiple_of(8 / channels.min(8));
@@ -244,7 +244,7 @@ fn grouped(shape: &mut Shape) {
         shape.dilation = [1, 1];
     }
     shape.math = match shape.storage {
-        Storage::F32 => Math::Tf32,
+        Storage::F32 if shape.w.is_multiple_of(2) => Math::Tf32,
         other => other.maths()[0],
     };
     shape.align = shape.align.max(16);

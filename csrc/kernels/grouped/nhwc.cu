@@ -14,6 +14,9 @@
 //   pixels, each in a row of y, and slides down: a row of x is read once and added to all rows of y
 //   that it meets, whose sums are in registers as the filter is. The first product of a row's sums
 //   writes to the next row's registers, so that nothing is moved as rows go by.
+// - fp32 takes three products of tf32, lo hi + hi lo + hi hi, where hi is an f32 rounded to 11 bits
+//   of mantissa and lo what is left. The tensor core truncates its sums, so those of three steps,
+//   small ones first, are summed there and then added to an f32 sum.
 // - Filters are packed as fragments, with zeros between groups. For other filters than 3x3 (and 5x5
 //   and 7x7 with groups of up to 8 channels in 16 bits) a row of y is summed by itself, with
 //   fragments from memory.
@@ -26,6 +29,12 @@
 namespace {
 
 using namespace cf::grouped;
+
+// Part 0 of an f32 is the tf32 that is nearest, part 1 that of what is left.
+__device__ __forceinline__ uint32_t word_of(float v, int part) {
+    const float hi = cf::Sum<CF_MATH_TF32>::operand(v);
+    return __float_as_uint(part ? cf::Sum<CF_MATH_TF32>::operand(v - hi) : hi);
+}
 
 // A filter as words of fragments.
 template <class Element>
@@ -42,7 +51,7 @@ __global__ void __launch_bounds__(256)
             return live ? cf::widen(w[strides.at(at.k, at.c % group_channels, at.r, at.s)]) : 0.0f;
         };
         if constexpr (std::is_same_v<Element, float>)
-            packed[i] = __float_as_uint(cf::Sum<CF_MATH_TF32>::operand(element(0)));
+            packed[i] = word_of(element(0), int(i / 32 % words.parts));
         else
             packed[i] = cf::pack<Element>(element(0), element(1));
     }
@@ -78,8 +87,9 @@ void choose_kernels(const Form &form, const Option &option, State &state) {
     const size_t shared = cf::SwizzleAlign + size_t(t.stages) * t.stage_bytes + staged;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
-        state.kernel =
-            kernel_for<Element>(form, unsigned(option.blocks), unsigned(option.warps) * 32, shared);
+        const unsigned blocks = option.blocks, threads = option.warps * 32;
+        state.kernel = form.products == 3 ? kernel_for<float, 3>(form, blocks, threads, shared)
+                                          : kernel_for<Element>(form, blocks, threads, shared);
         state.pack = cf::kernel_of(pack_kernel<Element>, cf::blocks(state.packed_words, 256), 256);
     });
 }
@@ -96,18 +106,27 @@ bool is_grouped(const cf_problem &p, const cf::Refusal &no) {
     return true;
 }
 
+// Whether elements are multiplied as they are stored, or f32 as tf32.
+bool is_exact(const cf_problem &p) {
+    switch (p.storage) {
+    case CF_STORE_F16:
+        return p.math == CF_MATH_F16;
+    case CF_STORE_BF16:
+        return p.math == CF_MATH_BF16;
+    default:
+        return p.math == CF_MATH_TF32 || p.math == CF_MATH_FP32;
+    }
+}
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_grouped(p, no))
         return false;
     if (p.layout != CF_NHWC)
         return no("is written for NHWC");
-    const int math = p.storage == CF_STORE_F16    ? CF_MATH_F16
-                     : p.storage == CF_STORE_BF16 ? CF_MATH_BF16
-                                                  : CF_MATH_TF32;
-    if (p.math != math)
+    if (!is_exact(p))
         return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
-                  "tf32 of f32)");
+                  "tf32 or fp32 of f32)");
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
     if (p.r > 7 || p.s > 7)
@@ -129,7 +148,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.words = filter_words(p, form);
     state.packed_words = int64_t(best.tiling.all_chunks) * state.words.count() * 32;
     plan.packed_bytes = uint64_t(state.packed_words) * 4;
-    plan.filter_layout = uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
+    plan.filter_layout =
+        uint64_t(state.words.parts) << 16 | uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
     plan.us = best.us;
     choose_kernels(form, best, state);
     return true;
@@ -166,7 +186,9 @@ extern "C" const cf_row CF_ROW(grouped, nhwc) = {
     "of y that they meet stay in registers",
     "this project",
     "padding, and channels of up to 7 neighbours beside a group of fewer than 8, are multiplied "
-    "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN",
+    "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math fp32 an "
+    "input or weight of at least 3.40199e38 in magnitude counts as infinite, and an infinite one "
+    "makes NaN of every sum that it is part of",
     CF_NEEDS_SM90,
     nullptr, // configs
     cf::Row<State, plan, prepare, launch, pack>::functions(),

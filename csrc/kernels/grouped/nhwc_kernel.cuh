@@ -153,13 +153,14 @@ __device__ __forceinline__ void compute(const Warp<Shape> &warp) {
 }
 #endif
 
-template <class Element, int SetBytes, int Filter, int Stride>
-__global__ void __launch_bounds__(warps_of(SetBytes, Filter) * 32, blocks_of(SetBytes, Filter))
+template <class Element, int Products, int SetBytes, int Filter, int Stride>
+__global__ void __launch_bounds__(warps_of(SetBytes, Filter, Products) * 32,
+                                  blocks_of(SetBytes, Filter, Products))
     grouped_nhwc_kernel(const __grid_constant__ Tiling tiling,
                         const __grid_constant__ CUtensorMap x, const uint32_t *__restrict__ filter,
                         Element *__restrict__ y, const __grid_constant__ Finish finish) {
 #if CF_SM90
-    using Shape = Shape<Element, SetBytes, Filter, Stride>;
+    using Shape = Shape<Element, SetBytes, Filter, Stride, Products>;
     extern __shared__ __align__(1024) unsigned char dynamic[];
     __shared__ Ring<MaxStages> ring;
     static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
@@ -198,20 +199,21 @@ void for_filter(const Form &form, Body body) {
 }
 
 // The kernel of a form, whose threads and shared memory the plan adds. The files of nhwc/ compile
-// those of one type of elements.
-template <class Element>
+// those of one type of elements and number of products.
+template <class Element, int Products = 1>
 Launched kernel_for(const Form &form, dim3 grid, dim3 block, size_t shared);
 
-template <class Element, int... SetBytes>
+template <class Element, int Products, int... SetBytes>
 Launched kernel_among(const Form &form, dim3 grid, dim3 block, size_t shared) {
     Launched kernel;
     const auto choose = [&](auto set_bytes) {
         constexpr int Bytes = decltype(set_bytes)::value;
         if (form.set_bytes == Bytes)
             for_filter<Bytes>(form, [&](auto filter, auto stride) {
-                kernel = kernel_of(grouped_nhwc_kernel<Element, Bytes, decltype(filter)::value,
-                                                       decltype(stride)::value>,
-                                   grid, block, shared, true);
+                kernel =
+                    kernel_of(grouped_nhwc_kernel<Element, Products, Bytes, decltype(filter)::value,
+                                                  decltype(stride)::value>,
+                              grid, block, shared, true);
             });
     };
     (choose(Constant<SetBytes>()), ...);
