@@ -57,22 +57,28 @@ inline double instructions(const cf_problem &p, const Tiling &t) {
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
     const double products = double(p.r) * p.s * elements * (p.r == 7 ? t.rows / steps : 1);
     const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
-    return products + p.stride_h * width * 1.5 * widening + elements * 6 + 80;
+    return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
 // Clocks of an instruction, of a warp by itself and of each of many; of an item of the ring beside
 // them; until the first one is there, and more for each block of a multiprocessor; until any is,
 // where many are on their way. Fitted to benches/results/evidence/h200-depthwise-plans.csv, as
 // shares of the memory's bandwidth are.
-constexpr double ClocksAlone = 1.85, ClocksOfMany = 0.95, OfItem = 275, Fill = 250, OfBlock = 230,
-                 InFlight = 3480;
+constexpr double ClocksAlone = 1.85, ClocksOfMany = 0.97, OfItem = 265, Fill = 170, OfBlock = 230,
+                 InFlight = 2300;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
-    // What strips beside each other share comes from the L2.
+    // Each element once, and again what strips beside each other share, of which a third comes from
+    // memory.
+    const double halo = std::max(p.r - p.stride_h, 0);
+    const double rows_read = p.h + std::min<double>((t.row_pieces - 1) * halo, p.h);
+    const double columns_read = p.w + std::min<double>((t.column_pieces - 1) * halo, p.w);
+    const double again = (rows_read * columns_read / (double(p.h) * p.w) - 1) / 3;
     const double bytes =
-        (double(p.n) * p.c * p.h * p.w + double(p.n) * p.k * p.p * p.q) * element_bytes(p);
+        (double(p.n) * p.c * p.h * p.w * (1 + again) + double(p.n) * p.k * p.p * p.q) *
+        element_bytes(p);
     // Of pixels in 64 bytes at a time the memory gives less.
     const bool narrow =
         option.lanes * LaneChannels * element_bytes(p) < 128 && option.lanes * LaneChannels < p.c;
@@ -82,11 +88,11 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double balance =
         rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
     const double memory =
-        bytes / ((narrow ? 0.62 : 0.77) * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+        bytes / ((narrow ? 0.63 : 0.79) * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
     // While a stage is being read, the others are on their way.
     const double items = rounds * t.items;
     const double read_us =
-        items > t.stages ? clocks_us(d, items / (t.stages - 0.5) * InFlight, FmaClock) : 0;
+        items > t.stages ? clocks_us(d, items / (t.stages - 1.0) * InFlight, FmaClock) : 0;
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
     const double of_step =
         instructions(p, t) * together_us(ClocksAlone, option.warps * of_sm / 4 * ClocksOfMany);

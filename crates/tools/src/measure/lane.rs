@@ -14,7 +14,6 @@ use convforge_check::{Data, Launched, Left, Recipe, Sets, Tensor, find_poison, p
 
 use super::{
     options::{FAR, FEW_SAMPLES, LEAST_SAMPLES, Options},
-    sm_clock::SmClock,
     spread::{Spread, median},
     stages::stages,
     timing::{How, Timing},
@@ -240,8 +239,6 @@ pub(super) struct Lane<'a> {
     launches: usize,
     pending: Option<(Mark, Mark)>,
     samples: Vec<f64>,
-    /// Of the multiprocessors, while samples ran.
-    sm_mhz: Vec<f64>,
     /// Microseconds that all samples together took.
     spent: f64,
 }
@@ -271,7 +268,6 @@ impl<'a> Lane<'a> {
             launches: 1,
             pending: None,
             samples: Vec::new(),
-            sm_mhz: Vec::new(),
             spent: 0.0,
         };
         lane.launch(workspace, stream)?;
@@ -361,13 +357,11 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Waits for the sample that was enqueued, which the device is at, and says how many microseconds
-    /// it took.
-    pub(super) fn collect(&mut self, clock: &SmClock) -> Result<f64> {
+    /// Waits for the sample that was enqueued, and says how many microseconds it took.
+    pub(super) fn collect(&mut self) -> Result<f64> {
         let Some((from, to)) = self.pending.take() else {
             return Ok(0.0);
         };
-        self.sm_mhz.extend(clock.mhz());
         let us = to.us_since(&from)?;
         self.spent += us;
         self.samples.push(us / self.launches as f64);
@@ -439,7 +433,6 @@ impl<'a> Lane<'a> {
             pack_us: variations.pack_us.or(self.pack_us),
             with_pack_us: variations.with_pack_us,
             serial_us: variations.serial_us,
-            sm_mhz: Spread::of(&self.sm_mhz).map(|spread| spread.median_us),
         })
     }
 }

@@ -25,7 +25,6 @@ mod profile;
 mod report;
 mod rounds;
 mod row;
-mod sm_clock;
 mod spread;
 mod stages;
 mod sweep;

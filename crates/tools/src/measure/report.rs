@@ -152,7 +152,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 39] = [
+const CSV_HEADER: [&str; 38] = [
     "suite",
     "layer",
     "problem",
@@ -187,7 +187,6 @@ const CSV_HEADER: [&str; 39] = [
     "source",
     "with_pack_us",
     "serial_us",
-    "sm_mhz",
     "floor_split_us",
     "floor_by",
     "before_us",
@@ -259,7 +258,6 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.source.as_ref()),
         or_empty(row.with_pack_us),
         or_empty(row.serial_us),
-        or_empty(row.sm_mhz),
         or_empty(row.floor_split_us),
         or_empty(row.floor_by.as_ref()),
         or_empty(row.before_us),

@@ -11,7 +11,6 @@ use convforge::{Conv, Device, Error, Problem, Result, Workspace};
 use super::{
     lane::{Lane, Tensors},
     options::{LEAST_SAMPLES, Options},
-    sm_clock::SmClock,
     timing::Timing,
 };
 
@@ -77,7 +76,6 @@ pub(super) fn in_turns(
         });
     }
 
-    let clock = SmClock::of(device);
     let share = options.budget.as_secs_f64() * 1e6 / convs.len().max(1) as f64;
     for round in 0.. {
         let wanted = if stopped() {
@@ -107,7 +105,7 @@ pub(super) fn in_turns(
         let mut busy_us = 0.0;
         for lane in &mut turn {
             attempt(lane, |lane| {
-                busy_us += lane.collect(&clock)?;
+                busy_us += lane.collect()?;
                 Ok(())
             });
         }

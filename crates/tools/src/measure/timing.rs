@@ -49,8 +49,6 @@ pub struct Timing {
     pub with_pack_us: Option<f64>,
     /// Median where no kernel begins early, where any does.
     pub serial_us: Option<f64>,
-    /// Median of the clock of the multiprocessors as samples ran, in MHz, where it is known.
-    pub sm_mhz: Option<f64>,
 }
 
 impl Timing {
@@ -82,7 +80,6 @@ mod tests {
             wrong: None,
             with_pack_us: None,
             serial_us: None,
-            sm_mhz: None,
         };
         assert_eq!(timing.median_us(), 6.0);
         assert_eq!(
