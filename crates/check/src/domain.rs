@@ -104,7 +104,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 11]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 12]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -150,8 +150,9 @@ static KINDS: LazyLock<[Kind; 11]> = LazyLock::new(|| {
         (batches, any),
         (all.clone(), one_row),
         (all.clone(), depthwise),
-        (all, any_depthwise),
+        (all.clone(), any_depthwise),
         (short, grouped),
+        (all, many_channels),
     ]
 });
 
@@ -249,6 +250,30 @@ fn grouped(shape: &mut Shape) {
     };
     shape.align = shape.align.max(16);
     shape.epilogue.pool = None;
+}
+
+/// Channels of a group in multiples of 8, in 16 bits and their own math, as wgmma takes them.
+fn many_channels(shape: &mut Shape) {
+    tiles(shape);
+    if shape.storage == Storage::F32 {
+        shape.storage = [Storage::F16, Storage::Bf16][shape.w % 2];
+    }
+    shape.math = shape.storage.maths()[0];
+    shape.epilogue.pool = None;
+    // Every second one is as networks have them, in output channels of any number.
+    if shape.h.is_multiple_of(2) {
+        let side = [1, 3, 5, 7][shape.r % 4];
+        (shape.r, shape.s) = (side, side);
+        shape.pad = Padding {
+            top: side / 2,
+            bottom: side / 2,
+            left: side / 2,
+            right: side / 2,
+        };
+        shape.stride = [shape.stride[0].min(2); 2];
+        shape.dilation = [1, 1];
+        shape.k += shape.w % 3 * shape.groups;
+    }
 }
 
 /// Signals: images and filters of one row.

@@ -1,0 +1,169 @@
+// implicit_gemm_nhwc: many channels in 16 bits, by wgmma with both operands in shared memory.
+//
+// A convolution is a product of the filter, whose rows are output channels, with a matrix of pixels
+// that is never written: its columns are pixels of y, and what they read of x comes to shared
+// memory as it is, so that taps are other lines of it. Output channels are the rows, because those
+// of a product are 64 and pixels any multiple of 8: tiles fit images, and waves.
+//
+// - A line is 64 channels of a pixel of x, 128 bytes, swizzled by tensor copies. Stride 1: a box of
+//   lines with a halo is read by all taps of the filter. Each is a descriptor that begins some
+//   lines further on; rows of a product may lie any number of lines apart, by groups of 8.
+// - Where images are taken in whole rows, the zeros in front of a row are those behind the row
+//   before: products' columns go on from row to row, and from image to image, at one pitch. Wide
+//   images are taken in strips of 8 columns.
+// - Filters of 1x1 read boxes without a halo, of every second pixel with a stride of 2. Everything
+//   else comes by im2col copies: a tap's lines at a time, of pixels that are neighbours in y.
+// - The filter is packed as lines of 64 channels by block of channels and tap, so that one bulk
+// copy
+//   brings what a tap needs. A block that has room for all of its weights keeps them.
+// - Two warpgroups multiply, in 64 channels each or in pixels each; warps of a third one ask for
+//   pixels and weights, in rings of stages. Blocks are persistent, one to a multiprocessor.
+// - Sums go through the epilogue in registers, and through shared memory, where stmatrix puts the
+//   channels of a pixel beside each other.
+//
+// Floor: half a clock for each pixel of a product of 64 x 16 channels, the bytes of x and y over
+// the bandwidth, and what comes from L2 over some 30 bytes in a clock.
+#include "core/plan.cuh"
+#include "core/strides.cuh"
+#include "kernels/implicit_gemm/nhwc_kernel.cuh"
+
+namespace {
+
+using namespace cf::implicit_gemm;
+
+// A filter as lines: [group][block of channels][tap][output channel][channel], in 16 bytes that are
+// swizzled as in shared memory, zeros where nothing is. A thread writes 16 bytes.
+template <class Element>
+__global__ void __launch_bounds__(256)
+    pack_kernel(cf::Strides strides, const Element *__restrict__ w, uint4 *__restrict__ packed,
+                int s_count, int taps, int blocks, int lines, int group_c, int group_k,
+                int64_t all) {
+    const int64_t step = int64_t(gridDim.x) * 256;
+    for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < all; i += step) {
+        int64_t rest = i / 8;
+        const auto digit = [&](int base) {
+            const int64_t others = rest / base;
+            const int last = int(rest - others * base);
+            rest = others;
+            return last;
+        };
+        const int k = digit(lines), tap = digit(taps), block = digit(blocks);
+        const int c = block * cf::LineChannels + (int(i % 8) ^ k % 8) * 8;
+        const auto element = [&](int e) {
+            return k < group_k && c + e < group_c
+                       ? cf::widen(
+                             w[strides.at(rest * group_k + k, c + e, tap / s_count, tap % s_count)])
+                       : 0.0f;
+        };
+        const auto two = [&](int e) { return cf::pack<Element>(element(e), element(e + 1)); };
+        packed[i] = {two(0), two(2), two(4), two(6)};
+    }
+}
+
+struct State {
+    Launched kernel;
+    cf::Kernel<cf::Strides, const void *, void *, int, int, int, int, int, int, int64_t> pack;
+    cf_problem problem;
+    Tiling tiling;
+    cf::Lines lines;
+    cf::LineMap x;
+};
+
+template <class Element>
+void choose_kernels(const Option &option, State &state) {
+    const size_t shared = shared_bytes(option.tiling);
+    state.kernel = option.width <= Narrow
+                       ? narrow_kernel<Element>(option.width, unsigned(option.grid), shared)
+                       : wide_kernel<Element>(option.width, unsigned(option.grid), shared);
+    state.pack = cf::kernel_of(pack_kernel<Element>,
+                               cf::blocks(int64_t(packed_bytes(state.problem) / 16), 256), 256);
+}
+
+// Of one way to do it.
+void describe(const cf_problem &p, const Option &option, State &state) {
+    state.problem = p;
+    state.tiling = option.tiling;
+    state.lines = option.lines;
+    if (p.storage == CF_STORE_F16)
+        choose_kernels<__half>(option, state);
+    else
+        choose_kernels<__nv_bfloat16>(option, state);
+}
+
+bool takes(const cf_problem &p, const cf::Refusal &no) {
+    if (p.layout != CF_NHWC)
+        return no("is written for NHWC");
+    if (p.storage == CF_STORE_F32 ||
+        p.math != (p.storage == CF_STORE_F16 ? CF_MATH_F16 : CF_MATH_BF16))
+        return no("multiplies f16 or bf16 as they are stored, into f32 sums");
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (p.align < 16 || p.c / p.groups % 8 != 0)
+        return no("copies lines of x, whose groups of channels are multiples of 8 at addresses of "
+                  "16 bytes; these have %d, at multiples of %d",
+                  p.c / p.groups, p.align);
+    if (p.n > INT32_MAX / 2)
+        return no("counts images in 30 bits; these are %lld", (long long)p.n);
+    return true;
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    if (!takes(p, no))
+        return false;
+    Option best = {};
+    for_options(query, [&](const Option &option) {
+        if (best.width == 0 || option.us < best.us)
+            best = option;
+    });
+    if (best.width == 0)
+        return no("keeps lines under a filter's taps in shared memory, or copies them by pixels: "
+                  "steps of at most 8, taps that reach at most 255 pixels, padding up to 128, 2^30 "
+                  "pixels; this has steps of %d and %d, a filter of %dx%d whose taps are %d and %d "
+                  "apart, padding of %d and %d",
+                  p.stride_h, p.stride_w, p.r, p.s, p.dilation_h, p.dilation_w, p.pad_top,
+                  p.pad_left);
+    plan.packed_bytes = packed_bytes(p);
+    plan.us = best.us;
+    describe(p, best, state);
+    return true;
+}
+
+int32_t prepare(State &state) {
+    if (const int32_t error = state.pack.prepare())
+        return error;
+    if (const int32_t error = state.kernel.prepare())
+        return error;
+    return state.x.prepare(state.lines);
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    const cf_problem &p = state.problem;
+    return state.pack.launch(stream, cf::filter_strides(p), w, packed, p.s, p.r * p.s,
+                             int(blocks_of(p)), int(filter_lines(p)), int(group_channels(p)),
+                             p.k / p.groups, int64_t(packed_bytes(p) / 16));
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    CUtensorMap x;
+    if (const int32_t error = state.x.at(args.x, x))
+        return error;
+    cf::Finish finish = cf::finish_of(state.problem, args);
+    finish.limited = finish.limited && state.tiling.activation == CF_ACT_NONE;
+    return state.kernel.launch(args.stream, state.tiling, x, args.packed, args.y, finish);
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(implicit_gemm, nhwc) = {
+    "implicit_gemm_nhwc",
+    "implicit_gemm",
+    "many channels by wgmma: lines of pixels in shared memory, taps of the filter are other lines",
+    "this project",
+    "padding, and up to 15 channels behind the last one, are multiplied as zeros or by zeros: "
+    "where "
+    "an infinity or a NaN meets them, the sum is NaN",
+    CF_NEEDS_SM90A,
+    nullptr, // configs
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
+};

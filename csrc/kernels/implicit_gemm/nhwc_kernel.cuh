@@ -1,0 +1,113 @@
+// The kernel of implicit_gemm_nhwc: two warpgroups multiply and store, warps of a third one ask for
+// what they read.
+#pragma once
+
+#include "kernels/implicit_gemm/nhwc_store.cuh"
+#include "kernels/implicit_gemm/nhwc_task.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/registers.cuh"
+
+namespace cf::implicit_gemm {
+
+using Launched = cf::Kernel<Tiling, CUtensorMap, const void *, void *, Finish>;
+
+#if CF_SM90A
+constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
+
+// Lines behind boxes of x, which taps read as the zeros behind the last row.
+__device__ __forceinline__ void zero_behind_boxes(const Block &block) {
+    const Tiling &t = block.tiling;
+    for (int ring = 0; ring < (t.apart ? Warpgroups : 1); ++ring)
+        for (int stage = 0; stage < t.pixel_stages; ++stage)
+            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += Threads * 16)
+                store_shared4(block.pixels(ring, stage) + t.pixel_bytes + i, 0, 0, 0, 0);
+    publish_to_bulk_copies();
+}
+
+__device__ __forceinline__ void init_rings(const Block &block, int lane) {
+    const Tiling &t = block.tiling;
+    constexpr int Warps = Warpgroup / 32; // each hands back by itself
+    for (int ring = 0; ring < Warpgroups; ++ring)
+        block.shared.pixels[ring].init(t.pixel_stages, 1, t.apart ? Warps : Warpgroups * Warps,
+                                       lane);
+    block.shared.weights.init(t.weight_stages, 1, Warpgroups * Warps, lane);
+    if (lane == 0)
+        block.shared.lead.init(Warps);
+    publish_barriers();
+}
+
+// The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
+// while the other one stores.
+template <class Element, int N>
+__device__ __forceinline__ void consume(const Block &block, Element *y, const Finish &finish,
+                                        int warp, int lane) {
+    const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
+    const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
+    const StoreLane store(block.staged(warpgroup), warp, lane);
+    Held held = {
+        block,    block.shared.pixels[ring], {}, {}, 0, 0, warpgroup == 0 ? block.tiling.lead : 0,
+        lane == 0};
+    if (warpgroup > 0 && block.count > 0)
+        block.shared.lead.wait(0);
+    for (int m = 0; m < block.count; ++m) {
+        float sums[N / 2];
+        multiply_tile<Element, N>(block, held, ring, rows, sums);
+        const Place place = block.place(m, ring);
+        store_tile<Element, N>(store, Target<Element>(block.tiling, place, warpgroup), sums, y,
+                               finish);
+    }
+}
+#endif
+
+template <class Element, int N>
+__global__ void __launch_bounds__(Threads, 1)
+    implicit_gemm_nhwc_kernel(const __grid_constant__ Tiling tiling,
+                              const __grid_constant__ CUtensorMap x, const char *filter, Element *y,
+                              const __grid_constant__ Finish finish) {
+#if CF_SM90A
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    __shared__ Shared shared;
+    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    const Block block(tiling, shared, dynamic);
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    if (warp == 0)
+        init_rings(block, lane);
+    zero_behind_boxes(block);
+    __syncthreads();
+    let_next_kernel_begin();
+    wait_for_kernels_before();
+    const int producer = warp - Warpgroups * Warpgroup / 32;
+    if (producer < 0) {
+        take_registers<ConsumerRegisters>();
+        consume<Element, N>(block, y, finish, warp, lane);
+    } else {
+        give_registers<ProducerRegisters>();
+        if (producer < (tiling.apart ? Warpgroups : 1))
+            produce_pixels(block, x, producer, lane);
+        else if (producer == Warpgroups)
+            produce_weights(block, filter, lane);
+    }
+#else
+    not_compiled();
+#endif
+}
+
+// The kernel for products of so many pixels, whose grid and shared memory the plan adds. The files
+// of nhwc/ compile those of one type of elements, narrow and wide ones.
+template <class Element>
+Launched narrow_kernel(int width, dim3 grid, size_t shared);
+template <class Element>
+Launched wide_kernel(int width, dim3 grid, size_t shared);
+
+template <class Element, int... N>
+Launched kernel_among(int width, dim3 grid, size_t shared) {
+    Launched kernel;
+    ((width == N ? void(kernel = kernel_of(implicit_gemm_nhwc_kernel<Element, N>, grid, Threads,
+                                           shared, true))
+                 : void()),
+     ...);
+    return kernel;
+}
+
+} // namespace cf::implicit_gemm

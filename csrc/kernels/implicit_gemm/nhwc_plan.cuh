@@ -1,0 +1,403 @@
+// The planner of implicit_gemm_nhwc: how a problem becomes tiles, and what a tile takes.
+#pragma once
+
+#include "core/divisor.cuh"
+#include "core/estimate.cuh"
+#include "core/line_map.cuh"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cf::implicit_gemm {
+
+constexpr int Warpgroup = 128;         // threads
+constexpr int Warpgroups = 2;          // of consumers
+constexpr int Threads = 3 * Warpgroup; // and one of producers
+constexpr int RowChannels = 64;        // output channels of a warpgroup: rows of a product
+constexpr int StepChannels = 16;       // of a product
+constexpr int Steps = LineChannels / StepChannels;
+constexpr int MaxPixelStages = 16, MaxWeightStages = 28;
+constexpr int StaticShared = 1024;
+constexpr int PiecePixels = 64; // what a warpgroup stages of y at a time
+constexpr int StagedBytes = PiecePixels * RowChannels * 2;
+constexpr int MaxBox = 256; // pixels along a side of a box
+
+// Pixels of a product that kernels are compiled for.
+constexpr int Widths[] = {16,  32,  48,  64,  80,  96,  112, 128, 144, 160,
+                          176, 192, 200, 208, 216, 224, 232, 240, 248, 256};
+
+constexpr int Narrow = 160; // those up to here are compiled apart from wider ones
+
+// A tile is 64 or 128 output channels (rows of products) of some pixels (columns). The pixels are
+// some columns and rows of some images of y, or (im2col) neighbours in all of y. What a tile reads
+// of x is lines of 64 channels of a pixel; those of a column of the sum's taps lie in boxes of
+// [row][image][column], where the next tap is so many lines behind. Where images are one row, that
+// row may be all pixels there are.
+struct Tiling {
+    // The sum: blocks of 64 input channels, of each as many loads of lines, each for some taps.
+    int blocks, last_steps;        // products of 16 channels in the last block
+    int load_rows, load_columns;   // loads of a block
+    int tap_rows, tap_columns;     // taps of a load
+    int tap_row_bytes, tap_bytes;  // from tap to tap
+    int row_offset, column_offset; // from load to load, in pixels of x
+    int group_bytes;               // from 8 pixels of a product to the next ones
+    // Tiles: output channels innermost, then columns, rows, images.
+    int tiles, channel_tiles, group_tiles, column_pieces, row_pieces;
+    Divisor by_channel_tiles, by_group_tiles, by_column_pieces, by_row_pieces;
+    int apart; // each warpgroup has pixels of its own, and a ring of its own
+    int pixel_tiles;
+    // y, and a tile of it.
+    int n, p, q, k, group_k, group_c;
+    int images, rows, columns;
+    int pitch; // products' columns from a row of the tile to the next
+    Divisor by_pitch, by_images;
+    // x.
+    int im2col, stride_h, stride_w, pad_top, pad_left;
+    int p_real, q_real; // of im2col: rows and columns of an image of y
+    Divisor by_p_real, by_q_real;
+    // The packed filter: lines of a tap.
+    int filter_lines, taps;
+    // Shared memory.
+    int pixel_stages, weight_stages;
+    uint32_t pixel_stage_bytes, pixel_bytes; // bytes that are copied
+    uint32_t zero_bytes;                     // behind them
+    uint32_t weight_stage_bytes;
+    int turns; // 0 where the block keeps its weights
+    int lead;  // taps that the first warpgroup is ahead of the second one
+    // Whether pixels of y are whole pieces of 16 bytes; the epilogue.
+    int whole, finishes, activation;
+};
+
+inline uint32_t pixel_ring_bytes(const Tiling &t) {
+    return (t.apart ? Warpgroups : 1) * t.pixel_stages * t.pixel_stage_bytes;
+}
+inline uint32_t weight_ring_bytes(const Tiling &t) {
+    return t.weight_stages * t.weight_stage_bytes;
+}
+inline uint32_t shared_bytes(const Tiling &t) {
+    return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) + Warpgroups * StagedBytes;
+}
+
+// A way to do it.
+struct Option {
+    int width; // pixels of a product
+    int grid;
+    Tiling tiling;
+    Lines lines;
+    double us;
+};
+
+// Pixels of x and y as boxes see them: of 1x1 filters only what they read, one row where nothing is
+// between rows.
+struct View {
+    bool boxes; // whether there are any
+    int64_t n;
+    int p, q;
+    uint64_t tensor[4], pitch[3]; // channels, columns, images, rows
+    int r, s, dilation_h, dilation_w;
+    int pad_top, pad_left;
+    int over; // columns behind x that taps reach; negative where they do not reach all of x
+};
+
+inline View view_of(const cf_problem &p) {
+    View v = {};
+    const uint64_t pixel = uint64_t(p.c) * 2, row = pixel * p.w, image = row * p.h;
+    const int64_t n = std::max<int64_t>(p.n, 1); // a batch may be empty, a tensor not
+    v.n = p.n, v.p = p.p, v.q = p.q;
+    v.r = p.r, v.s = p.s, v.dilation_h = p.dilation_h, v.dilation_w = p.dilation_w;
+    v.pad_top = p.pad_top, v.pad_left = p.pad_left;
+    v.tensor[0] = p.c;
+    const bool inside = p.r == 1 && p.s == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+                        int64_t(p.p - 1) * p.stride_h < p.h && int64_t(p.q - 1) * p.stride_w < p.w;
+    const bool dense = p.stride_h == 1 && p.stride_w == 1;
+    if (inside && dense && p.p == p.h && p.q == p.w && n * p.h * p.w <= INT32_MAX / 2) {
+        const int64_t all = n * p.h * p.w;
+        v.n = p.n > 0, v.p = 1, v.q = int(all);
+        v.tensor[1] = all, v.tensor[2] = v.tensor[3] = 1;
+        v.pitch[0] = pixel, v.pitch[1] = v.pitch[2] = pixel * all;
+        v.boxes = true;
+    } else if (inside || dense) {
+        v.tensor[1] = inside ? p.q : p.w, v.tensor[2] = n, v.tensor[3] = inside ? p.p : p.h;
+        v.pitch[0] = pixel * (inside ? p.stride_w : 1), v.pitch[1] = image;
+        v.pitch[2] = row * (inside ? p.stride_h : 1);
+        v.boxes = true;
+    }
+    v.over = v.q + (v.s - 1) * v.dilation_w - v.pad_left - int(v.tensor[1]);
+    return v;
+}
+
+inline int64_t group_channels(const cf_problem &p) { return p.c / p.groups; }
+inline int64_t blocks_of(const cf_problem &p) { return ceil_div(group_channels(p), LineChannels); }
+// Lines of a tap in the packed filter: output channels of a group, and others of zeros.
+inline int64_t filter_lines(const cf_problem &p) { return round_up(p.k / p.groups, RowChannels); }
+inline uint64_t packed_bytes(const cf_problem &p) {
+    return uint64_t(p.groups) * blocks_of(p) * p.r * p.s * filter_lines(p) * LineBytes;
+}
+
+// What two and more that go on beside each other take, each by itself so long.
+inline double together_us(double a, double b) {
+    return std::pow(std::pow(a, 5) + std::pow(b, 5), 0.2);
+}
+
+// Clocks: until the first pixels are there; of a copy's round; of staging and storing a piece;
+// bytes that come from L2 in one.
+constexpr double Fill = 1800, PixelRound = 390, WeightRound = 240, OfTile = 250, OfPiece = 260;
+constexpr double FillBytes = 28;
+
+inline double estimate(const cf_query &query, const Option &option) {
+    const cf_problem &p = query.problem;
+    const Tiling &t = option.tiling;
+    const double taps = t.taps, loads = double(t.blocks) * t.load_rows * t.load_columns;
+    const double steps = taps * (double(t.blocks - 1) * Steps + t.last_steps);
+    const double products =
+        steps * Warpgroups * std::max(option.width / 2.0, 16 + option.width / 4.0);
+    const double weights = t.turns ? t.blocks * taps : 0;
+    const double bytes =
+        loads * t.pixel_bytes * (t.apart ? Warpgroups : 1) + weights * t.weight_stage_bytes;
+    const double issue = std::max(loads * PixelRound, weights * WeightRound);
+    const double main = together_us(products, together_us(bytes / FillBytes, issue));
+    const double store = OfTile + OfPiece * option.width / PiecePixels;
+    const double tile = t.apart ? together_us(main, main / 2 + store) : main + store;
+    const double rounds = double(ceil_div(t.tiles, option.grid));
+    const double memory =
+        2 * (double(p.n) * p.c * p.h * p.w + pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
+        double(packed_bytes(p));
+    return ShortLaunchUs + together_us(clocks_us(query.device, rounds * tile + Fill, TensorClock),
+                                       memory / (0.85 * query.device.bytes_per_us));
+}
+
+// Taps that take about as long as storing does. Both warpgroups hold stages meanwhile: where these
+// are few, the lead is.
+constexpr int Lead = 4;
+inline int lead_of(const Tiling &t) {
+    int lead = std::min(Lead, t.blocks * t.taps);
+    if (t.turns)
+        lead = std::min(lead, t.weight_stages - 1);
+    if (!t.apart)
+        lead = std::min(lead, (t.pixel_stages - 1) * t.tap_rows * t.tap_columns);
+    return std::max(lead, 1);
+}
+
+// Stages of both rings in what shared memory leaves; false where it is too little.
+inline bool share_memory(const cf_query &query, Option &option) {
+    Tiling &t = option.tiling;
+    const int64_t room =
+        query.device.shared_per_block - StaticShared - LineAlign - Warpgroups * StagedBytes;
+    const int64_t pixels = int64_t(t.pixel_stage_bytes) * (t.apart ? Warpgroups : 1);
+    const int64_t weights = t.weight_stage_bytes, all = int64_t(t.blocks) * t.taps;
+    const int64_t loads = int64_t(t.blocks) * t.load_rows * t.load_columns;
+    const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
+        t.pixel_stages = int(std::min<int64_t>(pixel_stages, MaxPixelStages));
+        t.weight_stages = int(std::min<int64_t>(weight_stages, MaxWeightStages));
+    };
+    // A block keeps its weights where all of its tiles have the same.
+    const int grid = int(std::min<int64_t>(t.tiles, query.device.sm_count));
+    const int whole = t.tiles <= grid ? grid : grid - grid % t.channel_tiles;
+    option.grid = std::max(grid, 1);
+    t.turns = 1;
+    if (whole > 0 && whole * 20 >= grid * 19 && all <= MaxWeightStages &&
+        (room - all * weights) / pixels >= 2) {
+        option.grid = whole;
+        t.turns = 0;
+        set((room - all * weights) / pixels, all);
+        t.lead = lead_of(t);
+        return true;
+    }
+    const int64_t taps = t.tap_rows * t.tap_columns;
+    const int64_t pixel_stages = taps == 1                          ? room / (pixels + weights)
+                                 : room - 3 * pixels >= 6 * weights ? 3
+                                                                    : std::min<int64_t>(loads, 2);
+    set(pixel_stages, pixel_stages > 0 ? (room - pixel_stages * pixels) / weights : 0);
+    t.weight_stages = int(std::min<int64_t>(t.weight_stages, 2 * MaxPixelStages));
+    t.lead = lead_of(t);
+    return t.pixel_stages >= std::min<int64_t>(loads, 2) && t.weight_stages >= 2;
+}
+
+// A tile's pixels: columns, rows and images of y, in strips of 8 columns or in rows of a pitch.
+struct Cut {
+    int width, images, rows, columns;
+    bool strips;
+};
+
+// What options share.
+inline void describe(const cf_problem &p, bool apart, int width, int64_t pixel_tiles,
+                     Option &option) {
+    Tiling &t = option.tiling;
+    option.width = width;
+    t.blocks = int(blocks_of(p));
+    t.last_steps =
+        int(ceil_div(group_channels(p) - int64_t(t.blocks - 1) * LineChannels, StepChannels));
+    t.taps = p.r * p.s;
+    t.apart = apart;
+    const int rows = apart ? RowChannels : Warpgroups * RowChannels;
+    t.group_c = int(group_channels(p)), t.group_k = p.k / p.groups, t.k = p.k;
+    t.filter_lines = int(filter_lines(p));
+    t.weight_stage_bytes = uint32_t(std::min(rows, t.filter_lines)) * LineBytes;
+    t.group_tiles = int(ceil_div(t.group_k, rows));
+    t.channel_tiles = t.group_tiles * p.groups;
+    t.pixel_tiles = int(pixel_tiles);
+    t.tiles = int((apart ? ceil_div(pixel_tiles, Warpgroups) : pixel_tiles) * t.channel_tiles);
+    t.by_channel_tiles = Divisor(t.channel_tiles);
+    t.by_group_tiles = Divisor(t.group_tiles);
+    t.whole = p.k / p.groups % 8 == 0;
+    const cf_epilogue &e = p.epilogue;
+    t.finishes = e.scale != 1 || e.bias || e.residual || e.activation != CF_ACT_NONE;
+    t.activation = e.activation > CF_ACT_RELU6 ? e.activation : CF_ACT_NONE;
+}
+inline bool countable(const cf_problem &p, double pixel_tiles) {
+    return pixel_tiles * double(ceil_div(p.k, RowChannels) + p.groups) < INT32_MAX / 4;
+}
+
+// Boxes of x, each for all taps.
+inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, bool apart,
+                       Option &option) {
+    const cf_problem &p = query.problem;
+    option = {};
+    const int64_t reach = int64_t(v.s - 1) * v.dilation_w;
+    const bool whole = cut.columns == v.q && !cut.strips;
+    // Zeros in front of a row are those behind the one before, too.
+    const int64_t plain = cut.columns + reach;
+    const int64_t folded = int64_t(v.tensor[1]) + std::max({v.pad_left, v.over, 0});
+    const int64_t pitch = whole && folded >= v.q ? std::min(folded, plain) : plain;
+    const int64_t height = cut.rows + int64_t(v.r - 1) * v.dilation_h;
+    const int64_t used = cut.strips ? int64_t(cut.rows) * cut.images * 8
+                                    : (int64_t(cut.rows) * cut.images - 1) * pitch + cut.columns;
+    if (pitch > MaxBox || height > MaxBox || cut.images > MaxBox || used > cut.width)
+        return false;
+    const double pieces = double(ceil_div(v.q, cut.columns)) * double(ceil_div(v.p, cut.rows)) *
+                          double(ceil_div(v.n, cut.images));
+    if (!countable(p, pieces))
+        return false;
+    describe(p, apart, cut.width, int64_t(pieces), option);
+    Tiling &t = option.tiling;
+    t.load_rows = t.load_columns = 1;
+    t.tap_rows = v.r, t.tap_columns = v.s;
+    t.tap_row_bytes = int(v.dilation_h * cut.images * pitch) * LineBytes;
+    t.tap_bytes = v.dilation_w * LineBytes;
+    t.group_bytes = int(cut.strips ? pitch : 8) * LineBytes;
+    t.column_pieces = int(ceil_div(v.q, cut.columns));
+    t.row_pieces = int(ceil_div(v.p, cut.rows));
+    t.n = int(v.n), t.p = v.p, t.q = v.q;
+    t.images = cut.images, t.rows = cut.rows, t.columns = cut.columns;
+    t.pitch = int(cut.strips ? 8 : pitch);
+    t.pad_top = v.pad_top, t.pad_left = v.pad_left;
+    t.by_column_pieces = Divisor(t.column_pieces), t.by_row_pieces = Divisor(t.row_pieces);
+    t.by_pitch = Divisor(t.pitch), t.by_images = Divisor(t.images);
+    t.p_real = v.p, t.q_real = v.q;
+    const int64_t box = pitch * cut.images * height;
+    t.pixel_bytes = uint32_t(box * LineBytes);
+    t.zero_bytes = uint32_t(plain - pitch) * LineBytes;
+    t.pixel_stage_bytes = uint32_t(round_up(int64_t(t.pixel_bytes) + t.zero_bytes, LineAlign));
+    std::copy(v.tensor, v.tensor + 4, option.lines.tensor);
+    std::copy(v.pitch, v.pitch + 3, option.lines.pitch);
+    option.lines.box[0] = uint32_t(pitch), option.lines.box[1] = uint32_t(cut.images);
+    option.lines.box[2] = uint32_t(height);
+    if (!share_memory(query, option))
+        return false;
+    // Columns of products that are no pixels read on behind the last stage.
+    const int64_t groups = cut.width / 8 - 1;
+    const int64_t last = groups * t.group_bytes / LineBytes + 8 +
+                         int64_t(v.r - 1) * t.tap_row_bytes / LineBytes + reach;
+    if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
+        return false;
+    option.us = estimate(query, option);
+    return true;
+}
+
+// Lines of neighbouring pixels of y, each for one tap.
+inline bool tile_im2col(const cf_query &query, int width, bool apart, Option &option) {
+    const cf_problem &p = query.problem;
+    option = {};
+    const double all = double(p.n) * p.p * p.q;
+    const int64_t lower[2] = {-p.pad_left, -p.pad_top};
+    const int64_t upper[2] = {int64_t(p.q - 1) * p.stride_w + 1 - p.w - p.pad_left,
+                              int64_t(p.p - 1) * p.stride_h + 1 - p.h - p.pad_top};
+    const auto corner = [](const int64_t(&c)[2]) {
+        return std::min(c[0], c[1]) >= -128 && std::max(c[0], c[1]) <= 127;
+    };
+    if (all > INT32_MAX / 2 || !countable(p, all / width + 2) || !corner(lower) || !corner(upper) ||
+        p.stride_h > 8 || p.stride_w > 8 || int64_t(p.r - 1) * p.dilation_h > 255 ||
+        int64_t(p.s - 1) * p.dilation_w > 255)
+        return false;
+    describe(p, apart, width, ceil_div(int64_t(all), width), option);
+    Tiling &t = option.tiling;
+    t.im2col = 1;
+    t.load_rows = p.r, t.load_columns = p.s;
+    t.row_offset = p.dilation_h, t.column_offset = p.dilation_w;
+    t.tap_rows = t.tap_columns = 1;
+    t.group_bytes = LineAlign;
+    t.column_pieces = t.pixel_tiles, t.row_pieces = 1;
+    t.n = p.n > 0, t.p = 1, t.q = int(all);
+    t.images = t.rows = 1, t.columns = t.pitch = width;
+    t.stride_h = p.stride_h, t.stride_w = p.stride_w;
+    t.pad_top = p.pad_top, t.pad_left = p.pad_left;
+    t.by_column_pieces = Divisor(std::max(t.column_pieces, 1)), t.by_row_pieces = Divisor(1);
+    t.by_pitch = Divisor(t.pitch), t.by_images = Divisor(1);
+    t.p_real = p.p, t.q_real = p.q;
+    t.by_p_real = Divisor(p.p), t.by_q_real = Divisor(p.q);
+    t.pixel_bytes = uint32_t(width) * LineBytes;
+    t.pixel_stage_bytes = uint32_t(round_up(t.pixel_bytes, LineAlign));
+    const uint64_t pixel = uint64_t(p.c) * 2;
+    option.lines = {
+        {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
+        {pixel, pixel * p.w, pixel * p.w * p.h},
+        {},
+        true,
+        uint32_t(width),
+        {int32_t(lower[0]), int32_t(lower[1])},
+        {int32_t(upper[0]), int32_t(upper[1])},
+        {uint32_t(p.stride_w), uint32_t(p.stride_h)}};
+    if (!share_memory(query, option))
+        return false;
+    option.us = estimate(query, option);
+    return true;
+}
+
+// Calls body(option) for each way to do a problem.
+template <class Body>
+void for_options(const cf_query &query, Body body) {
+    const View v = view_of(query.problem);
+    Option option;
+    const auto consider = [&](const Cut &cut) {
+        for (bool apart : {false, true})
+            if (tile_boxes(query, v, cut, apart, option))
+                body(option);
+    };
+    // As many rows, and images of all their rows, as a product has columns for.
+    const auto with_columns = [&](int width, int columns, bool strips) {
+        const int64_t pitch =
+            strips ? 8
+                   : std::min<int64_t>(
+                         columns + int64_t(v.s - 1) * v.dilation_w,
+                         std::max<int64_t>(int64_t(v.tensor[1]) + std::max({v.pad_left, v.over, 0}),
+                                           columns));
+        const int most = int(std::min<int64_t>((width + pitch - columns) / pitch, MaxBox));
+        if (most < 1)
+            return;
+        const int pieces = int(ceil_div(v.p, std::min(most, v.p)));
+        consider({width, 1, int(ceil_div(v.p, pieces)), columns, strips});
+        if (most >= 2 * v.p && v.n > 1)
+            consider({width, int(std::min<int64_t>(most / v.p, v.n)), v.p, columns, strips});
+    };
+    for (const int width : Widths) {
+        if (v.boxes) {
+            if (v.q > 8)
+                with_columns(width, 8, true);
+            if (v.p == 1 && v.n <= 1)
+                with_columns(width, std::min(width, v.q), false);
+            else
+                for (int pieces = 1, last = 0; pieces <= v.q; ++pieces) {
+                    const int columns = int(ceil_div(v.q, pieces));
+                    if (columns <= width && columns != last)
+                        with_columns(width, last = columns, false);
+                    if (columns * 4 < width)
+                        break;
+                }
+        }
+        for (bool apart : {false, true})
+            if (tile_im2col(query, width, apart, option))
+                body(option);
+    }
+}
+
+} // namespace cf::implicit_gemm

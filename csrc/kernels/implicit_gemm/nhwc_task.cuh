@@ -1,0 +1,109 @@
+// The main loop of implicit_gemm_nhwc: a warpgroup's sums, of 64 output channels in N pixels.
+#pragma once
+
+#include "kernels/implicit_gemm/nhwc_load.cuh"
+#include "ptx/wgmma_shared.cuh"
+
+namespace cf::implicit_gemm {
+
+#if CF_SM90A
+// What a warpgroup holds of both rings: it hands a stage back when the products behind those that
+// read it are on their way, and those themselves are done.
+struct Held {
+    const Block &block;
+    PixelRing &pixels;
+    RingPosition pixels_at, weights_at;
+    int pixel_stage = 0, weight_stage = 0; // of the products before
+    int lead;                              // taps until the other warpgroup may begin
+    bool first_lane;
+
+    __device__ __forceinline__ void release_weights() {
+        if (first_lane && block.tiling.turns)
+            block.shared.weights.empty[weight_stage].arrive();
+    }
+    __device__ __forceinline__ void release_pixels() {
+        if (first_lane)
+            pixels.empty[pixel_stage].arrive();
+    }
+    __device__ __forceinline__ void let_other_begin() {
+        if (--lead == 0 && first_lane)
+            block.shared.lead.arrive();
+    }
+    __device__ __forceinline__ void wait_for_pixels() { pixels.wait_full(pixels_at); }
+    __device__ __forceinline__ void wait_for_weights() {
+        const int turns = block.tiling.turns;
+        block.shared.weights.full[weights_at.stage].wait(weights_at.parity() & turns);
+    }
+};
+
+// The products of a tap: `steps` of 16 channels.
+template <class Element, int N>
+__device__ __forceinline__ void multiply_tap(float (&sums)[N / 2], const WgmmaLines &weights,
+                                             const WgmmaLines &pixels, int steps, bool add) {
+    constexpr int StepBytes = StepChannels * 2;
+    const auto multiply = [&](int i) {
+        wgmma_shared<Element, N>(sums, weights.behind(i * StepBytes), pixels.behind(i * StepBytes),
+                                 i > 0 || add);
+    };
+    // A group in either branch: the compiler would begin one of its own behind both.
+    wgmma_fence();
+    if (steps == Steps) {
+#pragma unroll
+        for (int i = 0; i < Steps; ++i)
+            multiply(i);
+        wgmma_commit();
+    } else {
+#pragma unroll 1
+        for (int i = 0; i + 1 < steps; ++i)
+            multiply(i);
+        multiply(steps - 1);
+        wgmma_commit();
+    }
+}
+
+// The sums of a tile, from nothing; `ring` of pixels, and where the warpgroup's rows begin among
+// the weights of a stage.
+template <class Element, int N>
+__device__ __forceinline__ void multiply_tile(const Block &block, Held &held, int ring,
+                                              uint32_t rows, float (&sums)[N / 2]) {
+    const Tiling &t = block.tiling;
+    bool add = false;
+    for (int b = 0; b < t.blocks; ++b) {
+        const int steps = b + 1 < t.blocks ? Steps : t.last_steps;
+        for (int load = 0; load < t.load_rows * t.load_columns; ++load) {
+            held.wait_for_pixels();
+            uint32_t row = block.pixels(ring, held.pixels_at.stage);
+            for (int r = 0; r < t.tap_rows; ++r, row += t.tap_row_bytes) {
+                uint32_t line = row;
+                for (int s = 0; s < t.tap_columns; ++s, line += t.tap_bytes) {
+                    held.wait_for_weights();
+                    const WgmmaLines weights(block.weights(held.weights_at.stage) + rows,
+                                             LineAlign);
+                    multiply_tap<Element, N>(sums, weights, WgmmaLines(line, t.group_bytes), steps,
+                                             add);
+                    wgmma_wait<1>();
+                    held.let_other_begin();
+                    if (add) {
+                        held.release_weights();
+                        if (r + s == 0)
+                            held.release_pixels();
+                    }
+                    add = true;
+                    held.weight_stage = held.weights_at.stage;
+                    held.pixel_stage = held.pixels_at.stage;
+                    held.weights_at.next(t.weight_stages);
+                }
+            }
+            held.pixels_at.next(t.pixel_stages);
+        }
+    }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i)
+        settle(sums[i]);
+    held.release_weights();
+    held.release_pixels();
+}
+#endif
+
+} // namespace cf::implicit_gemm
