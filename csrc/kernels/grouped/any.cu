@@ -168,7 +168,9 @@ extern "C" const cf_row CF_ROW(grouped, any) = {
     "as operands, a sum is a list of 16-byte pieces of it; math f16acc is summed in fp32",
     "this project",
     "padding, the next channels beside a group of few, and a filter's first tap are multiplied as "
-    "zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN",
+    "zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math tf32 a "
+    "weight "
+    "from 3.40199e38 on counts as infinite",
     CF_NEEDS_SM80,
     nullptr, // configs
     cf::Row<State, plan, prepare, launch, pack>::functions(),

@@ -210,7 +210,8 @@ struct StagedPiece {
 template <class Shape, int Count>
 __device__ __forceinline__ void convert_pieces(const Tiling &t, const Window &window,
                                                uint32_t positions) {
-    constexpr int Together = Shape::Kind == Fp32 ? 2 : 4; // as registers allow
+    // As registers allow beside the sums.
+    constexpr int Together = Shape::Kind == Fp32 ? 2 : 4;
 #pragma unroll 1
     for (Walk walk(t, window); !walk.ended();) {
         StagedPiece<Shape, Count> pieces[Together];

@@ -20,10 +20,11 @@ constexpr int MaxPixels = 512;     // of a tile
 constexpr int RowPixels = 16;      // rows of mma.sync
 constexpr int EntryBytes = 8;      // of the tables: a pixel, a piece
 constexpr int SystemShared = 1024; // bytes of each block's that are the system's
+constexpr double Issued = 0.7;     // of the clocks, where instructions are what there is
 
 // Times 16 pixels, of a warp with so many tiles.
 constexpr int rows_for(Product product, int tiles) {
-    return tiles <= 2 ? 4 : product == Fp32 ? 3 : 2;
+    return tiles > (product == Fp32 ? 2 : 3) ? 3 : 4;
 }
 constexpr int MaxFmaTiles = 3; // of a warp
 
@@ -118,21 +119,22 @@ inline double tiles_of_images(const Tiling &t) {
     return double(t.chunk_blocks) * t.set_blocks * t.column_tiles * t.row_tiles;
 }
 
-// What a warp takes for a step along the sum, in clocks: issued instructions, of one scheduler's
-// tensor cores, of the multiprocessor's shared memory.
+// What a warp takes for a step along the sum, in clocks of a multiprocessor that has nothing else:
+// issued instructions, tensor cores, shared memory.
 struct StepClocks {
     double issued, products, reads;
-};
 
-inline StepClocks step_clocks(const cf_problem &p, const Option &option) {
-    const double rows = rows_for(product_of(p), option.tiles), tiles = option.tiles;
-    const double conflicts = option.tiling.across.of_output % 2 == 0 ? 2 : 1;
-    if (product_of(p) == Fp32)
-        return {4 + 6 * tiles + 2 * rows + 16 * rows * tiles, 0,
-                1 + 4 * tiles + 4 * rows * conflicts};
-    return {6 + 3 * tiles + rows * (2 + tiles), 6 * rows * tiles,
-            1 + 2 * tiles + 4 * rows * conflicts};
-}
+    StepClocks(Product product, int tiles_of_warp, double conflicts) {
+        const double rows = rows_for(product, tiles_of_warp), tiles = tiles_of_warp;
+        const bool fma = product == Fp32;
+        issued = (fma ? 4 + 6 * tiles + 2 * rows + 16 * rows * tiles
+                      : 14 + 3 * tiles + rows * (3 + tiles)) /
+                 (4 * Issued);
+        products = fma ? 0 : 6 * rows * tiles / (4 * 0.8);
+        reads = 1 + (fma ? 4 : 2) * tiles + 4 * rows * conflicts;
+    }
+    double longest() const { return std::max({issued, products, reads}); }
+};
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -141,17 +143,19 @@ inline double estimate(const cf_query &query, const Option &option) {
     const bool fma = product_of(p) == Fp32;
     const double tiles = std::ceil(double(p.n) / t.images) * tiles_of_images(t);
     const double per = t.filter.per, rows = rows_for(product_of(p), option.tiles);
-    const StepClocks step = step_clocks(p, option);
+    // With a stride of 2 neighbours are four places: two of eight meet in each.
+    const double conflicts = t.across.of_output % 2 == 0 ? 2 : 1;
+    const StepClocks step(product_of(p), option.tiles, conflicts);
     const double steps = double(t.tasks) * t.steps * t.parts;
     const double runs = rows * option.tiles * (fma ? 1 : 2);
     const double stored = t.tasks * (80 + runs * (t.runs ? 8 : fma ? 20 : 11));
     const double staged = double(t.positions) * t.all_pieces * t.parts / 32;
-    // Instructions of warps, clocks of tensor cores and of shared memory.
-    const double issued = steps * step.issued + stored +
-                          staged * (40 + 5 * per / t.together + per) +
+    // Clocks of a multiprocessor: of issue, tensor cores and shared memory.
+    const double beside = stored + staged * (52 + 5 * per / t.together + per / 2) +
                           (t.all_pixels + double(t.entries) * t.parts) / 32 * 30 +
                           option.warps * (150 + 120.0 * t.parts);
-    const double products = steps * step.products / 4;
+    const double issued = steps * step.issued + beside / (4 * Issued);
+    const double products = steps * step.products;
     const double reads = steps * step.reads + staged * (4 + 4 * per / t.together);
     // Blocks beside each other hide what one waits for its loads.
     const int of_sm = std::max(std::min({MaxBlocks * MaxWarps / option.warps, 32,
@@ -159,8 +163,8 @@ inline double estimate(const cf_query &query, const Option &option) {
                                1);
     const double waves = std::ceil(tiles / (double(d.sm_count) * of_sm));
     const double together = std::clamp(tiles / d.sm_count, 1.0, double(of_sm));
-    const double busy = together * std::max({issued / (4 * 0.7), products / 0.8, reads});
-    const double alone = t.parts * 1800.0 + issued / option.warps * 3;
+    const double busy = together * std::max({issued, products, reads});
+    const double alone = t.parts * 1800.0 + issued * 4 * Issued / option.warps * 3;
     const double computing =
         clocks_us(d, waves * together_us(busy, alone) + 800, fma ? FmaClock : TensorClock);
     // Lines of neighbours that a tile reads or writes: sectors at both ends are shared with others.
@@ -316,15 +320,17 @@ void for_pieces(int all, int most, Body body) {
     }
 }
 
-// Of a warp: as many as leave fewest idle, the most of these.
+// Of a warp: as many as take least for the same pixels.
 inline int tiles_of_warp(const Sets &sets, Product product) {
-    const int most = std::min(sets.tiles, product == Fp32 ? MaxFmaTiles : MaxTiles);
+    const auto clocks = [&](int tiles) {
+        return double(ceil_div(sets.tiles, tiles)) * StepClocks(product, tiles, 1).longest() /
+               rows_for(product, tiles);
+    };
     int best = 1;
-    for (int tiles = 2; tiles <= most; ++tiles)
-        if (round_up(sets.tiles, tiles) <= round_up(sets.tiles, best))
+    for (int tiles = 2; tiles <= (product == Fp32 ? MaxFmaTiles : MaxTiles); ++tiles)
+        if (clocks(tiles) < clocks(best))
             best = tiles;
-    // Half of a few idle ones is less than reading pixels once for each tile.
-    return best == 1 && most > 1 ? 2 : best;
+    return best;
 }
 
 // The one that is estimated to take least; without warps where none fits.
