@@ -104,7 +104,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 12]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 13]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -151,7 +151,8 @@ static KINDS: LazyLock<[Kind; 12]> = LazyLock::new(|| {
         (all.clone(), one_row),
         (all.clone(), depthwise),
         (all.clone(), any_depthwise),
-        (short, grouped),
+        (short.clone(), grouped),
+        (short, any_grouped),
         (all, many_channels),
     ]
 });
@@ -273,6 +274,33 @@ fn many_channels(shape: &mut Shape) {
         shape.stride = [shape.stride[0].min(2); 2];
         shape.dilation = [1, 1];
         shape.k += shape.w % 3 * shape.groups;
+    }
+}
+
+/// Groups whatever they are: of 3, 6, 24, 40 or 80 channels as networks have them or of any number, as
+/// many out as in or not, with filters of one tap and beyond 7x7, and steps as large as filters.
+fn any_grouped(shape: &mut Shape) {
+    let channels = [3, 6, 24, 40, 80, 1 + shape.c % 64][shape.c % 6];
+    let filters = match shape.w % 3 {
+        0 => 1 + shape.k % 80,
+        _ => channels,
+    };
+    shape.groups = 2 + shape.k % 7;
+    (shape.c, shape.k) = (shape.groups * channels, shape.groups * filters);
+    match (shape.h + shape.w) % 8 {
+        0 => {
+            (shape.r, shape.s) = (2 * shape.r + 7, shape.s + 4);
+            shape.pad = Padding {
+                top: shape.r * shape.dilation[0],
+                bottom: shape.r / 2,
+                left: shape.s * shape.dilation[1] / 2,
+                right: shape.s * shape.dilation[1],
+            };
+        }
+        1 => (shape.r, shape.s) = (1, 1),
+        2 => shape.stride = [shape.r, shape.s + 1],
+        3 => shape.dilation = [shape.dilation[0] + 3, 2],
+        _ => {}
     }
 }
 
