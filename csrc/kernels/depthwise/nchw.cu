@@ -1,17 +1,22 @@
 // depthwise_nchw: one filter per channel, planes one after the other.
 //
 // As in depthwise_nhwc a thread slides down over rows of x and keeps the sums of all rows of y that
-// they meet; here it has four columns of one plane, and its neighbours the next ones, of
+// they meet; here it has four or eight columns of one plane, and its neighbours the next ones, of
 // the next plane where a row ends.
 //
 // - Planes lie one after the other in memory, so any number of them is one bulk copy, whatever
 //   their width: no padding, no row that has to begin at a multiple of anything. Several small
 //   planes are a strip, or some rows of a large one.
-// - What a window reads beside its row is masked to zero, so that an infinity there does no harm; a
-//   row outside of the plane is read from a place that holds zeros.
-// - A strip's tasks are column tiles by pieces of rows, as many as fill 8 warps.
+// - A window is loaded as vectors of up to 16 bytes, as far as rows are multiples of them. Those
+//   beside the plane are zeroed once and never loaded over; a row outside of the plane is read from
+//   a place that holds zeros.
+// - y of a strip lies as its planes do. Its rows are gathered in shared memory, and the last warp
+// to
+//   leave the strip stores them by one bulk copy: threads would write few bytes to each of many
+//   lines.
+// - A strip's tasks are column tiles by pieces of rows, 32 to a warp.
 //
-// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 60 instructions.
+// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 55 instructions.
 #include "kernels/depthwise/nchw_kernel.cuh"
 #include "kernels/depthwise/nchw_plan.cuh"
 

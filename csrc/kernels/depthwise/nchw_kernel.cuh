@@ -249,6 +249,7 @@ template <int Together, class Shape>
 __device__ __forceinline__ void finish_row(const Tiling &tiling, const Output &output, int row,
                                            typename Shape::Sums &sums, const Finish &finish) {
     using Stored = typename Shape::Stored;
+    static_assert(Shape::Columns % Together == 0, "whole runs");
     const bool exists = row < output.rows;
     // By itself, so that it costs one branch where there is none.
     if (tiling.finishes) {
@@ -333,7 +334,7 @@ compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows,
         compute_task<together.value>(tiling, window, row, strip.count, at, scratch + ZerosBefore,
                                      weights, output, finish);
     };
-    constexpr int Most = most_together(Shape::Vector, Shape::Size);
+    constexpr int Most = most_together(Shape::Columns, Shape::Vector, Shape::Size);
     if (Most > 2 && tiling.together == Most)
         compute(Constant<Most>());
     else if (Most > 1 && tiling.together * 2 >= Most)

@@ -38,9 +38,11 @@ __host__ __device__ constexpr int loaded_together(int i, int end, int vector) {
             return count;
     return 1;
 }
-// Columns of y that are stored together, at most: half as many, or one, are the other choices.
-__host__ __device__ constexpr int most_together(int vector, int element_bytes) {
-    return (vector > 4 ? vector : 4) / element_bytes;
+// A thread's columns of y that are stored together, at most: half as many, or one, are the other
+// choices.
+__host__ __device__ constexpr int most_together(int columns, int vector, int element_bytes) {
+    const int most = (vector > 4 ? vector : 4) / element_bytes;
+    return most < columns ? most : columns;
 }
 
 // What a row outside of x is read from, bytes before its origin and behind it; beside it is a place
@@ -94,16 +96,11 @@ inline int columns_of(const cf_problem &p) {
 inline int blocks_of(const cf_problem &p) { return blocks_of(p.r, columns_of(p)); }
 
 inline int columns_together(const cf_problem &p) {
-    const int size = element_bytes(p), most = most_together(vector_bytes(p), size);
+    const int size = element_bytes(p);
+    const int most = most_together(columns_of(p), vector_bytes(p), size);
     const int fit = vector_bytes(int64_t(p.q) * size, p.align, size) / size;
     return fit >= most ? most : fit * 2 >= most ? (most + 1) / 2 : 1;
 }
-
-struct Option {
-    Tiling tiling;
-    int blocks;
-    double us;
-};
 
 // Clocks that shared memory takes to read or write so many bytes at each lane's place: of 32 lanes,
 // or of fewer by turns where they have more than a word, each bank gives one word at a time.
@@ -133,6 +130,14 @@ int shared_clocks(int bytes, Place place) {
 struct Cost {
     double slots = 0, shared = 0;
 };
+
+struct Option {
+    Tiling tiling;
+    Cost task; // of a warp
+    int blocks;
+    double us;
+};
+
 inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     const int size = element_bytes(p), columns = columns_of(p), vector = vector_bytes(p);
     const int stored = t.together * size, stores = columns / t.together;
@@ -151,10 +156,12 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     const int lead = vector > size ? p.r / 2 : 0, unit = std::min(vector, 4);
     const int before = units_of(lead, unit / size, vector);
     const int end = units_of(width - lead, unit / size, vector);
-    int loads = 0, load_clocks = 0;
+    int loads = 0, load_clocks = 0, clocks[5] = {}; // of so many units
     for (int i = -before; i < end; ++loads) {
         const int count = loaded_together(i, end, vector);
-        load_clocks += shared_clocks(count * unit, reads);
+        if (clocks[count] == 0)
+            clocks[count] = shared_clocks(count * unit, reads);
+        load_clocks += clocks[count];
         i += count;
     }
     const int rows_ahead = rows_of(p.r, p.stride_h) - 1, steps = t.rows + rows_ahead;
@@ -184,10 +191,11 @@ constexpr double StripSlots = 117, MoverSlots = 290, FilterSlots = 25;
 // version did with 7x7 (h200-depthwise-first.csv), but for its beginning and end.
 inline double slot_clocks(double warps) { return 0.6 + warps * 1.15; }
 
-inline double estimate(const cf_query &query, const Cost &task, const Option &option) {
+inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
+    const Cost &task = option.task;
     const double size = element_bytes(p), area = double(p.h) * p.w;
     const double shared_rows = double(t.row_strips - 1) * std::max(p.r - p.stride_h, 0);
     // Rows that two strips load are in the second-level cache for one of them, mostly.
@@ -220,10 +228,9 @@ inline double estimate(const cf_query &query, const Cost &task, const Option &op
     return ShortLaunchUs + ends_us + together_us(computing, memory);
 }
 
-// With so many blocks to a multiprocessor, so many planes to a strip and rows to each of them, and
-// tasks of so many rows.
-inline bool tile(const cf_query &query, int blocks, int set, int strip_rows, int rows,
-                 Option &option) {
+// With so many planes to a strip and rows to each of them, and tasks of so many rows: all but what
+// depends on the number of blocks.
+inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Option &option) {
     const cf_problem &p = query.problem;
     const int size = element_bytes(p);
     option = {};
@@ -235,20 +242,16 @@ inline bool tile(const cf_query &query, int blocks, int set, int strip_rows, int
     const int64_t filter_bytes = round_up(int64_t(set) * filter_words(p.r, size) * 4, 16);
     const int64_t output = filter_bytes + round_up(in_rows * set * p.w * size + 15, 16);
     const int64_t stage_bytes = output + round_up(int64_t(strip_rows) * set * p.q * size + 15, 16);
-    const int64_t pieces = ceil_div(strip_rows, rows);
-    const int64_t tiles = ceil_div(p.q, columns_of(p));
+    const int64_t pieces = ceil_div(strip_rows, rows), tiles = ceil_div(p.q, columns_of(p));
     const int64_t tasks = set * pieces * tiles;
-    const int64_t room = query.device.shared_per_sm / blocks - 1024 - StaticShared;
-    const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
-    const int64_t stages = std::min<int64_t>((most - ScratchBytes) / stage_bytes, MaxStages);
-    if (stages < 2 || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
+    if (stage_bytes > query.device.shared_per_sm || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
         return false;
     t.c = p.c, t.h = p.h, t.w = p.w, t.p = p.p, t.q = p.q;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
     t.planes = int(planes), t.set = set;
     t.strip_rows = strip_rows, t.row_strips = int(row_strips);
     t.rows = rows, t.pieces = int(pieces), t.tiles = int(tiles);
-    t.tasks = int(tasks), t.strips = int(strips), t.stages = int(stages);
+    t.tasks = int(tasks), t.strips = int(strips);
     t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
     t.together = columns_together(p);
@@ -258,9 +261,21 @@ inline bool tile(const cf_query &query, int blocks, int set, int strip_rows, int
     t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);
     t.by_channels = Divisor(t.c);
-    option.blocks =
-        int(std::min<int64_t>(std::max<int64_t>(strips, 1), query.device.sm_count * blocks));
-    option.us = estimate(query, task_cost(p, t), option);
+    option.task = task_cost(p, t);
+    return true;
+}
+
+// With so many blocks to a multiprocessor; false where two stages do not fit.
+inline bool place(const cf_query &query, int blocks, Option &option) {
+    const cf_device &d = query.device;
+    Tiling &t = option.tiling;
+    const int64_t room = std::min(d.shared_per_sm / blocks - 1024, d.shared_per_block);
+    t.stages =
+        int(std::min<int64_t>((room - StaticShared - ScratchBytes) / t.stage_bytes, MaxStages));
+    if (t.stages < 2)
+        return false;
+    option.blocks = std::min(std::max(t.strips, 1), d.sm_count * blocks);
+    option.us = estimate(query, option);
     return true;
 }
 
@@ -272,12 +287,13 @@ inline Option best_option(const cf_query &query, int least, int most) {
     const auto consider = [&](int set, int strip_rows) {
         for (int pieces = 1, before = 0; pieces <= 8; ++pieces) {
             const int rows = int(ceil_div(strip_rows, pieces));
-            for (int blocks = least; rows != before && blocks <= most; ++blocks) {
-                Option option;
-                if (tile(query, blocks, set, strip_rows, rows, option) &&
+            Option option;
+            if (rows == before || !tile(query, set, strip_rows, rows, option))
+                continue;
+            for (int blocks = least; blocks <= most; ++blocks)
+                if (place(query, blocks, option) &&
                     (best.tiling.stages == 0 || option.us < best.us))
                     best = option;
-            }
             before = rows;
         }
     };
