@@ -58,6 +58,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (!is_exact(p))
         return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
                   "tf32 or fp32 of f32)");
+    if (!is_long(p, no))
+        return false;
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
     if (p.r > 7 || p.s > 7)

@@ -84,9 +84,9 @@ inline int64_t pitch_of(int64_t bytes, int64_t plane) {
     return least + ((plane - least) % 16 + 16) % 16;
 }
 
-// Clocks until a strip's bytes are there where many are on their way, and of a strip beside its
-// rows: it waits for others of its block twice.
-constexpr double StripClocks = 700;
+// Clocks of a strip beside its rows, as its warps wait for each other twice; and of a bulk copy,
+// which a multiprocessor does one after the other.
+constexpr double StripClocks = 700, CopyClocks = 64;
 
 inline double estimate(const cf_query &query, const Form &form, const Option &option) {
     const cf_problem &p = query.problem;
@@ -106,6 +106,8 @@ inline double estimate(const cf_query &query, const Form &form, const Option &op
     const double memory = bytes / (0.87 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
     const double read_us =
         rounds > 1 ? clocks_us(d, rounds / (t.stages - 0.5) * InFlight, TensorClock) : 0;
+    const double copies = double(t.strips) * (t.whole ? 2 : 2 * t.channels) / d.sm_count;
+    const double copy_us = clocks_us(d, copies * CopyClocks, TensorClock);
     const RowClocks of_row = row_clocks(p, form);
     const double steps = t.task_rows + (form.filter ? rows_of(p.r, p.stride_h) - 1 : 0);
     const double of_warp = double(ceil_div(t.tasks, Warps)); // tasks
@@ -115,8 +117,9 @@ inline double estimate(const cf_query &query, const Form &form, const Option &op
     const double alone = turn * 2 + of_warp * steps * of_row.alone + StripClocks;
     const double computing =
         clocks_us(d, rounds * depthwise::together_us(alone, of_sm * each) + Fill, TensorClock);
-    return ShortLaunchUs + depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
-                                                                 std::max(memory, read_us));
+    return ShortLaunchUs +
+           depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
+                                                 std::max({memory, read_us, copy_us}));
 }
 
 // How many blocks a multiprocessor has at a time, and the stages of their rings, that are estimated

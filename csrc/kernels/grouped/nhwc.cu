@@ -15,8 +15,9 @@
 //   that it meets, whose sums are in registers as the filter is. The first product of a row's sums
 //   writes to the next row's registers, so that nothing is moved as rows go by.
 // - fp32 takes three products of tf32, lo hi + hi lo + hi hi, where hi is an f32 rounded to 11 bits
-//   of mantissa and lo what is left. The tensor core truncates its sums, so those of three steps,
-//   small ones first, are summed there and then added to an f32 sum.
+//   of mantissa and lo what is left. The tensor core truncates its sums, so those of a step, in
+//   groups of more than 8 channels of three, are summed there, small ones first, and then added to
+//   an f32 sum.
 // - Filters are packed as fragments, with zeros between groups. For other filters than 3x3 (and 5x5
 //   and 7x7 with groups of up to 8 channels in 16 bits) a row of y is summed by itself, with
 //   fragments from memory.
@@ -67,6 +68,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (!is_exact(p))
         return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
                   "tf32 or fp32 of f32)");
+    if (!is_long(p, no))
+        return false;
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
     if (p.r > 7 || p.s > 7)
