@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use convforge::{
-    Activation, Limits, Math, Padding, Problem, Shape, Storage,
+    Activation, Layout, Limits, Math, Padding, Problem, Shape, Storage,
     variant::{self, Query, Variant},
 };
 
@@ -249,7 +249,9 @@ fn grouped(shape: &mut Shape) {
         Storage::F32 if shape.w.is_multiple_of(2) => Math::Tf32,
         other => other.maths()[0],
     };
-    shape.align = shape.align.max(16);
+    if shape.layout == Layout::Nhwc {
+        shape.align = shape.align.max(16);
+    }
     shape.epilogue.pool = None;
 }
 

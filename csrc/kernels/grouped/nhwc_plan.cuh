@@ -113,8 +113,8 @@ inline int64_t boxes_of(const cf_problem &p) {
 
 // Clocks of a multiprocessor's quarter that a row of y takes: of a warp by itself, which waits for
 // its loads and products, and of each of many, which are issued in turn. Tensor cores give a
-// product of 16 bytes a row in 3. Of three products, each load is split in 9 and each third step
-// added to its tile's sums in 4. This and what follows is fitted to
+// product of 16 bytes a row in 3. Of three products, each load is split in 9, and a step, or three,
+// added to the sums of its tile in 4. This and what follows is fitted to
 // benches/results/evidence/h200-depthwise-plans.csv, but for f32 and kernels of any filter.
 struct RowClocks {
     double alone, each;
@@ -123,7 +123,8 @@ inline RowClocks row_clocks(const cf_problem &p, const Form &form) {
     const double pieces = double(p.r) * p.s * form.set_bytes / PieceBytes * form.tiles;
     const double reused = form.filter ? p.r / double(form.stride) : 1;
     const double loads = pieces / reused / (form.set_bytes == 16 ? 2 : 4);
-    const double apart = form.products > 1 ? loads * 9 + pieces / 2 / 3 * 4 : 0;
+    const double together = form.filter && form.set_bytes > 32 ? 3 : 1;
+    const double apart = form.products > 1 ? loads * 9 + pieces / 2 / together * 4 : 0;
     return {pieces * 2 * form.products + 365,
             pieces * ((form.filter ? 0 : 1) + 3 * form.products) + apart + 8 * form.tiles + 25};
 }

@@ -157,8 +157,8 @@ template <class Shape>
 struct Sliding {
     static constexpr int R = Shape::Filter, Stride = Shape::Stride, Parts = Shape::Parts;
     static constexpr int Pieces = Shape::Pieces, Tiles = Shape::Tiles, Rows = Shape::Rows;
-    // Steps of three products that tensor cores sum alone.
-    static constexpr int Together = 3;
+    // Steps of three products that tensor cores sum alone: of short sums each by itself.
+    static constexpr int Together = Pieces == 2 ? 1 : 3;
     static_assert(Parts == 1 || R * Pieces / 2 % Together == 0, "a row of the filter ends one");
     uint32_t filter[R][R][Pieces][Tiles][Parts];
 
@@ -274,9 +274,8 @@ struct Streamed {
                                          int lane) {
         filter = packed + int64_t(chunk) * (tiling.r * tiling.s * ColumnWords) + lane;
     }
-    // Of three products, those of a tap are summed apart.
-    static __device__ __forceinline__ void add(Sums<Shape> &sums, Sums<Shape> &part, int tile,
-                                               int piece, const uint32_t (&x)[4],
+    // Of three products, those of a step are summed apart.
+    static __device__ __forceinline__ void add(Sums<Shape> &sums, int tile, const uint32_t (&x)[4],
                                                const uint32_t *from) {
         const int next = Shape::TwoTaps ? ColumnWords : PieceWords;
         const uint32_t hi[2] = {__ldg(from), __ldg(from + next)};
@@ -285,14 +284,11 @@ struct Streamed {
         } else {
             const uint32_t lo[2] = {__ldg(from + 32), __ldg(from + next + 32)};
             const Split<4> of_x(x);
-            auto &to = part.value[0][tile];
-            if (piece == 0)
-                to = {};
-            to.add(of_x.lo, hi);
-            to.add(of_x.hi, lo);
-            to.add(of_x.hi, hi);
-            if (piece + 2 == Shape::Pieces)
-                sums.add_part(0, tile, to, false);
+            typename Sums<Shape>::Tile part;
+            part.add(of_x.lo, hi);
+            part.add(of_x.hi, lo);
+            part.add(of_x.hi, hi);
+            sums.add_part(0, tile, part, false);
         }
     }
     template <class Pixels, class Tiling>
@@ -300,7 +296,6 @@ struct Streamed {
                                             int pixels, const Tiling &tiling, int lane) const {
         sums = {};
         const uint32_t *row = filter;
-        [[maybe_unused]] Sums<Shape> part;
 #pragma unroll 1
         for (int r = 0; r < tiling.r; ++r) {
             for_taps<Shape>(
@@ -310,7 +305,7 @@ struct Streamed {
 #pragma unroll
                     for (int j = 0; j < Shape::TilesOfSet; ++j) {
                         const int tile = set * Shape::TilesOfSet + j;
-                        add(sums, part, tile, piece, x, from + tile * TileWords);
+                        add(sums, tile, x, from + tile * TileWords);
                     }
                 },
                 [&](int s, int set, const uint32_t(&x)[4]) {
