@@ -14,8 +14,7 @@
 // - Filters of 1x1 read boxes without a halo, of every second pixel with a stride of 2. Everything
 //   else comes by im2col copies: a tap's lines at a time, of pixels that are neighbours in y.
 // - The filter is packed as lines of 64 channels by block of channels and tap, so that one bulk
-// copy
-//   brings what a tap needs. A block that has room for all of its weights keeps them.
+//   copy brings what a tap needs. A block that has room for all of its weights keeps them.
 // - Two warpgroups multiply, in 64 channels each or in pixels each; warps of a third one ask for
 //   pixels and weights, in rings of stages. Blocks are persistent, one to a multiprocessor.
 // - Sums go through the epilogue in registers, and through shared memory, where stmatrix puts the
@@ -75,6 +74,7 @@ void choose_kernels(const Option &option, State &state) {
     state.kernel = option.width <= Narrow
                        ? narrow_kernel<Element>(option.width, unsigned(option.grid), shared)
                        : wide_kernel<Element>(option.width, unsigned(option.grid), shared);
+    state.kernel.cluster = unsigned(cluster_size(option.tiling));
     state.pack = cf::kernel_of(pack_kernel<Element>,
                                cf::blocks(int64_t(packed_bytes(state.problem) / 16), 256), 256);
 }
@@ -88,6 +88,31 @@ void describe(const cf_problem &p, const Option &option, State &state) {
         choose_kernels<__half>(option, state);
     else
         choose_kernels<__nv_bfloat16>(option, state);
+}
+
+// Which ways to do a problem a plan chooses among.
+constexpr const char *const configs[] = {"tiles=any",      "tiles=boxes", "tiles=im2col",
+                                         "tiles=together", "tiles=apart", "tiles=alone",
+                                         "tiles=clusters", "tiles=parts", nullptr};
+bool is_of(int32_t config, const Tiling &t) {
+    switch (config) {
+    case 1:
+        return !t.im2col;
+    case 2:
+        return t.im2col;
+    case 3:
+        return !t.apart;
+    case 4:
+        return t.apart;
+    case 5:
+        return cluster_size(t) == 1;
+    case 6:
+        return t.pixel_peers * t.weight_peers > 1;
+    case 7:
+        return t.parts > 1;
+    default:
+        return true;
+    }
 }
 
 bool takes(const cf_problem &p, const cf::Refusal &no) {
@@ -113,9 +138,11 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return false;
     Option best = {};
     for_options(query, [&](const Option &option) {
-        if (best.width == 0 || option.us < best.us)
+        if (is_of(query.config, option.tiling) && (best.width == 0 || option.us < best.us))
             best = option;
     });
+    if (best.width == 0 && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
     if (best.width == 0)
         return no("keeps lines under a filter's taps in shared memory, or copies them by pixels: "
                   "steps of at most 8, taps that reach at most 255 pixels, padding up to 128, 2^30 "
@@ -164,6 +191,6 @@ extern "C" const cf_row CF_ROW(implicit_gemm, nhwc) = {
     "where "
     "an infinity or a NaN meets them, the sum is NaN",
     CF_NEEDS_SM90A,
-    nullptr, // configs
+    configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),
 };

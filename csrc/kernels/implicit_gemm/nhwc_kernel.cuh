@@ -2,14 +2,15 @@
 // what they read.
 #pragma once
 
-#include "kernels/implicit_gemm/nhwc_store.cuh"
+#include "core/cluster_launch.cuh"
+#include "kernels/implicit_gemm/nhwc_parts.cuh"
 #include "kernels/implicit_gemm/nhwc_task.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
 namespace cf::implicit_gemm {
 
-using Launched = cf::Kernel<Tiling, CUtensorMap, const void *, void *, Finish>;
+using Launched = cf::ClusterKernel<Tiling, CUtensorMap, const void *, void *, Finish>;
 
 #if CF_SM90A
 constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
@@ -28,9 +29,9 @@ __device__ __forceinline__ void init_rings(const Block &block, int lane) {
     const Tiling &t = block.tiling;
     constexpr int Warps = Warpgroup / 32; // each hands back by itself
     for (int ring = 0; ring < Warpgroups; ++ring)
-        block.shared.pixels[ring].init(t.pixel_stages, 1, t.apart ? Warps : Warpgroups * Warps,
-                                       lane);
-    block.shared.weights.init(t.weight_stages, 1, Warpgroups * Warps, lane);
+        block.shared.pixels[ring].init(
+            t.pixel_stages, 1, (t.apart ? Warps : Warpgroups * Warps) * t.pixel_peers, lane);
+    block.shared.weights.init(t.weight_stages, 1, Warpgroups * Warps * t.weight_peers, lane);
     if (lane == 0)
         block.shared.lead.init(Warps);
     publish_barriers();
@@ -45,16 +46,19 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
     const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
     const StoreLane store(block.staged(warpgroup), warp, lane);
     Held held = {
-        block,    block.shared.pixels[ring], {}, {}, 0, 0, warpgroup == 0 ? block.tiling.lead : 0,
-        lane == 0};
+        block, block.shared.pixels[ring], {}, {}, 0, 0, warpgroup == 0 ? block.tiling.lead : 0,
+        lane};
     if (warpgroup > 0 && block.count > 0)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         float sums[N / 2];
         multiply_tile<Element, N>(block, held, ring, rows, sums);
         const Place place = block.place(m, ring);
-        store_tile<Element, N>(store, Target<Element>(block.tiling, place, warpgroup), sums, y,
-                               finish);
+        if (block.tiling.parts > 1)
+            store_parts<Element, N>(block, store, place, warpgroup, sums, y, finish);
+        else
+            store_tile<Element, N>(store, Target<Element>(block.tiling, place, warpgroup, 0, N),
+                                   sums, y, finish);
     }
 }
 #endif
@@ -74,7 +78,11 @@ __global__ void __launch_bounds__(Threads, 1)
     if (warp == 0)
         init_rings(block, lane);
     zero_behind_boxes(block);
-    __syncthreads();
+    const bool clustered = cluster_size(tiling) > 1;
+    if (clustered)
+        wait_for_cluster();
+    else
+        __syncthreads();
     let_next_kernel_begin();
     wait_for_kernels_before();
     const int producer = warp - Warpgroups * Warpgroup / 32;
@@ -87,7 +95,13 @@ __global__ void __launch_bounds__(Threads, 1)
             produce_pixels(block, x, producer, lane);
         else if (producer == Warpgroups)
             produce_weights(block, filter, lane);
+        __syncwarp();
+        if (tiling.parts > 1 && block.count > 0)
+            wait_for_cluster(); // as in store_parts
     }
+    // Others still arrive at this block's barriers.
+    if (clustered)
+        wait_for_cluster();
 #else
     not_compiled();
 #endif
@@ -102,12 +116,12 @@ Launched wide_kernel(int width, dim3 grid, size_t shared);
 
 template <class Element, int... N>
 Launched kernel_among(int width, dim3 grid, size_t shared) {
-    Launched kernel;
-    ((width == N ? void(kernel = kernel_of(implicit_gemm_nhwc_kernel<Element, N>, grid, Threads,
-                                           shared, true))
+    Launched launched;
+    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nhwc_kernel<Element, N>, grid,
+                                                    Threads, shared, true))
                  : void()),
      ...);
-    return kernel;
+    return launched;
 }
 
 } // namespace cf::implicit_gemm

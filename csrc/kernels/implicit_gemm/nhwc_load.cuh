@@ -6,6 +6,7 @@
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
 #include "ptx/bulk.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/im2col.cuh"
 #include "ptx/tensor.cuh"
 
@@ -28,17 +29,51 @@ struct Place {
     int group, k;
 };
 
+// Blocks of a cluster read the same: those that differ in channels the same pixels, and those that
+// differ in pixels the same weights. Each asks for every second load, for both.
+struct Peers {
+    int count, number, step; // blocks that share, this one among them, ranks from one to the next
+    int first;               // rank
+
+    __device__ __forceinline__ uint32_t ranks() const {
+        return count == 1 ? 1u << first : (1u << first | 1u << (first + step));
+    }
+    // Each of them has to hear that a stage was handed back: a lane for each.
+    __device__ __forceinline__ void release(Barrier &empty, int lane) const {
+        if (count == 1) {
+            if (lane == 0)
+                empty.arrive();
+        } else if (lane < count)
+            arrive_at(empty, first + lane * step);
+    }
+};
+
 struct Block {
     const Tiling &tiling;
     Shared &shared;
     uint32_t stages;
-    StridedTiles mine;
-    int count; // of tiles
+    Peers of_pixels, of_weights;
+    int part, parts_first;   // of the sum; rank of the block with the first one of the same tile
+    int first_block, blocks; // of channels
+    StridedTiles mine;       // sets of tiles, one for each block of the cluster
+    int count;
 
-    __device__ __forceinline__ Block(const Tiling &tiling, Shared &shared, const void *dynamic)
-        : tiling(tiling), shared(shared),
+    __device__ __forceinline__ Block(const Tiling &t, Shared &shared, const void *dynamic)
+        : tiling(t), shared(shared),
           stages((shared_address(dynamic) + (LineAlign - 1)) & ~(LineAlign - 1)),
-          mine(StridedTiles::of_block()), count(mine.count(tiling.tiles)) {}
+          mine(StridedTiles::of_block()) {
+        const int size = t.pixel_peers * t.weight_peers * t.parts;
+        const int rank = size > 1 ? cluster_rank() : 0, peers = t.pixel_peers * t.weight_peers;
+        part = rank / peers;
+        parts_first = rank - part * peers;
+        const int row = parts_first / t.pixel_peers, column = parts_first - row * t.pixel_peers;
+        of_pixels = {t.pixel_peers, column, 1, part * peers + row * t.pixel_peers};
+        of_weights = {t.weight_peers, row, t.pixel_peers, part * peers + column};
+        first_block = part * t.blocks / t.parts;
+        blocks = (part + 1) * t.blocks / t.parts - first_block;
+        mine = {mine.first / size, mine.step / size};
+        count = mine.count(t.tiles);
+    }
 
     // A ring of pixels is a warpgroup's own, or the only one.
     __device__ __forceinline__ uint32_t pixels(int ring, int stage) const {
@@ -54,8 +89,9 @@ struct Block {
     // Tile number m of the block, of it the pixels of a ring.
     __device__ __forceinline__ Place place(int m, int ring) const {
         const Tiling &t = tiling;
-        const int tile = mine.tile(m), pixels = t.by_channel_tiles.quotient(tile);
-        const int channels = tile - pixels * t.channel_tiles;
+        const int tile = mine.tile(m), set = t.by_channel_sets.quotient(tile);
+        const int channels = (tile - set * t.channel_sets) * of_pixels.count + of_pixels.number;
+        const int pixels = set * of_weights.count + of_weights.number;
         const int pixel_tile = t.apart ? pixels * Warpgroups + ring : pixels;
         Place place;
         place.group = t.by_group_tiles.quotient(channels);
@@ -85,13 +121,15 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
                                                int lane) {
     const Tiling &t = block.tiling;
     PixelRing &pixels = block.shared.pixels[ring];
+    const Peers &peers = block.of_pixels;
     RingPosition at;
+    int turn = 0;
     for (int m = 0; m < block.count; ++m) {
         const Place tile = block.place(m, ring);
         const Place from = t.im2col ? first_pixel(t, tile)
                                     : Place{tile.n, tile.row - t.pad_top, tile.column - t.pad_left};
-        int channel = tile.group * t.group_c;
-        for (int b = 0; b < t.blocks; ++b, channel += LineChannels)
+        int channel = tile.group * t.group_c + block.first_block * LineChannels;
+        for (int b = 0; b < block.blocks; ++b, channel += LineChannels)
             for (int r = 0; r < t.load_rows; ++r)
                 for (int s = 0; s < t.load_columns; ++s, at.next(t.pixel_stages)) {
                     pixels.wait_empty(at);
@@ -99,13 +137,21 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
                         Barrier &full = pixels.full[at.stage];
                         const uint32_t to = block.pixels(ring, at.stage);
                         full.arrive_and_expect(t.pixel_bytes);
-                        if (t.im2col)
-                            copy_pixels(to, x, channel, from.column, from.row, from.n,
-                                        s * t.column_offset, r * t.row_offset, full);
-                        else
+                        const int columns = s * t.column_offset, rows = r * t.row_offset;
+                        if (peers.count == 1 && t.im2col)
+                            copy_pixels(to, x, channel, from.column, from.row, from.n, columns,
+                                        rows, full);
+                        else if (peers.count == 1)
                             copy_box(to, x, channel, from.column, from.n, from.row, full);
+                        else if (turn == peers.number && t.im2col)
+                            copy_pixels_to(peers.ranks(), to, x, channel, from.column, from.row,
+                                           from.n, columns, rows, full);
+                        else if (turn == peers.number)
+                            copy_box_to(peers.ranks(), to, x, channel, from.column, from.n,
+                                        from.row, full);
                     }
                     __syncwarp();
+                    turn = turn + 1 < peers.count ? turn + 1 : 0;
                 }
     }
 }
@@ -114,21 +160,29 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
 __device__ __forceinline__ void produce_weights(const Block &block, const char *filter, int lane) {
     const Tiling &t = block.tiling;
     const int64_t tap_bytes = int64_t(t.filter_lines) * LineBytes;
+    const Peers &peers = block.of_weights;
     RingPosition at;
+    int turn = 0;
     for (int m = 0; m < (t.turns ? block.count : min(block.count, 1)); ++m) {
         const Place tile = block.place(m, 0);
         const uint32_t bytes =
             min(t.weight_stage_bytes, uint32_t(t.filter_lines - tile.k) * LineBytes);
-        const char *from =
-            filter + tile.group * (t.blocks * t.taps * tap_bytes) + int64_t(tile.k) * LineBytes;
-        for (int i = 0; i < t.blocks * t.taps; ++i, from += tap_bytes, at.next(t.weight_stages)) {
+        const char *from = filter +
+                           (tile.group * t.blocks + block.first_block) * (t.taps * tap_bytes) +
+                           int64_t(tile.k) * LineBytes;
+        for (int i = 0; i < block.blocks * t.taps;
+             ++i, from += tap_bytes, at.next(t.weight_stages)) {
             block.shared.weights.wait_empty(at);
             if (lane == 0) {
                 Barrier &full = block.shared.weights.full[at.stage];
                 full.arrive_and_expect(bytes);
-                copy_bulk(block.weights(at.stage), from, bytes, full);
+                if (peers.count == 1)
+                    copy_bulk(block.weights(at.stage), from, bytes, full);
+                else if (turn == peers.number)
+                    copy_bulk_to(peers.ranks(), block.weights(at.stage), from, bytes, full);
             }
             __syncwarp();
+            turn = turn + 1 < peers.count ? turn + 1 : 0;
         }
     }
 }

@@ -41,9 +41,12 @@ struct Tiling {
     int tap_row_bytes, tap_bytes;  // from tap to tap
     int row_offset, column_offset; // from load to load, in pixels of x
     int group_bytes;               // from 8 pixels of a product to the next ones
-    // Tiles: output channels innermost, then columns, rows, images.
-    int tiles, channel_tiles, group_tiles, column_pieces, row_pieces;
-    Divisor by_channel_tiles, by_group_tiles, by_column_pieces, by_row_pieces;
+    // Sets of tiles, one for each block of a cluster: output channels innermost, then columns,
+    // rows, images.
+    int tiles, channel_sets, group_tiles, column_pieces, row_pieces;
+    Divisor by_channel_sets, by_group_tiles, by_column_pieces, by_row_pieces;
+    int pixel_peers, weight_peers; // blocks of a cluster that read the same: 1 or 2
+    int parts; // of a sum, each by a block of a cluster: whole blocks of channels
     int apart; // each warpgroup has pixels of its own, and a ring of its own
     int pixel_tiles;
     // y, and a tile of it.
@@ -68,6 +71,9 @@ struct Tiling {
     int whole, finishes, activation;
 };
 
+__host__ __device__ __forceinline__ int cluster_size(const Tiling &t) {
+    return t.pixel_peers * t.weight_peers * t.parts;
+}
 inline uint32_t pixel_ring_bytes(const Tiling &t) {
     return (t.apart ? Warpgroups : 1) * t.pixel_stages * t.pixel_stage_bytes;
 }
@@ -77,6 +83,17 @@ inline uint32_t weight_ring_bytes(const Tiling &t) {
 inline uint32_t shared_bytes(const Tiling &t) {
     return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) + Warpgroups * StagedBytes;
 }
+
+// How the warpgroups of a block share a tile, and the blocks of a cluster what they read.
+struct Sharing {
+    bool apart;
+    int pixel_peers, weight_peers, parts;
+};
+constexpr Sharing Sharings[] = {
+    {false, 1, 1, 1}, {false, 2, 1, 1}, {false, 1, 2, 1}, {false, 2, 2, 1}, {false, 1, 1, 2},
+    {false, 1, 1, 4}, {false, 1, 1, 8}, {false, 2, 1, 2}, {false, 2, 1, 4}, {true, 1, 1, 1},
+    {true, 2, 1, 1},  {true, 1, 2, 1},  {true, 2, 2, 1},  {true, 1, 1, 2},  {true, 1, 1, 4},
+    {true, 1, 1, 8},  {true, 2, 1, 2},  {true, 2, 1, 4}};
 
 // A way to do it.
 struct Option {
@@ -139,30 +156,52 @@ inline double together_us(double a, double b) {
     return std::pow(std::pow(a, 5) + std::pow(b, 5), 0.2);
 }
 
-// Clocks: until the first pixels are there; of a copy's round; of staging and storing a piece;
-// bytes that come from L2 in one.
-constexpr double Fill = 1800, PixelRound = 390, WeightRound = 240, OfTile = 250, OfPiece = 260;
-constexpr double FillBytes = 28;
+// Clocks: until the first pixels are there, and the last ones of y stored; of a copy, and of its
+// round; of staging and storing a piece. Bytes that come from L2 in a clock, and that shared
+// memory's port moves. What products take more than their count, and what of storing others do not
+// hide.
+constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, OfTile = 250,
+                 OfPiece = 260;
+constexpr double FillBytes = 30, PortBytes = 128;
+constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.02;
+// Where parts of a sum meet: two barriers of a cluster, and of each column.
+constexpr double Meet = 1200, MeetColumn = 8;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const Tiling &t = option.tiling;
-    const double taps = t.taps, loads = double(t.blocks) * t.load_rows * t.load_columns;
-    const double steps = taps * (double(t.blocks - 1) * Steps + t.last_steps);
-    const double products =
-        steps * Warpgroups * std::max(option.width / 2.0, 16 + option.width / 4.0);
-    const double weights = t.turns ? t.blocks * taps : 0;
-    const double bytes =
-        loads * t.pixel_bytes * (t.apart ? Warpgroups : 1) + weights * t.weight_stage_bytes;
-    const double issue = std::max(loads * PixelRound, weights * WeightRound);
-    const double main = together_us(products, together_us(bytes / FillBytes, issue));
+    const double blocks = double(ceil_div(t.blocks, t.parts)), taps = t.taps;
+    const double loads = blocks * t.load_rows * t.load_columns;
+    const double of_last = t.parts == 1 ? t.last_steps : Steps;
+    const double steps = Warpgroups * taps * ((blocks - 1) * Steps + of_last);
+    const int peers = cluster_size(t);
+    const double rounds = double(ceil_div(t.tiles, option.grid / peers));
+    const double weights = blocks * taps / (t.turns ? 1 : std::max(rounds, 1.0));
+    const double pixel_bytes = loads * t.pixel_bytes * (t.apart ? Warpgroups : 1);
+    const double weight_bytes = weights * t.weight_stage_bytes;
+    const double filled = (pixel_bytes / t.pixel_peers + weight_bytes / t.weight_peers) / FillBytes;
+    const double port =
+        steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
+    const double products = ProductShare * std::max(steps * option.width / 2.0, port);
+    // A stage is asked for when it was handed back, and comes some time later.
+    const auto round = [](double count, double clocks, int stages) {
+        return count * std::max(clocks, Latency / std::max(stages - 1, 1));
+    };
+    const double issue = std::max(round(loads, PixelRound, t.pixel_stages),
+                                  round(weights, WeightRound, t.weight_stages));
+    const double main = together_us(products, together_us(filled, issue)) *
+                        (1 + ClusterShare * (t.pixel_peers * t.weight_peers - 1));
+    const double meet = t.parts > 1 ? Meet + MeetColumn * option.width : 0;
     const double store = OfTile + OfPiece * option.width / PiecePixels;
-    const double tile = t.apart ? together_us(main, main / 2 + store) : main + store;
-    const double rounds = double(ceil_div(t.tiles, option.grid));
+    const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
+    // Between the pixels that 1x1 filters read, memory is left alone.
+    const double read =
+        p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
     const double memory =
-        2 * (double(p.n) * p.c * p.h * p.w + pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
+        2 * (double(p.n) * p.c * read + pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
         double(packed_bytes(p));
-    return ShortLaunchUs + together_us(clocks_us(query.device, rounds * tile + Fill, TensorClock),
+    const double clocks = rounds * tile + Fill + meet + store / t.parts;
+    return ShortLaunchUs + together_us(clocks_us(query.device, clocks, TensorClock),
                                        memory / (0.85 * query.device.bytes_per_us));
 }
 
@@ -170,7 +209,7 @@ inline double estimate(const cf_query &query, const Option &option) {
 // are few, the lead is.
 constexpr int Lead = 4;
 inline int lead_of(const Tiling &t) {
-    int lead = std::min(Lead, t.blocks * t.taps);
+    int lead = std::min(Lead, t.blocks / t.parts * t.taps);
     if (t.turns)
         lead = std::min(lead, t.weight_stages - 1);
     if (!t.apart)
@@ -179,25 +218,32 @@ inline int lead_of(const Tiling &t) {
 }
 
 // Stages of both rings in what shared memory leaves; false where it is too little.
-inline bool share_memory(const cf_query &query, Option &option) {
+inline bool share_stages(const cf_query &query, Option &option) {
     Tiling &t = option.tiling;
     const int64_t room =
         query.device.shared_per_block - StaticShared - LineAlign - Warpgroups * StagedBytes;
     const int64_t pixels = int64_t(t.pixel_stage_bytes) * (t.apart ? Warpgroups : 1);
-    const int64_t weights = t.weight_stage_bytes, all = int64_t(t.blocks) * t.taps;
-    const int64_t loads = int64_t(t.blocks) * t.load_rows * t.load_columns;
+    const int64_t blocks = ceil_div(t.blocks, t.parts); // of a part
+    const int64_t weights = t.weight_stage_bytes, all = blocks * t.taps;
+    const int64_t loads = blocks * t.load_rows * t.load_columns;
     const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
         t.pixel_stages = int(std::min<int64_t>(pixel_stages, MaxPixelStages));
         t.weight_stages = int(std::min<int64_t>(weight_stages, MaxWeightStages));
     };
     // A block keeps its weights where all of its tiles have the same.
-    const int grid = int(std::min<int64_t>(t.tiles, query.device.sm_count));
-    const int whole = t.tiles <= grid ? grid : grid - grid % t.channel_tiles;
-    option.grid = std::max(grid, 1);
+    const int peers = cluster_size(t);
+    // Where multiprocessors come by 16 and 18, clusters of four and more leave some of them alone.
+    const int side_by_side = std::max(query.device.sm_count / peers - (peers > 2), 0);
+    const int clusters = int(std::min<int64_t>(t.tiles, side_by_side));
+    // Parts meet where stages were: nothing may follow.
+    if ((t.tiles > 0 && clusters == 0) || (t.parts > 1 && t.tiles > clusters))
+        return false;
+    const int whole = t.tiles <= clusters ? clusters : clusters - clusters % t.channel_sets;
+    option.grid = std::max(clusters, 1) * peers;
     t.turns = 1;
-    if (whole > 0 && whole * 20 >= grid * 19 && all <= MaxWeightStages &&
+    if (whole > 0 && whole * 20 >= clusters * 19 && all <= MaxWeightStages && t.weight_peers == 1 &&
         (room - all * weights) / pixels >= 2) {
-        option.grid = whole;
+        option.grid = whole * peers;
         t.turns = 0;
         set((room - all * weights) / pixels, all);
         t.lead = lead_of(t);
@@ -213,6 +259,14 @@ inline bool share_memory(const cf_query &query, Option &option) {
     return t.pixel_stages >= std::min<int64_t>(loads, 2) && t.weight_stages >= 2;
 }
 
+// Where parts of a sum meet, all sums of a tile lie in the place of stages.
+inline bool share_memory(const cf_query &query, Option &option) {
+    const Tiling &t = option.tiling;
+    const uint32_t sums = Warpgroups * RowChannels * (option.width + 8) * 4;
+    return share_stages(query, option) &&
+           (t.parts == 1 || sums <= pixel_ring_bytes(t) + weight_ring_bytes(t));
+}
+
 // A tile's pixels: columns, rows and images of y, in strips of 8 columns or in rows of a pitch.
 struct Cut {
     int width, images, rows, columns;
@@ -220,7 +274,7 @@ struct Cut {
 };
 
 // What options share.
-inline void describe(const cf_problem &p, bool apart, int width, int64_t pixel_tiles,
+inline bool describe(const cf_problem &p, const Sharing &sharing, int width, int64_t pixel_tiles,
                      Option &option) {
     Tiling &t = option.tiling;
     option.width = width;
@@ -228,28 +282,36 @@ inline void describe(const cf_problem &p, bool apart, int width, int64_t pixel_t
     t.last_steps =
         int(ceil_div(group_channels(p) - int64_t(t.blocks - 1) * LineChannels, StepChannels));
     t.taps = p.r * p.s;
-    t.apart = apart;
-    const int rows = apart ? RowChannels : Warpgroups * RowChannels;
+    t.apart = sharing.apart;
+    t.pixel_peers = sharing.pixel_peers, t.weight_peers = sharing.weight_peers;
+    t.parts = sharing.parts;
+    const int rows = t.apart ? RowChannels : Warpgroups * RowChannels;
     t.group_c = int(group_channels(p)), t.group_k = p.k / p.groups, t.k = p.k;
     t.filter_lines = int(filter_lines(p));
     t.weight_stage_bytes = uint32_t(std::min(rows, t.filter_lines)) * LineBytes;
     t.group_tiles = int(ceil_div(t.group_k, rows));
-    t.channel_tiles = t.group_tiles * p.groups;
     t.pixel_tiles = int(pixel_tiles);
-    t.tiles = int((apart ? ceil_div(pixel_tiles, Warpgroups) : pixel_tiles) * t.channel_tiles);
-    t.by_channel_tiles = Divisor(t.channel_tiles);
+    const int64_t channel_tiles = int64_t(t.group_tiles) * p.groups;
+    const int64_t units = ceil_div(pixel_tiles, t.apart ? Warpgroups : 1);
+    if (t.group_tiles % t.pixel_peers != 0 || (t.weight_peers > 1 && units < t.weight_peers) ||
+        t.blocks < t.parts)
+        return false;
+    t.channel_sets = int(channel_tiles / t.pixel_peers);
+    t.tiles = int(ceil_div(units, t.weight_peers) * t.channel_sets);
+    t.by_channel_sets = Divisor(t.channel_sets);
     t.by_group_tiles = Divisor(t.group_tiles);
     t.whole = p.k / p.groups % 8 == 0;
     const cf_epilogue &e = p.epilogue;
     t.finishes = e.scale != 1 || e.bias || e.residual || e.activation != CF_ACT_NONE;
     t.activation = e.activation > CF_ACT_RELU6 ? e.activation : CF_ACT_NONE;
+    return true;
 }
 inline bool countable(const cf_problem &p, double pixel_tiles) {
     return pixel_tiles * double(ceil_div(p.k, RowChannels) + p.groups) < INT32_MAX / 4;
 }
 
 // Boxes of x, each for all taps.
-inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, bool apart,
+inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, const Sharing &sharing,
                        Option &option) {
     const cf_problem &p = query.problem;
     option = {};
@@ -268,7 +330,8 @@ inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, boo
                           double(ceil_div(v.n, cut.images));
     if (!countable(p, pieces))
         return false;
-    describe(p, apart, cut.width, int64_t(pieces), option);
+    if (!describe(p, sharing, cut.width, int64_t(pieces), option))
+        return false;
     Tiling &t = option.tiling;
     t.load_rows = t.load_columns = 1;
     t.tap_rows = v.r, t.tap_columns = v.s;
@@ -305,7 +368,7 @@ inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, boo
 }
 
 // Lines of neighbouring pixels of y, each for one tap.
-inline bool tile_im2col(const cf_query &query, int width, bool apart, Option &option) {
+inline bool tile_im2col(const cf_query &query, int width, const Sharing &sharing, Option &option) {
     const cf_problem &p = query.problem;
     option = {};
     const double all = double(p.n) * p.p * p.q;
@@ -319,7 +382,8 @@ inline bool tile_im2col(const cf_query &query, int width, bool apart, Option &op
         p.stride_h > 8 || p.stride_w > 8 || int64_t(p.r - 1) * p.dilation_h > 255 ||
         int64_t(p.s - 1) * p.dilation_w > 255)
         return false;
-    describe(p, apart, width, ceil_div(int64_t(all), width), option);
+    if (!describe(p, sharing, width, ceil_div(int64_t(all), width), option))
+        return false;
     Tiling &t = option.tiling;
     t.im2col = 1;
     t.load_rows = p.r, t.load_columns = p.s;
@@ -359,8 +423,8 @@ void for_options(const cf_query &query, Body body) {
     const View v = view_of(query.problem);
     Option option;
     const auto consider = [&](const Cut &cut) {
-        for (bool apart : {false, true})
-            if (tile_boxes(query, v, cut, apart, option))
+        for (const Sharing &sharing : Sharings)
+            if (tile_boxes(query, v, cut, sharing, option))
                 body(option);
     };
     // As many rows, and images of all their rows, as a product has columns for.
@@ -394,8 +458,11 @@ void for_options(const cf_query &query, Body body) {
                         break;
                 }
         }
-        for (bool apart : {false, true})
-            if (tile_im2col(query, width, apart, option))
+        // The same of pixels that are one row.
+        if (v.boxes && v.p == 1 && v.r * v.s == 1)
+            continue;
+        for (const Sharing &sharing : Sharings)
+            if (tile_im2col(query, width, sharing, option))
                 body(option);
     }
 }

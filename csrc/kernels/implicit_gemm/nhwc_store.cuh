@@ -24,12 +24,14 @@ template <class Element>
 struct Target {
     const Tiling &tiling;
     const Place &place;
-    int channels;  // that there are, of the warpgroup's 64
-    int k;         // the first of these, of all
-    int64_t first; // where the tile's first pixel begins in y, at that channel
+    int channels;              // that there are, of the warpgroup's 64
+    int k;                     // the first of these, of all
+    int64_t first;             // where the tile's first pixel begins in y, at that channel
+    int first_column, columns; // of the tile, that the first of the sums are of, and the next ones
 
-    __device__ __forceinline__ Target(const Tiling &t, const Place &place, int warpgroup)
-        : tiling(t), place(place) {
+    __device__ __forceinline__ Target(const Tiling &t, const Place &place, int warpgroup,
+                                      int first_column, int columns)
+        : tiling(t), place(place), first_column(first_column), columns(columns) {
         const int of_group = place.k + (t.apart ? 0 : warpgroup * RowChannels);
         channels = place.n < t.n ? t.group_k - of_group : 0;
         k = place.group * t.group_k + of_group;
@@ -158,8 +160,9 @@ struct Moves {
     template <class Body>
     __device__ __forceinline__ void visit(int i, Body body) const {
         int64_t offset;
-        const int column = at.pixel(i);
-        const bool live = target.find(First * 8 + column, offset) && column < Count * 8;
+        const int of_piece = at.pixel(i), column = First * 8 + of_piece;
+        const bool live = target.find(target.first_column + column, offset) &&
+                          of_piece < Count * 8 && column < target.columns;
         body(at.piece(i), target.first + offset + at.eight() * PieceChannels,
              live ? target.channels - at.eight() * PieceChannels : 0);
     }
@@ -244,7 +247,8 @@ __device__ __forceinline__ void store_tile(const StoreLane &at, const Target<Ele
     constexpr int Left = N / 8 - First, Most = PiecePixels / 8;
     store_piece<Element, N, First, (Left < Most ? Left : Most)>(at, target, sums, y, finish);
     if constexpr (Left > Most)
-        store_tile<Element, N, First + Most>(at, target, sums, y, finish);
+        if ((First + Most) * 8 < target.columns)
+            store_tile<Element, N, First + Most>(at, target, sums, y, finish);
 }
 #endif
 

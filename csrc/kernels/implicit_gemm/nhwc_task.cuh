@@ -15,18 +15,17 @@ struct Held {
     RingPosition pixels_at, weights_at;
     int pixel_stage = 0, weight_stage = 0; // of the products before
     int lead;                              // taps until the other warpgroup may begin
-    bool first_lane;
+    int lane;
 
     __device__ __forceinline__ void release_weights() {
-        if (first_lane && block.tiling.turns)
-            block.shared.weights.empty[weight_stage].arrive();
+        if (block.tiling.turns)
+            block.of_weights.release(block.shared.weights.empty[weight_stage], lane);
     }
     __device__ __forceinline__ void release_pixels() {
-        if (first_lane)
-            pixels.empty[pixel_stage].arrive();
+        block.of_pixels.release(pixels.empty[pixel_stage], lane);
     }
     __device__ __forceinline__ void let_other_begin() {
-        if (--lead == 0 && first_lane)
+        if (--lead == 0 && lane == 0)
             block.shared.lead.arrive();
     }
     __device__ __forceinline__ void wait_for_pixels() { pixels.wait_full(pixels_at); }
@@ -68,8 +67,8 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
                                               uint32_t rows, float (&sums)[N / 2]) {
     const Tiling &t = block.tiling;
     bool add = false;
-    for (int b = 0; b < t.blocks; ++b) {
-        const int steps = b + 1 < t.blocks ? Steps : t.last_steps;
+    for (int b = 0; b < block.blocks; ++b) {
+        const int steps = block.first_block + b + 1 < t.blocks ? Steps : t.last_steps;
         for (int load = 0; load < t.load_rows * t.load_columns; ++load) {
             held.wait_for_pixels();
             uint32_t row = block.pixels(ring, held.pixels_at.stage);
