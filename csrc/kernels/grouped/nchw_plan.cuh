@@ -14,7 +14,7 @@ constexpr int Slack = 32; // bytes between rows of channels that are copied in w
 constexpr int MaxTaskPieces = 8, MaxChannels = 256;
 
 // Tiles of a warp: as many as registers have room for, of the same set.
-constexpr int tiles_of(int set_bytes, int size, int products) {
+__host__ __device__ constexpr int tiles_of(int set_bytes, int size, int products) {
     return set_bytes == TileChannels * size || set_bytes == 128 || products == 3 ? 1 : 2;
 }
 // Blocks that registers leave room for on a multiprocessor: a lane has a filter and the sums of all
