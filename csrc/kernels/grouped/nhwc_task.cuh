@@ -21,7 +21,7 @@ struct Shape {
         SetBytes / Size / TileChannels < Tiles ? SetBytes / Size / TileChannels : Tiles;
     static constexpr int Sets = Tiles / TilesOfSet, Pieces = SetBytes / PieceBytes;
     static constexpr bool TwoTaps = Pieces == 1; // to a step
-    static __host__ __device__ constexpr int next_set(int set) { return Sets > 1 ? set + 1 : set; }
+    __host__ __device__ static constexpr int next_set(int set) { return Sets > 1 ? set + 1 : set; }
     static constexpr int Rows = Filter ? rows_of(Filter, Stride) : 1;
     static_assert(Sets * TilesOfSet == Tiles && (!TwoTaps || Sets % 2 == 0 || Sets == 1),
                   "the last taps of two sets are loaded together");
