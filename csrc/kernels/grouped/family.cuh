@@ -56,8 +56,12 @@ constexpr int MinProducts = 20; // of a sum in math fp32
 
 // Whether three products of tf32 are as good as one of fp32.
 inline bool is_long(const cf_problem &p, const Refusal &no) {
+    if (p.math != CF_MATH_FP32)
+        return true;
+    if (p.c / p.groups < 4)
+        return no("takes groups of 4 to 32 channels in math fp32; these have %d", p.c / p.groups);
     const double products = mean_products(p);
-    if (p.math == CF_MATH_FP32 && products < MinProducts)
+    if (products < MinProducts)
         return no("rounds each product a little more than fp32 does, which shows in sums of fewer "
                   "than %d products; this has %.1f on average, padding not counted (math tf32 has "
                   "no such limit)",

@@ -136,14 +136,17 @@ struct Block {
 #endif
 
 template <class Element, int Products, int SetBytes, int Filter, int Stride>
+using ShapeOf = Shape<Element, SetBytes, Filter, Stride, Products,
+                      tiles_of(SetBytes, sizeof(Element), Products)>;
+
+template <class Element, int Products, int SetBytes, int Filter, int Stride>
 __global__ void __launch_bounds__(Warps * 32,
                                   blocks_of(SetBytes, sizeof(Element), Filter, Products))
     grouped_nchw_kernel(const __grid_constant__ Tiling tiling, const Element *__restrict__ x,
                         uint64_t elements, const uint32_t *__restrict__ filter,
                         Element *__restrict__ y, const __grid_constant__ Finish finish) {
 #if CF_SM90
-    using Shape = Shape<Element, SetBytes, Filter, Stride, Products,
-                        tiles_of(SetBytes, sizeof(Element), Products)>;
+    using Shape = ShapeOf<Element, Products, SetBytes, Filter, Stride>;
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ Barrier full[MaxStages];
     static_assert(sizeof(full) <= StaticShared, "the plan leaves room for it");
