@@ -16,7 +16,8 @@ usage: gpu.sh [options] COMMAND
   record [NAME...]   compare what of the displayed results is stale: the comparisons of benches/record.txt,
                      or those of these names, but for problems that the results in benches/results have
                      measured with the code and the libraries of now; cuDNN's searches are kept, and
-                     with --device gpu:0,gpu:1 several GPUs share the work
+                     with --device gpu:0,gpu:1 several GPUs share the work. What has a star there is taken
+                     only by its name, or by names with a star: 'nets-*'
   plan [NAME...]     say how many minutes of one GPU `record` would take
   infer [V...]       classify the images with the variants V (rule)
   study              measure what the reports measured: layers, the network, streams; and how far
@@ -206,7 +207,7 @@ find_benches() {
     die "there is no benches/record.txt in $here or beside it"
 }
 
-# Sets what `record` and `plan` share, and makes NAMES those of the comparisons: all, or the given.
+# Sets what `record` and `plan` share, and makes NAMES those of the comparisons: all without a star, or the given.
 begin_record() {
     benches=$(find_benches) || exit 2
     mkdir -p "$out/record" || exit 1
@@ -217,15 +218,26 @@ begin_record() {
     chip=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -n 1)
     chip=${chip#NVIDIA } && chip=${chip%% *}
     mapfile -t names < <(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$benches/record.txt" | sort -u)
-    local name
-    for name in "$@"; do
-        grep -q "^$name " "$benches/record.txt" || die "record.txt has no comparison named '$name'"
+    [[ $# -eq 0 ]] || find_names "$@"
+}
+
+# Makes NAMES those of record.txt that fit one of these patterns.
+find_names() {
+    local known name pattern found
+    mapfile -t known < <(sed -n 's/^\*\{0,1\}\([a-z][^ ]*\) .*/\1/p' "$benches/record.txt" | sort -u)
+    names=()
+    for pattern in "$@"; do
+        found=''
+        for name in "${known[@]}"; do
+            # shellcheck disable=SC2053 # a pattern
+            [[ $name == $pattern ]] && names+=("$name") && found=yes
+        done
+        [[ -n $found ]] || die "record.txt has no comparison named '$pattern'"
     done
-    [[ $# -eq 0 ]] || names=("$@")
 }
 
 # The comparisons of a name, by their options.
-lines_of() { sed -n "s/^$1 //p" "$benches/record.txt"; }
+lines_of() { sed -n "s/^\*\{0,1\}$1 //p" "$benches/record.txt"; }
 
 # The file that those of a name go into. One of other code is another file, since a file is of one run.
 file_of() { echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$csrc.json"; }

@@ -185,7 +185,7 @@ def parse_name(demangled):
 
 def parse_parameters(source):
     """Names of the template parameters of each kernel in a source file."""
-    bounds = r"(?:__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
+    bounds = r"(?:__(?:launch_bounds|maxnreg)__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
     kernel = rf"template\s*<([^{{}};]*?)>\s*__global__\s+{bounds}void\s+{bounds}(\w+)\s*\("
     found = {}
     for parameters, name in re.findall(kernel, source):

@@ -49,6 +49,9 @@ template <class T, int Math, int Tile, bool Nchw>
 __global__ void __launch_bounds__(Tile *Tile, 3)
     tiled(const cf_problem p, const T *x) {}
 template <class T, class Sum = cf::Sum<0>> __global__ void plain(int n) {}
+template <class T, int R>
+__global__ void __maxnreg__(118)
+    limited(int n) {}
 template <class T> __device__ float helper(T v) {}
 """
 
@@ -102,7 +105,8 @@ class Names(unittest.TestCase):
 
     def test_parameters_of_the_source(self):
         found = sass.parse_parameters(SOURCE)
-        self.assertEqual(found, {"tiled": ["T", "Math", "Tile", "Nchw"], "plain": ["T", "Sum"]})
+        tiled = ["T", "Math", "Tile", "Nchw"]
+        self.assertEqual(found, {"tiled": tiled, "plain": ["T", "Sum"], "limited": ["T", "R"]})
 
     def test_what_is_no_element_math_or_layout_is_the_configuration(self):
         self.assertEqual(kernel("void tiled<float, 0, 16, true>()").settings, (("Tile", "16"),))

@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use convforge::{
-    Activation, Limits, Math, Padding, Problem, Shape, Storage,
+    Activation, Layout, Limits, Math, Padding, Problem, Shape, Storage,
     variant::{self, Query, Variant},
 };
 
@@ -104,7 +104,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 12]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 13]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -151,7 +151,8 @@ static KINDS: LazyLock<[Kind; 12]> = LazyLock::new(|| {
         (all.clone(), one_row),
         (all.clone(), depthwise),
         (all.clone(), any_depthwise),
-        (short, grouped),
+        (short.clone(), grouped),
+        (short, any_grouped),
         (all, many_channels),
     ]
 });
@@ -232,7 +233,7 @@ fn any_depthwise(shape: &mut Shape) {
 }
 
 /// Groups of few channels, as many out as in, with the math that goes with the storage on tensor
-/// cores.
+/// cores, and fp32.
 fn grouped(shape: &mut Shape) {
     let channels = [4, 8, 16, 32, 2, 1][shape.c % 6];
     shape.groups = (shape.k % 24 + 2).next_multiple_of(8 / channels.min(8));
@@ -245,10 +246,12 @@ fn grouped(shape: &mut Shape) {
         shape.dilation = [1, 1];
     }
     shape.math = match shape.storage {
-        Storage::F32 => Math::Tf32,
+        Storage::F32 if shape.w.is_multiple_of(2) => Math::Tf32,
         other => other.maths()[0],
     };
-    shape.align = shape.align.max(16);
+    if shape.layout == Layout::Nhwc {
+        shape.align = shape.align.max(16);
+    }
     shape.epilogue.pool = None;
 }
 
@@ -273,6 +276,33 @@ fn many_channels(shape: &mut Shape) {
         shape.stride = [shape.stride[0].min(2); 2];
         shape.dilation = [1, 1];
         shape.k += shape.w % 3 * shape.groups;
+    }
+}
+
+/// Groups whatever they are: of 3, 6, 24, 40 or 80 channels as networks have them or of any number, as
+/// many out as in or not, with filters of one tap and beyond 7x7, and steps as large as filters.
+fn any_grouped(shape: &mut Shape) {
+    let channels = [3, 6, 24, 40, 80, 1 + shape.c % 64][shape.c % 6];
+    let filters = match shape.w % 3 {
+        0 => 1 + shape.k % 80,
+        _ => channels,
+    };
+    shape.groups = 2 + shape.k % 7;
+    (shape.c, shape.k) = (shape.groups * channels, shape.groups * filters);
+    match (shape.h + shape.w) % 8 {
+        0 => {
+            (shape.r, shape.s) = (2 * shape.r + 7, shape.s + 4);
+            shape.pad = Padding {
+                top: shape.r * shape.dilation[0],
+                bottom: shape.r / 2,
+                left: shape.s * shape.dilation[1] / 2,
+                right: shape.s * shape.dilation[1],
+            };
+        }
+        1 => (shape.r, shape.s) = (1, 1),
+        2 => shape.stride = [shape.r, shape.s + 1],
+        3 => shape.dilation = [shape.dilation[0] + 3, 2],
+        _ => {}
     }
 }
 

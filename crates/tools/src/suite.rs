@@ -12,21 +12,78 @@ use crate::{
     files::{file_stem, read_text},
 };
 
-/// The files, in reading order.
-const FILES: [(&str, &str); 12] = [
-    ("quick", include_str!("suites/quick.txt")),
-    ("report-86", include_str!("suites/report-86.txt")),
-    ("report-70", include_str!("suites/report-70.txt")),
-    ("report-vgg", include_str!("suites/report-vgg.txt")),
-    ("report-gemv", include_str!("suites/report-gemv.txt")),
-    ("first", include_str!("suites/first.txt")),
-    ("vgg16", include_str!("suites/vgg16.txt")),
-    ("resnet50", include_str!("suites/resnet50.txt")),
-    ("batch1", include_str!("suites/batch1.txt")),
-    ("grouped", include_str!("suites/grouped.txt")),
-    ("depthwise", include_str!("suites/depthwise.txt")),
-    ("huge", include_str!("suites/huge.txt")),
+/// Names and texts of files in a folder of suites/.
+macro_rules! suites {
+    ($folder:literal: $($name:literal)*) => {
+        &[$(($name, include_str!(concat!("suites/", $folder, $name, ".txt")))),*]
+    };
+}
+
+/// A suite's name and the text of its file.
+type File = (&'static str, &'static str);
+
+/// The suites, in reading order.
+const FILES: &[File] = suites!("":
+    "quick"
+    "report-86"
+    "report-70"
+    "report-vgg"
+    "report-gemv"
+    "first"
+    "vgg16"
+    "resnet50"
+    "batch1"
+    "grouped"
+    "depthwise"
+    "huge"
+    "nets-tenth"
+    "heldout"
+);
+
+/// Suites of a network each, which a name stands for together. scripts/draw_suites.py draws them.
+const GROUPS: [(&str, &[File]); 3] = [
+    (
+        "nets-depthwise",
+        suites!("nets/depthwise/":
+            "mobilenet-v1-depthwise"
+            "mobilenet-v2-depthwise"
+            "mobilenet-v3-large-depthwise"
+            "efficientnet-b0-depthwise"
+            "convnext-t-depthwise"
+            "replknet-31b-depthwise"
+            "shufflenet-v2-depthwise"
+        ),
+    ),
+    (
+        "nets-grouped",
+        suites!("nets/grouped/":
+            "resnext50-grouped"
+            "regnety-800mf-grouped"
+            "regnety-1600mf-grouped"
+        ),
+    ),
+    (
+        "nets-dense",
+        suites!("nets/dense/":
+            "resnet18"
+            "resnet50-v15"
+            "efficientnet-b0"
+            "convnext-t"
+            "unet"
+            "yolov8-n"
+            "sd15-unet"
+            "densenet121"
+            "inception-v3"
+        ),
+    ),
 ];
+
+/// Every suite that has a file.
+fn files() -> impl Iterator<Item = &'static File> {
+    FILES
+        .iter()
+        .chain(GROUPS.iter().flat_map(|(_, files)| *files))
+}
 
 /// One problem of a suite, or one that was asked for by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,27 +108,41 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Every suite's name.
+    /// Every suite's name, those of groups among them.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        FILES.iter().map(|(name, _)| *name)
+        let groups = GROUPS.iter().map(|(name, _)| *name);
+        groups.chain(files().map(|(name, _)| *name))
     }
 
-    /// The suite of this name.
+    /// The suite of this name, or the layers of all suites that it stands for, each with the suite that
+    /// it is of.
     ///
     /// # Errors
     /// [`Error::UnknownSuite`] with the nearest name there is.
     pub fn find(name: &str) -> Result<Self> {
-        let found = FILES.iter().find(|(known, _)| *known == name);
-        let (name, text) = found.ok_or_else(|| Error::UnknownSuite {
+        if let Some((_, text)) = files().find(|(known, _)| *known == name) {
+            let about = text.lines().filter_map(|line| line.strip_prefix("# "));
+            return Ok(Suite {
+                about: about.collect::<Vec<_>>().join(" "),
+                layers: read_layers(Path::new(name), name, text)?,
+                name: name.to_owned(),
+            });
+        }
+        let group = GROUPS.iter().find(|(known, _)| *known == name);
+        let (_, files) = group.ok_or_else(|| Error::UnknownSuite {
             name: name.to_owned(),
             close: closest(name, Suite::names()),
             known: Suite::names().collect::<Vec<_>>().join(", "),
         })?;
-        let about = text.lines().filter_map(|line| line.strip_prefix("# "));
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        let mut layers = Vec::new();
+        for name in &names {
+            layers.extend(Suite::find(name)?.layers);
+        }
         Ok(Suite {
-            about: about.collect::<Vec<_>>().join(" "),
-            layers: read_layers(Path::new(name), name, text)?,
-            name: (*name).to_owned(),
+            about: format!("The suites {}.", names.join(", ")),
+            layers,
+            name: name.to_owned(),
         })
     }
 
@@ -237,11 +308,13 @@ pub fn reduce_for_cpu(layers: &[Layer]) -> (Vec<Layer>, Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn every_suite_is_spelled_as_the_program_spells_it() {
-        for (name, text) in FILES {
+        for (name, text) in files() {
             let suite = Suite::find(name).unwrap();
             assert!(!suite.about.is_empty(), "{name} does not say what it is");
             assert!(!suite.layers.is_empty());
@@ -252,6 +325,50 @@ mod tests {
                     layer.title()
                 );
                 assert!(!layer.layer.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn every_name_is_one_suite() {
+        let mut names: Vec<&str> = Suite::names().collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        assert_eq!(twice, None);
+        for name in names {
+            // What results say was asked for.
+            assert_eq!(file_stem(Path::new(name)), name);
+        }
+    }
+
+    #[test]
+    fn a_group_is_the_layers_of_its_suites() {
+        for (name, files) in GROUPS {
+            let group = Suite::find(name).unwrap();
+            let whole = files
+                .iter()
+                .flat_map(|(name, _)| Suite::find(name).unwrap().layers);
+            assert_eq!(group.layers, whole.collect::<Vec<_>>());
+            assert!(group.about.contains(files[0].0), "{}", group.about);
+        }
+        let dense = Suite::find("nets-dense").unwrap().layers;
+        assert!(dense.iter().all(|layer| layer.problem.groups() == 1));
+    }
+
+    /// What tells layers apart, but for the number of images and what options change.
+    fn shape(layer: &Layer) -> String {
+        let single = layer.problem.with(|shape| shape.n = 1).unwrap().to_string();
+        single.split('+').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn no_layer_is_held_out_and_in_another_suite() {
+        let held_out = Suite::find("heldout").unwrap().layers;
+        let held_out: BTreeSet<String> = held_out.iter().map(shape).collect();
+        assert!(held_out.len() > 90);
+        for (name, _) in files().filter(|(name, _)| *name != "heldout") {
+            for layer in Suite::find(name).unwrap().layers {
+                assert!(!held_out.contains(&shape(&layer)), "{}", layer.title());
             }
         }
     }

@@ -1,17 +1,22 @@
 // depthwise_nchw: one filter per channel, planes one after the other.
 //
 // As in depthwise_nhwc a thread slides down over rows of x and keeps the sums of all rows of y that
-// they meet; here it has four columns of one plane, and its neighbours the next ones, of
+// they meet; here it has four or eight columns of one plane, and its neighbours the next ones, of
 // the next plane where a row ends.
 //
 // - Planes lie one after the other in memory, so any number of them is one bulk copy, whatever
 //   their width: no padding, no row that has to begin at a multiple of anything. Several small
 //   planes are a strip, or some rows of a large one.
-// - What a window reads beside its row is masked to zero, so that an infinity there does no harm; a
-//   row outside of the plane is read from a place that holds zeros.
-// - A strip's tasks are column tiles by pieces of rows, as many as fill 8 warps.
+// - A window is loaded as vectors of up to 16 bytes, as far as rows are multiples of them. Those
+//   beside the plane are zeroed once and never loaded over; a row outside of the plane is read from
+//   a place that holds zeros.
+// - y of a strip lies as its planes do. Its rows are gathered in shared memory, and the last warp
+// to
+//   leave the strip stores them by one bulk copy: threads would write few bytes to each of many
+//   lines.
+// - A strip's tasks are column tiles by pieces of rows, 32 to a warp.
 //
-// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 60 instructions.
+// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 55 instructions.
 #include "kernels/depthwise/nchw_kernel.cuh"
 #include "kernels/depthwise/nchw_plan.cuh"
 
@@ -26,12 +31,17 @@ struct State {
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const size_t shared =
-        cf::depthwise_nchw::ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
+    const size_t shared = ScratchBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
     for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
-        state.kernel = cf::kernel_of(
-            depthwise_nchw_kernel<decltype(stored), decltype(r)::value, decltype(stride)::value>,
-            unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+        using Stored = decltype(stored);
+        cf::largest<16, 8, 4, sizeof(Stored)>(
+            [&](int bytes) { return bytes == vector_bytes(state.problem); },
+            [&](auto vector) {
+                state.kernel = cf::kernel_of(
+                    depthwise_nchw_kernel<Stored, decltype(r)::value, decltype(stride)::value,
+                                          vector.value>,
+                    unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
+            });
     });
 }
 
@@ -49,9 +59,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.c, p.h);
     const Option best = best_option(query);
     if (best.tiling.stages == 0)
-        return no("keeps rows of x in shared memory, two times as many as a filter is high; of %d "
-                  "columns they do not fit",
-                  p.w);
+        return no(
+            "keeps rows of x and y in shared memory, two times as many as a filter is high and "
+            "two; of %d and %d columns they do not fit",
+            p.w, p.q);
     state.tiling = best.tiling;
     plan.us = best.us;
     choose_kernel(best, state);

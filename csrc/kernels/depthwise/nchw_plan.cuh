@@ -12,19 +12,43 @@ namespace cf::depthwise_nchw {
 using namespace depthwise;
 
 constexpr int Warps = 4;      // of a block
-constexpr int Columns = 4;    // adjacent, of a thread
 constexpr int MaxStages = 16; // of the ring that strips go through
 constexpr int StaticShared = 1024;
-constexpr int MaxWindow = (Columns - 1) * 2 + 7; // columns
-// Bytes before and behind a stage's rows that a window at their edges may read: as many columns,
-// and what the rows lie behind a multiple of 16.
-constexpr int Slack = 80;
-static_assert(Slack % 16 == 0 && Slack >= MaxWindow * 4 + 15);
-constexpr int ZeroBytes = 64; // what a row outside of x is read from
-static_assert(ZeroBytes % 16 == 0 && ZeroBytes >= MaxWindow * 4);
 
+// Adjacent columns of a thread, where rows of x are loaded by vectors of so many bytes: as many as
+// registers have room for, but no more than let neighbours load from different banks.
+__host__ __device__ constexpr int columns_of(int r, int stride, int element_bytes, int vector) {
+    return stride == 1 && (element_bytes == 2 || vector == 16) ? 8 : 4;
+}
 // Blocks that registers leave room for on a multiprocessor.
-constexpr int blocks_of(int r) { return r == 3 ? 6 : 4; }
+__host__ __device__ constexpr int blocks_of(int r, int columns) {
+    return r == 3 ? 6 : r == 7 && columns == 8 ? 3 : 4;
+}
+
+// Units, words or single 16-bit elements, that so many columns in front of a window's origin or
+// from there on are loaded as; a fourth one comes with three.
+__host__ __device__ constexpr int units_of(int columns, int unit_columns, int vector) {
+    const int units = (columns + unit_columns - 1) / unit_columns;
+    return vector == 16 && units % 4 == 3 ? units + 1 : units;
+}
+// Units that are loaded together from the i-th behind the origin on, of those before `end`.
+__host__ __device__ constexpr int loaded_together(int i, int end, int vector) {
+    for (int count = vector / 4; count > 1; count /= 2)
+        if (i % count == 0 && i + count <= end)
+            return count;
+    return 1;
+}
+// A thread's columns of y that are stored together, at most: half as many, or one, are the other
+// choices.
+__host__ __device__ constexpr int most_together(int columns, int vector, int element_bytes) {
+    const int most = (vector > 4 ? vector : 4) / element_bytes;
+    return most < columns ? most : columns;
+}
+
+// What a row outside of x is read from, bytes before its origin and behind it; beside it is a place
+// for rows of y that do not exist.
+constexpr int ZerosBefore = 16, ZerosBehind = 64, ZeroBytes = ZerosBefore + ZerosBehind;
+constexpr int ScratchBytes = ZeroBytes + 32;
 
 // Words that a plane's filter may touch in memory: an odd number, so that those of planes beside
 // each other lie in different banks.
@@ -47,49 +71,165 @@ struct Tiling {
     int stages;
     int finishes;                       // whether there is an epilogue
     int activation;                     // beyond what cf::Finish does
-    int paired;                         // whether pairs of y are stored as one word
-    uint32_t stage_bytes, filter_bytes; // filters first, then rows
+    int together;                       // columns of y that are written as one word or two
+    uint32_t stage_bytes, filter_bytes; // filters first, then rows of x,
+    uint32_t output;                    // and from there on rows of y
     Divisor by_row_strips, by_tiles, by_pieces, by_channels;
+};
+
+// Bytes, up to 16, that rows of so many bytes are multiples of and begin at multiples of.
+inline int vector_bytes(int64_t row, int align, int element_bytes) {
+    int bytes = 16;
+    while (bytes > element_bytes && (row % bytes != 0 || align < bytes))
+        bytes /= 2;
+    return bytes;
+}
+// Bytes of x that are loaded together. Those of more than an element need windows that begin in
+// the same place of one in every tile: padding as it is common.
+inline int vector_bytes(const cf_problem &p) {
+    const int size = element_bytes(p);
+    return p.pad_left == p.r / 2 ? vector_bytes(int64_t(p.w) * size, p.align, size) : size;
+}
+inline int columns_of(const cf_problem &p) {
+    return columns_of(p.r, p.stride_h, element_bytes(p), vector_bytes(p));
+}
+inline int blocks_of(const cf_problem &p) { return blocks_of(p.r, columns_of(p)); }
+
+inline int columns_together(const cf_problem &p) {
+    const int size = element_bytes(p);
+    const int most = most_together(columns_of(p), vector_bytes(p), size);
+    const int fit = vector_bytes(int64_t(p.q) * size, p.align, size) / size;
+    return fit >= most ? most : fit * 2 >= most ? (most + 1) / 2 : 1;
+}
+
+// Clocks that shared memory takes to read or write so many bytes at each lane's place: of 32 lanes,
+// or of fewer by turns where they have more than a word, each bank gives one word at a time.
+template <class Place>
+int shared_clocks(int bytes, Place place) {
+    const int words = bytes > 4 ? bytes / 4 : 1, lanes = 32 / words;
+    int clocks = 0;
+    for (int first = 0; first < 32; first += lanes) {
+        int64_t seen[32][32];
+        int of_bank[32] = {}, most = 0;
+        for (int lane = first; lane < first + lanes; ++lane)
+            for (int i = 0; i < words; ++i) {
+                const int64_t word = place(lane) / 4 + i;
+                const int bank = word & 31;
+                int64_t *const begin = seen[bank], *const end = begin + of_bank[bank];
+                if (std::find(begin, end, word) == end)
+                    begin[of_bank[bank]++] = word;
+                most = std::max(most, of_bank[bank]);
+            }
+        clocks += most;
+    }
+    return clocks;
+}
+
+// What a warp's tasks cost: issue slots, as they were counted in the compiled code, and clocks of
+// shared memory.
+struct Cost {
+    double slots = 0, shared = 0;
 };
 
 struct Option {
     Tiling tiling;
+    Cost task; // of a warp
     int blocks;
     double us;
 };
 
-// Instructions of a warp for a step.
-inline double instructions(const cf_problem &p) {
-    const int width = (Columns - 1) * p.stride_w + p.s;
-    const int of_element = p.storage == CF_STORE_F32 ? 2 : 3;
-    return double(p.r) * p.s * Columns + p.stride_h * (width * of_element + 6.0) + 22;
+inline Cost task_cost(const cf_problem &p, const Tiling &t) {
+    const int size = element_bytes(p), columns = columns_of(p), vector = vector_bytes(p);
+    const int stored = t.together * size, stores = columns / t.together;
+    const int width = (columns - 1) * p.stride_w + p.s;
+    const auto of_lane = [&](int lane, int rows, int row_elements, int row_stride, int elements) {
+        const int task = std::min(lane, t.tasks - 1), line = task / t.tiles;
+        const int plane = line / t.pieces, piece = line - plane * t.pieces;
+        const int64_t row = int64_t(plane) * rows + int64_t(piece) * t.rows * row_stride;
+        return (row * row_elements + int64_t(task - line * t.tiles) * elements) * size;
+    };
+    const auto reads = [&](int lane) {
+        return of_lane(lane, t.h, t.w, p.stride_h, columns * p.stride_w);
+    };
+    const auto writes = [&](int lane) { return of_lane(lane, t.strip_rows, t.q, 1, columns); };
+    // A window's loads, as the kernel groups its units.
+    const int lead = vector > size ? p.r / 2 : 0, unit = std::min(vector, 4);
+    const int before = units_of(lead, unit / size, vector);
+    const int end = units_of(width - lead, unit / size, vector);
+    int loads = 0, load_clocks = 0, clocks[5] = {}; // of so many units
+    for (int i = -before; i < end; ++loads) {
+        const int count = loaded_together(i, end, vector);
+        if (clocks[count] == 0)
+            clocks[count] = shared_clocks(count * unit, reads);
+        load_clocks += clocks[count];
+        i += count;
+    }
+    const int rows_ahead = rows_of(p.r, p.stride_h) - 1, steps = t.rows + rows_ahead;
+    // At a task's edges rows of sums are left out that it does not have.
+    const double products = double(p.r) * p.s * columns * t.rows;
+    const double asking = 2.0 * rows_ahead * 3 * p.r;
+    const double widening = size == 2 ? width : 0, narrowing = size == 2 ? columns / 2.0 : 0;
+    Cost cost;
+    cost.slots = 150 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
+                 steps * (p.stride_h * (loads + widening + 5) + 12) +
+                 t.rows * (10 + 2.0 * stores + narrowing);
+    cost.shared = double(steps) * p.stride_h * load_clocks +
+                  double(t.rows) * stores * shared_clocks(stored, writes) + double(p.r) * p.s;
+    return cost;
 }
+
+// Bytes of the memory's pins that loads and stores beside each other move.
+constexpr double StreamShare = 0.85;
+// From a load to its bytes; from the last store to the kernel's end is about as long.
+constexpr double LatencyClocks = 2300;
+// Issue slots, as they were counted in the compiled code: of a strip, by each warp, by the one that
+// moves it, and for the filters of 32 of its planes.
+constexpr double StripSlots = 117, MoverSlots = 290, FilterSlots = 25;
+
+// Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor:
+// what it waits for by itself, and its turn. Four of them fill 77 % of the slots, as the first
+// version did with 7x7 (h200-depthwise-first.csv), but for its beginning and end.
+inline double slot_clocks(double warps) { return 0.6 + warps * 1.15; }
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
-    const double planes = double(t.planes), size = element_bytes(p);
+    const Cost &task = option.task;
+    const double size = element_bytes(p), area = double(p.h) * p.w;
     const double shared_rows = double(t.row_strips - 1) * std::max(p.r - p.stride_h, 0);
+    // Rows that two strips load are in the second-level cache for one of them, mostly.
     const double bytes =
-        planes * (double(p.h) * p.w + shared_rows * p.w / 3 + double(p.p) * p.q) * size;
-    const double memory = bytes / (0.85 * d.bytes_per_us);
-    const int slots = d.sm_count * blocks_of(p.r);
-    const double rounds = double(ceil_div(t.strips, slots));
-    const double together = std::clamp(double(t.strips) / d.sm_count, 1.0, double(blocks_of(p.r)));
-    const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
-    const double warps = double(ceil_div(t.tasks, 32));
-    const double passes = std::max(warps / Warps, 1.0); // warps share sets of tasks beyond a strip
-    const double issue = instructions(p) * std::max(passes * 4.0, warps * together / 4 * 1.1) +
-                         (passes * 300 + 400) / steps;
-    const double fill = 1300;
-    const double computing = clocks_us(d, rounds * steps * issue + fill, FmaClock);
-    const double balance = rounds > 1 ? rounds * slots / t.strips : 1;
-    const double waiting = clocks_us(d, fill, FmaClock);
-    return ShortLaunchUs + together_us(computing, waiting + memory * balance);
+        double(t.planes) * (area + shared_rows * p.w / 3 + double(p.p) * p.q) * size;
+    const double bandwidth = StreamShare * d.bytes_per_us, memory = bytes / bandwidth;
+
+    const double sets = double(ceil_div(t.tasks, 32));
+    // Ends that no bulk copy takes are waited for.
+    const bool ends = int64_t(t.strip_rows) * t.set * p.stride_h * p.w * int(size) % 16 != 0;
+    const double mover = MoverSlots + double(ceil_div(t.set, 32)) *
+                                          (FilterSlots + 2.0 * filter_words(p.r, int(size)));
+    // Of the busiest multiprocessor and the busiest block.
+    const double strips = double(ceil_div(t.strips, d.sm_count));
+    const double of_block = double(ceil_div(t.strips, std::max(option.blocks, 1)));
+    const double together = std::min(double(option.blocks) / d.sm_count, strips / of_block);
+    const double busy = std::max(together * std::min<double>(Warps, sets * t.stages) / 4, 0.25);
+    const double slot = slot_clocks(busy);
+    const double issue =
+        strips * (sets * task.slots + Warps * StripSlots + mover) * slot / (4 * busy);
+    const double shared = strips * (sets * task.shared + t.stage_bytes / 128.0);
+    // A stage's strip is loaded, computed and stored; its stages go on beside each other.
+    const double strip = LatencyClocks * (ends ? 2 : 1) +
+                         (std::ceil(sets / Warps) * task.slots + StripSlots + mover) * slot;
+    const double cycle = strip * std::max(of_block / t.stages, 1.0);
+    const double computing = clocks_us(d, std::max({issue, shared, cycle}), FmaClock);
+    // Nothing is computed before the first strips have come, nor while the last ones leave.
+    const double ends_us = clocks_us(d, LatencyClocks, FmaClock) +
+                           std::min(double(option.blocks) * t.stage_bytes, bytes) / bandwidth / 2;
+    return ShortLaunchUs + ends_us + together_us(computing, memory);
 }
 
-// With so many planes to a strip and rows to each of them, and tasks of so many rows.
+// With so many planes to a strip and rows to each of them, and tasks of so many rows: all but what
+// depends on the number of blocks.
 inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Option &option) {
     const cf_problem &p = query.problem;
     const int size = element_bytes(p);
@@ -100,57 +240,90 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     const int64_t in_rows =
         row_strips == 1 ? p.h : std::min<int64_t>(int64_t(strip_rows - 1) * p.stride_h + p.r, p.h);
     const int64_t filter_bytes = round_up(int64_t(set) * filter_words(p.r, size) * 4, 16);
-    const int64_t stage_bytes = filter_bytes + round_up(in_rows * set * p.w * size + 2 * Slack, 16);
-    const int64_t pieces = ceil_div(strip_rows, rows), tiles = ceil_div(p.q, Columns);
+    const int64_t output = filter_bytes + round_up(in_rows * set * p.w * size + 15, 16);
+    const int64_t stage_bytes = output + round_up(int64_t(strip_rows) * set * p.q * size + 15, 16);
+    const int64_t pieces = ceil_div(strip_rows, rows), tiles = ceil_div(p.q, columns_of(p));
     const int64_t tasks = set * pieces * tiles;
-    const int64_t room = query.device.shared_per_sm / blocks_of(p.r) - 1024 - StaticShared;
-    const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
-    const int64_t stages = std::min<int64_t>((most - ZeroBytes) / stage_bytes, MaxStages);
-    if (stages < 2 || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
+    if (stage_bytes > query.device.shared_per_sm || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
         return false;
     t.c = p.c, t.h = p.h, t.w = p.w, t.p = p.p, t.q = p.q;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
     t.planes = int(planes), t.set = set;
     t.strip_rows = strip_rows, t.row_strips = int(row_strips);
     t.rows = rows, t.pieces = int(pieces), t.tiles = int(tiles);
-    t.tasks = int(tasks), t.strips = int(strips), t.stages = int(stages);
+    t.tasks = int(tasks), t.strips = int(strips);
     t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
-    t.paired = p.q % 2 == 0 && p.align >= 2 * size;
+    t.together = columns_together(p);
     t.stage_bytes = uint32_t(stage_bytes), t.filter_bytes = uint32_t(filter_bytes);
+    t.output = uint32_t(output);
     t.by_row_strips = Divisor(t.row_strips);
     t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);
     t.by_channels = Divisor(t.c);
-    option.blocks = int(
-        std::min<int64_t>(std::max<int64_t>(strips, 1), query.device.sm_count * blocks_of(p.r)));
+    option.task = task_cost(p, t);
+    return true;
+}
+
+// With so many blocks to a multiprocessor; false where two stages do not fit.
+inline bool place(const cf_query &query, int blocks, Option &option) {
+    const cf_device &d = query.device;
+    Tiling &t = option.tiling;
+    const int64_t room = std::min(d.shared_per_sm / blocks - 1024, d.shared_per_block);
+    t.stages =
+        int(std::min<int64_t>((room - StaticShared - ScratchBytes) / t.stage_bytes, MaxStages));
+    if (t.stages < 2)
+        return false;
+    option.blocks = std::min(std::max(t.strips, 1), d.sm_count * blocks);
     option.us = estimate(query, option);
     return true;
 }
 
-// The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query) {
+// The best one with at least and at most so many blocks to a multiprocessor; none of its stages
+// where none fits.
+inline Option best_option(const cf_query &query, int least, int most) {
     const cf_problem &p = query.problem;
     Option best = {};
     const auto consider = [&](int set, int strip_rows) {
         for (int pieces = 1, before = 0; pieces <= 8; ++pieces) {
             const int rows = int(ceil_div(strip_rows, pieces));
             Option option;
-            if (rows != before && tile(query, set, strip_rows, rows, option) &&
-                (best.tiling.stages == 0 || option.us < best.us))
-                best = option;
+            if (rows == before || !tile(query, set, strip_rows, rows, option))
+                continue;
+            for (int blocks = least; blocks <= most; ++blocks)
+                if (place(query, blocks, option) &&
+                    (best.tiling.stages == 0 || option.us < best.us))
+                    best = option;
             before = rows;
         }
     };
+    // So many planes of x and of y are whole pieces of 16 bytes.
+    const int64_t x_bytes = int64_t(p.h) * p.w * element_bytes(p);
+    const int64_t y_bytes = int64_t(p.p) * p.q * element_bytes(p);
+    int whole = 1;
+    while (x_bytes * whole % 16 != 0 || y_bytes * whole % 16 != 0)
+        whole *= 2;
     const int64_t planes = std::max<int64_t>(p.n * p.c, 1);
-    for (int set = 1; set <= std::min<int64_t>(planes, 256); set += 1 + set / 8)
+    for (int set = 1; set <= std::min<int64_t>(planes, 256); set += 1 + set / 8) {
         consider(set, p.p);
+        if (set % whole != 0)
+            consider(int(std::min(round_up(set, whole), planes)), p.p);
+    }
     for (int row_strips = 2, before = p.p; row_strips <= 64; ++row_strips) {
         const int rows = int(ceil_div(p.p, row_strips));
         if (rows != before)
             consider(1, rows);
         before = rows;
     }
+    return best;
+}
+
+// The one that is estimated to take least. Fewer blocks than half of those that registers leave
+// room for are for rows that are so long that they need their shared memory.
+inline Option best_option(const cf_query &query) {
+    Option best = {};
+    for (int most = blocks_of(query.problem); most > 0 && best.tiling.stages == 0; most /= 2)
+        best = best_option(query, most > 1 ? most / 2 + 1 : 1, most);
     return best;
 }
 

@@ -4,8 +4,8 @@
 
 #include "kernels/depthwise/nhwc_plan.cuh"
 #include "kernels/depthwise/sums.cuh"
-#include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
+#include "pipeline/turns.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/load_store.cuh"
@@ -61,8 +61,8 @@ struct Strips {
         return strip;
     }
     __device__ __forceinline__ int items() const { return count * tiling.items; }
-    __device__ __forceinline__ uint32_t stage(RingPosition at) const {
-        return stages + at.stage * tiling.stage_bytes;
+    __device__ __forceinline__ uint32_t stage(int stage) const {
+        return stages + stage * tiling.stage_bytes;
     }
     // Item number `item` of the block, by one lane. What lies outside of x comes as zeros.
     template <class Shape>
@@ -83,47 +83,6 @@ struct Strips {
         copy_box(to, x, from.channel, from.column * Shape::Stride - tiling.pad_left,
                  (from.row + box * tiling.steps) * Shape::Stride - tiling.pad_top, from.n,
                  ring.full[stage]);
-    }
-};
-
-// A warp's way through the items. Warps take turns at loading: into the stage of the item before
-// the last one, which nearly always all have left.
-template <class Shape>
-struct Walk {
-    const Strips<typename Shape::Stored> &strips;
-    int lane, warps;
-    int turn; // at which this warp loads next
-    int item = 0;
-    RingPosition at, next; // of the item; of the one that is to be loaded
-
-    __device__ __forceinline__ Walk(const Strips<typename Shape::Stored> &strips, int warp,
-                                    int lane)
-        : strips(strips), lane(lane), warps(int(blockDim.x) / 32), turn(warp) {
-        next.round = 1;
-    }
-    // Waits for the item and answers where it lies.
-    __device__ __forceinline__ uint32_t enter() {
-        const Tiling &tiling = strips.tiling;
-        const int lag = tiling.stages > 4 ? 2 : 1, left = item - lag;
-        if (left >= 0 && left + tiling.stages < strips.items()) {
-            if (left == turn) {
-                strips.ring.wait_empty(next); // by all lanes, as a barrier is waited for
-                if (lane == 0)
-                    strips.template load<Shape>(left + tiling.stages, next.stage);
-                __syncwarp();
-                turn += warps;
-            }
-            next.next(tiling.stages);
-        }
-        strips.ring.wait_full(at);
-        return strips.stage(at);
-    }
-    __device__ __forceinline__ void leave() {
-        __syncwarp();
-        if (lane == 0)
-            strips.ring.release(at);
-        at.next(strips.tiling.stages);
-        ++item;
     }
 };
 
@@ -225,12 +184,15 @@ __device__ __forceinline__ void compute(const Strips<typename Shape::Stored> &st
                             of_lane * Shape::LaneBytes;
     typename Shape::Weights weights;
     typename Shape::Sums sums = {};
-    Walk<Shape> walk(strips, warp, lane);
+    const auto load = [&](int item, int stage) { strips.template load<Shape>(item, stage); };
+    Turns<MaxStages> turns(strips.ring, tiling.stages, strips.items(), warp, lane);
+    turns.begin(load);
     for (int m = 0; m < strips.count; ++m) {
         const Strip strip = strips.template strip<Shape>(m);
-        load_weights<Shape>(walk.enter() + of_lane * FilterBytes, weights,
+        turns.enter(load);
+        load_weights<Shape>(strips.stage(turns.stage()) + of_lane * FilterBytes, weights,
                             std::make_integer_sequence<int, Shape::R * Shape::R>());
-        walk.leave();
+        turns.leave();
         const int channel = strip.channel + of_lane * LaneChannels;
         const int n = strip.n + image, q = strip.column + tile * Shape::Columns;
         const bool live = busy && n < tiling.n && channel < tiling.c;
@@ -242,21 +204,22 @@ __device__ __forceinline__ void compute(const Strips<typename Shape::Stored> &st
         constexpr int First = Shape::Rows - 1;
         int row = 0;
         for (int box = 1; box < tiling.items; ++box) {
-            uint32_t from = walk.enter() + offset;
+            turns.enter(load);
+            uint32_t from = strips.stage(turns.stage()) + offset;
 #pragma unroll 1
             for (int step = 0; step < tiling.steps; ++step, ++row) {
-                const auto load = [&](int i, float(&x)[Shape::Sums::Width][LaneChannels]) {
+                const auto row_of = [&](int i, float(&x)[Shape::Sums::Width][LaneChannels]) {
                     load_row<Shape>(from + i * tiling.pitch, x,
                                     std::make_integer_sequence<int, Shape::Sums::Width>());
                 };
-                sums.step(weights, row - rows + 1, row, load);
+                sums.step(weights, row - rows + 1, row, row_of);
                 from += Shape::Stride * tiling.pitch;
                 if (row < First || row >= First + rows)
                     continue;
                 finish_row<Shape>(tiling, map, y, finish);
                 map.place += int64_t(tiling.q) * tiling.c;
             }
-            walk.leave();
+            turns.leave();
         }
     }
 }
@@ -284,10 +247,6 @@ __global__ void __launch_bounds__(MaxWarps * 32, blocks_of(R))
     __syncthreads();
     let_next_kernel_begin();
     wait_for_kernels_before();
-    if (threadIdx.x == 0)
-        for (int item = 0; item < min(strips.items(), tiling.stages); ++item)
-            strips.template load<Shape>(item, item);
-    __syncwarp();
     compute<Shape>(strips, warp, lane, y, finish);
 #else
     not_compiled();

@@ -15,7 +15,6 @@ constexpr int MaxStages = 16; // of the ring that rows stream through
 constexpr int StaticShared = 1024;
 constexpr int MaxBox = 256; // elements along a side
 constexpr int LaneChannels = 2;
-constexpr double ClocksAlone = 4.5; // of an instruction where no other warp is there to issue one
 
 // Adjacent columns of y that a thread has sums of.
 constexpr int columns_of(int r) { return r == 3 ? 7 : 4; }
@@ -51,48 +50,62 @@ struct Option {
     double us;
 };
 
-// What is read and written: each element once, and again what strips beside each other share, of
-// which a third comes from memory.
-inline double bytes_of(const cf_problem &p, double rows_read, double columns_read) {
-    const double unique = double(p.n) * p.c * p.h * p.w, y = double(p.n) * p.k * p.p * p.q;
-    const double read = double(p.n) * p.c * rows_read * columns_read;
-    return (unique + std::max(read - unique, 0.0) / 3 + y) * element_bytes(p);
-}
-
-// Instructions of a warp for a step.
-inline double instructions(const cf_problem &p) {
+// Instructions of a warp for a step, about; of 7x7 those for rows of y that a strip has.
+inline double instructions(const cf_problem &p, const Tiling &t) {
     const int columns = columns_of(p.r), width = (columns - 1) * p.stride_w + p.r;
     const int elements = columns * LaneChannels;
-    return double(p.r) * p.s * elements + p.stride_h * width * 3 + elements * 2 + 25;
+    const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
+    const double products = double(p.r) * p.s * elements * (p.r == 7 ? t.rows / steps : 1);
+    const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
+    return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
+// Clocks of an instruction, of a warp by itself and of each of many; of an item of the ring beside
+// them; until the first one is there, and more for each block of a multiprocessor; until any is,
+// where many are on their way. Fitted to benches/results/evidence/h200-depthwise-plans.csv, as
+// shares of the memory's bandwidth are.
+constexpr double ClocksAlone = 1.85, ClocksOfMany = 0.97, OfItem = 265, Fill = 170, OfBlock = 230,
+                 InFlight = 2300;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
-    const double row_pieces = double(ceil_div(p.p, t.rows));
-    const double columns = double(t.tiles) * columns_of(p.r);
-    const double column_pieces = std::ceil(p.q / columns);
-    const double rows_read = std::min<double>(row_pieces * (p.r - p.stride_h), p.h) + p.h;
-    const double columns_read =
-        std::min<double>((column_pieces - 1) * (p.s - p.stride_w), p.w) + p.w;
-    const double memory = bytes_of(p, rows_read, columns_read) / (0.87 * d.bytes_per_us);
-    // A warp by itself takes some clocks for an instruction; many share the schedulers.
-    const int of_sm = blocks_of(p.r, option.warps), slots = d.sm_count * of_sm;
-    const double rounds = double(ceil_div(t.strips, slots));
-    const double together = std::clamp(double(t.strips) / d.sm_count, 1.0, double(of_sm));
+    // Each element once, and again what strips beside each other share, of which a third comes from
+    // memory.
+    const double halo = std::max(p.r - p.stride_h, 0);
+    const double rows_read = p.h + std::min<double>((t.row_pieces - 1) * halo, p.h);
+    const double columns_read = p.w + std::min<double>((t.column_pieces - 1) * halo, p.w);
+    const double again = (rows_read * columns_read / (double(p.h) * p.w) - 1) / 3;
+    const double bytes =
+        (double(p.n) * p.c * p.h * p.w * (1 + again) + double(p.n) * p.k * p.p * p.q) *
+        element_bytes(p);
+    // Of pixels in 64 bytes at a time the memory gives less.
+    const bool narrow =
+        option.lanes * LaneChannels * element_bytes(p) < 128 && option.lanes * LaneChannels < p.c;
+    const double rounds = double(ceil_div(t.strips, option.blocks));
+    const double of_sm = double(ceil_div(option.blocks, d.sm_count));
+    // Strips of the last round leave some blocks without one, or some multiprocessors.
+    const double balance =
+        rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
+    const double memory =
+        bytes / ((narrow ? 0.63 : 0.79) * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+    // While a stage is being read, the others are on their way.
+    const double items = rounds * t.items;
+    const double read_us =
+        items > t.stages ? clocks_us(d, items / (t.stages - 1.0) * InFlight, FmaClock) : 0;
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
-    const double issue = instructions(p) * std::max(ClocksAlone, option.warps * together / 4 * 1.1);
-    const double fill = 1100, of_strip = 700;
-    const double computing = clocks_us(d, rounds * (steps * issue + of_strip) + fill, FmaClock);
-    // Strips of the last round leave some blocks without one.
-    const double balance = rounds * slots / t.strips;
-    const double waiting = clocks_us(d, fill, FmaClock);
-    return ShortLaunchUs + together_us(computing, waiting + memory * (rounds > 1 ? balance : 1));
+    const double of_step =
+        instructions(p, t) * together_us(ClocksAlone, option.warps * of_sm / 4 * ClocksOfMany);
+    const double fill = Fill + of_sm * OfBlock;
+    const double computing =
+        clocks_us(d, rounds * (steps * of_step + t.items * OfItem) + fill, FmaClock);
+    return ShortLaunchUs +
+           together_us(computing, clocks_us(d, fill, FmaClock) + std::max(memory, read_us));
 }
 
-// With so many lanes to a channel block, images and column tiles to a strip, and rows of y.
-inline bool tile(const cf_query &query, int lanes, int images, int tiles, int rows,
+// With so many lanes to a channel block, images and column tiles to a strip, and rows of y; about
+// so many bytes are copied at once.
+inline bool tile(const cf_query &query, int lanes, int images, int tiles, int rows, int copied,
                  Option &option) {
     const cf_problem &p = query.problem;
     const int element = element_bytes(p), columns = columns_of(p.r), stride = p.stride_h;
@@ -116,9 +129,8 @@ inline bool tile(const cf_query &query, int lanes, int images, int tiles, int ro
     const int64_t room =
         query.device.shared_per_sm / blocks_of(p.r, option.warps) - 1024 - StaticShared;
     const int64_t most = std::min<int64_t>(room, query.device.shared_per_block - StaticShared);
-    // As few steps to a stage as make it worth a copy.
     const int64_t step_bytes = pitch * stride * images;
-    int64_t steps = std::clamp<int64_t>(16384 / step_bytes, 1, 8);
+    int64_t steps = std::clamp<int64_t>(copied / step_bytes, 1, 8);
     steps = std::min<int64_t>(steps, rows + rows_of(p.r, stride) - 1);
     const int64_t filter_bytes = int64_t(p.r) * p.s * channels * element;
     const int64_t stage_bytes = round_up(std::max(step_bytes * steps, filter_bytes), 128);
@@ -156,10 +168,12 @@ inline Option best_option(const cf_query &query) {
     const cf_problem &p = query.problem;
     Option best = {};
     const auto consider = [&](int lanes, int images, int tiles, int rows) {
-        Option option;
-        if (tile(query, lanes, images, tiles, rows, option) &&
-            (best.tiling.stages == 0 || option.us < best.us))
-            best = option;
+        for (int copied = 4096; copied <= 16384; copied *= 2) {
+            Option option;
+            if (tile(query, lanes, images, tiles, rows, copied, option) &&
+                (best.tiling.stages == 0 || option.us < best.us))
+                best = option;
+        }
     };
     const int all = int(ceil_div(p.q, columns_of(p.r)));
     for (int lanes = p.storage == CF_STORE_F32 ? 16 : 32; lanes >= 16; lanes /= 2) {

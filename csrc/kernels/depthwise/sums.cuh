@@ -36,8 +36,8 @@ struct Sums {
     // The next rows of x, as many as the stride: row(i, x) fills in the window of the i-th. Rows of
     // sums move up by one with the first product of each, which writes to the next one's registers;
     // the oldest is whole behind it. Rows of sums from `least` to `most` are those that matter: at
-    // the edges of a strip others are left out where leaving out gains more than asking costs.
-    template <class Row>
+    // the edges of a strip others are left out if `Asks`, where that gains more than asking costs.
+    template <bool Asks = (R > 5), class Row>
     __device__ __forceinline__ void step(const Weights<R, Channels> &weights, int least, int most,
                                          Row row) {
 #pragma unroll
@@ -47,7 +47,7 @@ struct Sums {
 #pragma unroll
             for (int a = Rows - 1; a >= 0; --a) {
                 const int r = Stride * a + i;
-                if (r >= R || (R > 5 && (a < least || a > most)))
+                if (r >= R || (Asks && (a < least || a > most)))
                     continue;
 #pragma unroll
                 for (int s = 0; s < R; ++s)

@@ -14,43 +14,27 @@
 //   pixels, each in a row of y, and slides down: a row of x is read once and added to all rows of y
 //   that it meets, whose sums are in registers as the filter is. The first product of a row's sums
 //   writes to the next row's registers, so that nothing is moved as rows go by.
+// - fp32 takes three products of tf32, lo hi + hi lo + hi hi, where hi is an f32 rounded to 11 bits
+//   of mantissa and lo what is left. The tensor core truncates its sums, so those of a step, in
+//   groups of more than 8 channels of three, are summed there, small ones first, and then added to
+//   an f32 sum.
 // - Filters are packed as fragments, with zeros between groups. For other filters than 3x3 (and 5x5
 //   and 7x7 with groups of up to 8 channels in 16 bits) a row of y is summed by itself, with
 //   fragments from memory.
 // - y leaves through shared memory, where stmatrix puts 8 channels of a pixel together.
 //
 // Floor: the bytes of x and y over the bandwidth.
-#include "core/strides.cuh"
+#include "kernels/grouped/family.cuh"
+#include "kernels/grouped/filter.cuh"
 #include "kernels/grouped/nhwc_kernel.cuh"
 
 namespace {
 
 using namespace cf::grouped;
 
-// A filter as words of fragments.
-template <class Element>
-__global__ void __launch_bounds__(256)
-    pack_kernel(FilterWords words, cf::Strides strides, const Element *__restrict__ w,
-                uint32_t *__restrict__ packed, int k, int group_channels, int64_t all) {
-    const int count = words.count();
-    const int64_t step = int64_t(gridDim.x) * 256;
-    for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < all; i += step) {
-        const auto element = [&](int e) {
-            const auto at =
-                filter_place(words, int(i / 32 / count), int(i / 32 % count), int(i % 32), e);
-            const bool live = at.k < k && at.c / group_channels == at.k / group_channels;
-            return live ? cf::widen(w[strides.at(at.k, at.c % group_channels, at.r, at.s)]) : 0.0f;
-        };
-        if constexpr (std::is_same_v<Element, float>)
-            packed[i] = __float_as_uint(cf::Sum<CF_MATH_TF32>::operand(element(0)));
-        else
-            packed[i] = cf::pack<Element>(element(0), element(1));
-    }
-}
-
 struct State {
     Launched kernel;
-    cf::Kernel<FilterWords, cf::Strides, const void *, void *, int, int, int64_t> pack;
+    PackKernel pack;
     cf_problem problem;
     FilterWords words;
     int64_t packed_words;
@@ -58,16 +42,6 @@ struct State {
     cf::Box box;
     cf::SwizzledMap x;
 };
-
-template <class Body>
-void for_element(const cf_problem &p, Body body) {
-    if (p.storage == CF_STORE_F16)
-        body(__half());
-    else if (p.storage == CF_STORE_BF16)
-        body(__nv_bfloat16());
-    else
-        body(float());
-}
 
 // Of the kernel of its problem.
 void choose_kernels(const Form &form, const Option &option, State &state) {
@@ -78,22 +52,11 @@ void choose_kernels(const Form &form, const Option &option, State &state) {
     const size_t shared = cf::SwizzleAlign + size_t(t.stages) * t.stage_bytes + staged;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
-        state.kernel =
-            kernel_for<Element>(form, unsigned(option.blocks), unsigned(option.warps) * 32, shared);
-        state.pack = cf::kernel_of(pack_kernel<Element>, cf::blocks(state.packed_words, 256), 256);
+        const unsigned blocks = option.blocks, threads = option.warps * 32;
+        state.kernel = form.products == 3 ? kernel_for<float, 3>(form, blocks, threads, shared)
+                                          : kernel_for<Element>(form, blocks, threads, shared);
+        state.pack = pack_kernel_of<Element>(state.packed_words);
     });
-}
-
-bool is_grouped(const cf_problem &p, const cf::Refusal &no) {
-    const int channels = p.c / p.groups;
-    if (p.k != p.c)
-        return no("gives a group as many output channels as it has input channels; this has %d "
-                  "and %d in %d groups",
-                  p.k, p.c, p.groups);
-    if (p.groups < 2 || (channels > 32 || (channels & (channels - 1)) != 0))
-        return no("takes several groups of 1, 2, 4, 8, 16 or 32 channels; this has %d of %d",
-                  p.groups, channels);
-    return true;
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
@@ -102,12 +65,11 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return false;
     if (p.layout != CF_NHWC)
         return no("is written for NHWC");
-    const int math = p.storage == CF_STORE_F16    ? CF_MATH_F16
-                     : p.storage == CF_STORE_BF16 ? CF_MATH_BF16
-                                                  : CF_MATH_TF32;
-    if (p.math != math)
+    if (!is_exact(p))
         return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
-                  "tf32 of f32)");
+                  "tf32 or fp32 of f32)");
+    if (!is_long(p, no))
+        return false;
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
     if (p.r > 7 || p.s > 7)
@@ -129,7 +91,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.words = filter_words(p, form);
     state.packed_words = int64_t(best.tiling.all_chunks) * state.words.count() * 32;
     plan.packed_bytes = uint64_t(state.packed_words) * 4;
-    plan.filter_layout = uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
+    plan.filter_layout =
+        uint64_t(state.words.parts) << 16 | uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
     plan.us = best.us;
     choose_kernels(form, best, state);
     return true;
@@ -144,9 +107,8 @@ int32_t prepare(State &state) {
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
-    const cf_problem &p = state.problem;
-    return state.pack.launch(stream, state.words, cf::filter_strides(p), w, packed, p.k,
-                             p.c / p.groups, state.packed_words);
+    return pack_filter(state.pack, state.problem, state.words, state.packed_words, w, packed,
+                       stream);
 }
 
 int32_t launch(const State &state, const cf_args &args) {
@@ -166,7 +128,9 @@ extern "C" const cf_row CF_ROW(grouped, nhwc) = {
     "of y that they meet stay in registers",
     "this project",
     "padding, and channels of up to 7 neighbours beside a group of fewer than 8, are multiplied "
-    "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN",
+    "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math fp32 an "
+    "input or weight of at least 3.40199e38 in magnitude counts as infinite, and an infinite one "
+    "makes NaN of every sum that it is part of",
     CF_NEEDS_SM90,
     nullptr, // configs
     cf::Row<State, plan, prepare, launch, pack>::functions(),

@@ -37,13 +37,16 @@ __host__ __device__ __forceinline__ int row_of_lane(int lane) { return lane / 4;
 __host__ __device__ __forceinline__ int channel_of_lane(int lane) { return lane % 4 * 2; }
 
 // The words of a filter that a lane holds for a warp's tiles, in the order of their numbers: by row
-// of the filter, column, 16 bytes of the set, tile. In memory the same word of all lanes lies
-// together.
+// of the filter, column, 16 bytes of the set, tile, part: a weight of three products is two numbers
+// of tf32. In memory the same word of all lanes lies together.
 struct FilterWords {
     int r, s, set_bytes, tiles, size; // of an element
+    int parts;
 
     __host__ __device__ __forceinline__ int pieces() const { return set_bytes / PieceBytes; }
-    __host__ __device__ __forceinline__ int count() const { return r * s * pieces() * tiles; }
+    __host__ __device__ __forceinline__ int count() const {
+        return r * s * pieces() * tiles * parts;
+    }
     __host__ __device__ __forceinline__ int chunk_channels() const { return tiles * TileChannels; }
     // The first channel of the set that an output channel is a sum over.
     __host__ __device__ __forceinline__ int set_channel(int k) const {
@@ -61,6 +64,7 @@ struct FilterPlace {
 __host__ __device__ __forceinline__ FilterPlace filter_place(const FilterWords &of, int chunk,
                                                              int word, int lane, int e) {
     FilterPlace place;
+    word /= of.parts;
     const int tile = word % of.tiles, tap = word / of.tiles / of.pieces();
     const int piece = word / of.tiles % of.pieces();
     place.k = chunk * of.chunk_channels() + tile * TileChannels + lane / 4;

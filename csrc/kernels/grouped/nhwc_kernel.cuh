@@ -36,24 +36,34 @@ __device__ __forceinline__ LanePixels lane_pixels(const Tiling &tiling, int pair
             uint32_t(byte / PixelBytes) * tiling.box_bytes};
 }
 
-// Whoever is the last to leave a stage asks for the next item in its place.
+// A warp's way through the items of its block's strips.
 template <class Shape>
-__device__ __forceinline__ void leave(const Warp<Shape> &warp, RingPosition at, int item) {
-    const Strips &strips = warp.strips;
-    __syncwarp();
-    if (warp.lane == 0 && item + warp.tiling.stages < strips.items())
-        if (strips.ring.release(at, blockDim.x / 32))
-            strips.load<Shape::Size>(item + warp.tiling.stages, at.stage);
-    __syncwarp();
-}
+struct Walk {
+    const Strips &strips;
+    Turns<MaxStages> turns;
+
+    __device__ __forceinline__ Walk(const Warp<Shape> &warp)
+        : strips(warp.strips),
+          turns(strips.ring, warp.tiling.stages, strips.items(), warp.number, warp.lane) {
+        turns.begin(load());
+    }
+    __device__ __forceinline__ auto load() const {
+        return [&](int item, int stage) { strips.load<Shape::Size>(item, stage); };
+    }
+    // Waits for the next item and answers where it lies.
+    __device__ __forceinline__ uint32_t enter() {
+        turns.enter(load());
+        return strips.stage(turns.stage());
+    }
+    __device__ __forceinline__ void leave() { turns.leave(); }
+};
 
 // One filter size. Rows are counted in steps of the strip; `y_row` is where the next one begins in
 // y.
 template <class Shape>
 __device__ __forceinline__ void compute_strip(const Warp<Shape> &warp, const Strip &strip,
                                               const WarpPlace &place, const Sliding<Shape> &filter,
-                                              LanePixels pixels, int64_t y_row, RingPosition &at,
-                                              int &item) {
+                                              LanePixels pixels, int64_t y_row, Walk<Shape> &walk) {
     const Tiling &tiling = warp.tiling;
     const RowStore<Shape> to(place, warp.staged, warp.lane);
     const uint32_t box = pixels.box;
@@ -71,9 +81,8 @@ __device__ __forceinline__ void compute_strip(const Warp<Shape> &warp, const Str
         y_row += int64_t(tiling.q) * tiling.c;
     };
     int row = 0;
-    for (int i = 0; i < tiling.items; ++i, ++item, at.next(tiling.stages)) {
-        warp.strips.ring.wait_full(at);
-        pixels.box = box + warp.strips.stage(at.stage);
+    for (int i = 0; i < tiling.items; ++i) {
+        pixels.box = box + walk.enter();
         keep(pixels.box);
         int behind = 0; // pixels of the item
         const int end = min((i + 1) * tiling.steps, below);
@@ -87,7 +96,7 @@ __device__ __forceinline__ void compute_strip(const Warp<Shape> &warp, const Str
             if (row >= first)
                 finish();
         }
-        leave(warp, at, item);
+        walk.leave();
     }
     // Rows of y that meet nothing of x any more.
 #pragma unroll 1
@@ -102,13 +111,11 @@ __device__ __forceinline__ void compute_strip(const Warp<Shape> &warp, const Str
 template <class Shape>
 __device__ __forceinline__ void compute_strip(const Warp<Shape> &warp, const Strip &strip,
                                               const WarpPlace &place, const Streamed<Shape> &filter,
-                                              LanePixels pixels, int64_t y_row, RingPosition &at,
-                                              int &item) {
+                                              LanePixels pixels, int64_t y_row, Walk<Shape> &walk) {
     const Tiling &tiling = warp.tiling;
     const int rows = min(tiling.rows, tiling.p - strip.row);
     const RowStore<Shape> to(place, warp.staged, warp.lane);
-    warp.strips.ring.wait_full(at);
-    pixels.box += warp.strips.stage(at.stage);
+    pixels.box += walk.enter();
 #pragma unroll 1
     for (int row = 0; row < rows; ++row) {
         Sums<Shape> sums;
@@ -116,8 +123,7 @@ __device__ __forceinline__ void compute_strip(const Warp<Shape> &warp, const Str
         finish_row<Shape>(to, {sums, place, y_row, warp.lane}, warp.y, warp.finish);
         y_row += int64_t(tiling.q) * tiling.c;
     }
-    leave(warp, at, item);
-    ++item, at.next(tiling.stages);
+    walk.leave();
 }
 
 template <class Shape>
@@ -126,9 +132,9 @@ __device__ __forceinline__ void compute(const Warp<Shape> &warp) {
     const int pair = tiling.by_chunks.quotient(warp.number);
     const int chunk = warp.number - pair * tiling.chunks;
     const LanePixels pixels = lane_pixels<Shape>(tiling, pair, chunk, warp.lane);
-    RingPosition at;
     std::conditional_t<(Shape::Filter > 0), Sliding<Shape>, Streamed<Shape>> filter;
-    int loaded = -1, item = 0;
+    Walk<Shape> walk(warp);
+    int loaded = -1;
     for (int m = 0; m < warp.strips.count; ++m) {
         const Strip strip = warp.strips.strip(m);
         const int channel =
@@ -142,20 +148,21 @@ __device__ __forceinline__ void compute(const Warp<Shape> &warp) {
         if (of_all != loaded)
             filter.load(tiling, warp.filter, of_all, warp.lane);
         loaded = of_all;
-        compute_strip<Shape>(warp, strip, place, filter, pixels, y_row, at, item);
+        compute_strip<Shape>(warp, strip, place, filter, pixels, y_row, walk);
     }
 }
 #endif
 
-template <class Element, int SetBytes, int Filter, int Stride>
-__global__ void __launch_bounds__(warps_of(SetBytes, Filter) * 32, blocks_of(SetBytes, Filter))
+template <class Element, int Products, int SetBytes, int Filter, int Stride>
+__global__ void __launch_bounds__(warps_of(SetBytes, Filter, Products) * 32,
+                                  blocks_of(SetBytes, Filter, Products))
     grouped_nhwc_kernel(const __grid_constant__ Tiling tiling,
                         const __grid_constant__ CUtensorMap x, const uint32_t *__restrict__ filter,
                         Element *__restrict__ y, const __grid_constant__ Finish finish) {
 #if CF_SM90
-    using Shape = Shape<Element, SetBytes, Filter, Stride>;
+    using Shape = Shape<Element, SetBytes, Filter, Stride, Products>;
     extern __shared__ __align__(1024) unsigned char dynamic[];
-    __shared__ SelfLoadingRing<MaxStages> ring;
+    __shared__ Ring<MaxStages> ring;
     static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
     const auto mine = StridedTiles::of_block();
     const uint32_t stages = (shared_address(dynamic) + (SwizzleAlign - 1)) & ~(SwizzleAlign - 1);
@@ -163,16 +170,12 @@ __global__ void __launch_bounds__(warps_of(SetBytes, Filter) * 32, blocks_of(Set
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0) {
-        ring.init(tiling.stages, 1, lane);
+        ring.init(tiling.stages, 1, blockDim.x / 32, lane);
         publish_barriers();
     }
     __syncthreads();
     let_next_kernel_begin();
     wait_for_kernels_before();
-    if (threadIdx.x == 0)
-        for (int item = 0; item < min(strips.items(), tiling.stages); ++item)
-            strips.load<Shape::Size>(item, item);
-    __syncwarp();
     const uint32_t staged = stages + tiling.stages * tiling.stage_bytes +
                             warp * (2 * UnitPixels * Shape::Tiles * PieceBytes);
     compute<Shape>({tiling, strips, filter, y, finish, staged, warp, lane});
@@ -196,20 +199,21 @@ void for_filter(const Form &form, Body body) {
 }
 
 // The kernel of a form, whose threads and shared memory the plan adds. The files of nhwc/ compile
-// those of one type of elements.
-template <class Element>
+// those of one type of elements and number of products.
+template <class Element, int Products = 1>
 Launched kernel_for(const Form &form, dim3 grid, dim3 block, size_t shared);
 
-template <class Element, int... SetBytes>
+template <class Element, int Products, int... SetBytes>
 Launched kernel_among(const Form &form, dim3 grid, dim3 block, size_t shared) {
     Launched kernel;
     const auto choose = [&](auto set_bytes) {
         constexpr int Bytes = decltype(set_bytes)::value;
         if (form.set_bytes == Bytes)
             for_filter<Bytes>(form, [&](auto filter, auto stride) {
-                kernel = kernel_of(grouped_nhwc_kernel<Element, Bytes, decltype(filter)::value,
-                                                       decltype(stride)::value>,
-                                   grid, block, shared, true);
+                kernel =
+                    kernel_of(grouped_nhwc_kernel<Element, Products, Bytes, decltype(filter)::value,
+                                                  decltype(stride)::value>,
+                              grid, block, shared, true);
             });
     };
     (choose(Constant<SetBytes>()), ...);

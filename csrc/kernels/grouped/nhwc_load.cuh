@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/grouped/nhwc_plan.cuh"
-#include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
+#include "pipeline/turns.cuh"
 #include "ptx/tensor.cuh"
 
 namespace cf::grouped {
@@ -18,7 +18,7 @@ struct Strip {
 struct Strips {
     const Tiling &tiling;
     const CUtensorMap &x;
-    SelfLoadingRing<MaxStages> &ring;
+    Ring<MaxStages> &ring;
     uint32_t stages; // in shared memory
     StridedTiles mine;
     int count;

@@ -20,11 +20,14 @@ constexpr int ItemBytes = 16384; // about so much is copied at once
 using depthwise::element_bytes;
 using depthwise::rows_of;
 
-// What a problem's kernel is compiled for; filter and stride are 0 for any.
+// What a problem's kernel is compiled for; filter and stride are 0 for any. f32 takes one product
+// of tf32, or three, of numbers that are split in two.
 struct Form {
-    int set_bytes, tiles, filter, stride;
+    int set_bytes, tiles, filter, stride, products;
     int warps, blocks; // of the largest block; of such to a multiprocessor
 };
+
+constexpr int parts_of(int products) { return products == 3 ? 2 : 1; }
 
 // Tiles of a warp: as many as registers have room for sums of all rows of y that a row of x meets,
 // and for the filter. Pixels of y are stored as so many bytes at once.
@@ -33,29 +36,33 @@ constexpr int tiles_of(int set_bytes, int filter) {
 }
 // Warps of the largest block, and blocks of so many that registers leave room for on a
 // multiprocessor.
-constexpr int warps_of(int set_bytes, int filter) {
-    return filter > 0 && set_bytes > 32 ? 4 : MaxWarps;
+constexpr int warps_of(int set_bytes, int filter, int products) {
+    return filter > 0 && set_bytes * parts_of(products) > 32 ? 4 : MaxWarps;
 }
-constexpr int blocks_of(int set_bytes, int filter) {
-    return filter == 7 ? 1 : warps_of(set_bytes, filter) == 4 ? 3 : 2;
+constexpr int blocks_of(int set_bytes, int filter, int products) {
+    return filter == 7                                 ? 1
+           : warps_of(set_bytes, filter, products) > 4 ? 2
+           : set_bytes * parts_of(products) > 64       ? 2
+                                                       : 3;
 }
 
 inline Form form_of(const cf_problem &p) {
     const int group_bytes = p.c / p.groups * element_bytes(p);
     Form form = {};
+    form.products = p.math == CF_MATH_FP32 && p.storage == CF_STORE_F32 ? 3 : 1;
     form.set_bytes = std::max(group_bytes, TileChannels * element_bytes(p));
     const bool plain = p.r == p.s && p.stride_h == p.stride_w && p.stride_h <= 2 &&
                        p.dilation_h == 1 && p.dilation_w == 1;
     if (plain && (p.r == 3 || (form.set_bytes == 16 && (p.r == 5 || p.r == 7))))
         form.filter = p.r, form.stride = p.stride_h;
     form.tiles = tiles_of(form.set_bytes, form.filter);
-    form.warps = warps_of(form.set_bytes, form.filter);
-    form.blocks = blocks_of(form.set_bytes, form.filter);
+    form.warps = warps_of(form.set_bytes, form.filter, form.products);
+    form.blocks = blocks_of(form.set_bytes, form.filter, form.products);
     return form;
 }
 
 inline FilterWords filter_words(const cf_problem &p, const Form &form) {
-    return {p.r, p.s, form.set_bytes, form.tiles, element_bytes(p)};
+    return {p.r, p.s, form.set_bytes, form.tiles, element_bytes(p), parts_of(form.products)};
 }
 
 // A strip is some rows of y in some columns of some images, in the channels of some boxes. Where
@@ -106,7 +113,9 @@ inline int64_t boxes_of(const cf_problem &p) {
 
 // Clocks of a multiprocessor's quarter that a row of y takes: of a warp by itself, which waits for
 // its loads and products, and of each of many, which are issued in turn. Tensor cores give a
-// product of 16 bytes a row in 3.
+// product of 16 bytes a row in 3. Of three products, each load is split in 9, and a step, or three,
+// added to the sums of its tile in 4. This and what follows is fitted to
+// benches/results/evidence/h200-depthwise-plans.csv, but for f32 and kernels of any filter.
 struct RowClocks {
     double alone, each;
 };
@@ -114,44 +123,40 @@ inline RowClocks row_clocks(const cf_problem &p, const Form &form) {
     const double pieces = double(p.r) * p.s * form.set_bytes / PieceBytes * form.tiles;
     const double reused = form.filter ? p.r / double(form.stride) : 1;
     const double loads = pieces / reused / (form.set_bytes == 16 ? 2 : 4);
-    return {pieces * 3 + 190,
-            pieces * 3 + loads * 3 + (form.filter ? 0 : pieces) + 8 * form.tiles + 30};
+    const double together = form.filter && form.set_bytes > 32 ? 3 : 1;
+    const double apart = form.products > 1 ? loads * 9 + pieces / 2 / together * 4 : 0;
+    return {pieces * 2 * form.products + 365,
+            pieces * ((form.filter ? 0 : 1) + 3 * form.products) + apart + 8 * form.tiles + 25};
 }
-// Clocks of a strip beside its rows; until the first box is there; and until any box is, where many
-// are on their way.
-constexpr double OfStrip = 300, Fill = 1100, InFlight = 2200;
+// Clocks of an item of the ring beside its rows; until the first one is there; and until any is,
+// where many are on their way.
+constexpr double OfItem = 450, Fill = 1500, InFlight = 4100;
 
 inline double estimate(const cf_query &query, const Form &form, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
-    // Each element once, and again what strips beside each other share, of which a third comes from
-    // memory.
-    const double unique = double(p.n) * p.c * p.h * p.w, y = double(p.n) * p.k * p.p * p.q;
-    const double height = (p.r - 1.0) * p.dilation_h + 1, width = (p.s - 1.0) * p.dilation_w + 1;
-    const double rows_read =
-        p.h + std::min<double>((t.row_pieces - 1) * std::max(height - p.stride_h, 0.0), p.h);
-    const double columns_read =
-        p.w + std::min<double>((t.column_pieces - 1) * std::max(width - p.stride_w, 0.0), p.w);
-    const double read = double(p.n) * p.c * rows_read * columns_read;
-    const double bytes = (unique + std::max(read - unique, 0.0) / 3 + y) * element_bytes(p);
+    // What strips beside each other share comes from the L2.
+    const double bytes =
+        (double(p.n) * p.c * p.h * p.w + double(p.n) * p.k * p.p * p.q) * element_bytes(p);
     const double rounds = double(ceil_div(t.strips, option.blocks));
     const double of_sm = double(ceil_div(option.blocks, d.sm_count));
     // Strips of the last round leave some blocks without one, or some multiprocessors.
     const double balance =
         rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
-    const double memory = bytes / (0.87 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+    const double memory = bytes / (0.74 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
     // While a stage is being read, the others are on their way.
     const double items = rounds * t.items;
     const double read_us =
         items > t.stages ? clocks_us(d, items / (t.stages - 0.5) * InFlight, TensorClock) : 0;
-    const double warps = std::ceil(option.warps * of_sm / 4);
     // Rows above and below x take nothing.
     const double outside = t.row_pieces == 1 ? 1 : t.row_pieces == 2 ? 0.5 : 0;
     const double rows = t.rows + (form.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
     const RowClocks of_warp = row_clocks(p, form);
-    const double of_row = depthwise::together_us(of_warp.alone, warps * of_warp.each);
-    const double computing = clocks_us(d, rounds * (rows * of_row + OfStrip) + Fill, TensorClock);
+    const double of_row =
+        depthwise::together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
+    const double computing =
+        clocks_us(d, rounds * (rows * of_row + t.items * OfItem) + Fill, TensorClock);
     return ShortLaunchUs + depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
                                                                  std::max(memory, read_us));
 }

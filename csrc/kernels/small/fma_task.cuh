@@ -24,7 +24,7 @@ struct WindowRows {
         }
     }
     // Calls body(j, address) with each row, so many bytes on.
-    template <class Body>
+    template <bool LastFirst, class Body>
     __device__ __forceinline__ void each(uint32_t on, uint32_t pitch, Body body) const {
         uint32_t moved[Every];
         moved[0] = on;
@@ -34,8 +34,10 @@ struct WindowRows {
             keep(moved[a]);
         }
 #pragma unroll
-        for (int j = 0; j < Height; ++j)
+        for (int i = 0; i < Height; ++i) {
+            const int j = LastFirst ? Height - 1 - i : i;
             body(j, at[j / Every] + moved[j % Every]);
+        }
     }
 };
 
@@ -73,7 +75,11 @@ struct ThreadSums {
 #pragma unroll 1
         for (uint32_t on = plane; on < plane + s_count * 4; on += 4) {
             float window[1][Height];
-            rows.each(on, pitch, [&](int j, uint32_t at) { window[0][j] = load_shared_f32(at); });
+            // Few rows wait for constant weights. With a stride of 2 the compiler reads these in
+            // the order in which they lie if the last row of x comes first; otherwise it returns to
+            // lines of the constant cache that other warps have replaced.
+            rows.template each<Stride == 2 && Rows <= 8>(
+                on, pitch, [&](int j, uint32_t at) { window[0][j] = load_shared_f32(at); });
             add(window, 0, [&](int r, float(&w)[ThreadChannels]) { weights.read(r, w); });
             weights.advance(R);
         }
@@ -85,7 +91,7 @@ struct ThreadSums {
     __device__ __forceinline__ void add_columns(const WindowRows<Height> &rows, uint32_t plane,
                                                 uint32_t pitch, Weights &weights) {
         float window[Stride + 3][Height];
-        rows.each(plane, pitch, [&](int j, uint32_t at) {
+        rows.template each<false>(plane, pitch, [&](int j, uint32_t at) {
             window[0][j] = load_shared_f32(at);
             if constexpr (Stride == 1) {
                 const float2 two = load_shared_f32x2<4>(at);

@@ -290,12 +290,10 @@ __device__ __forceinline__ void consume(const Block &block, const uint4 *filter,
 }
 #endif
 
-template <class Element, int R, int Stride, int Tiles, bool Single>
-__global__ void __launch_bounds__(Threads, 1)
-    small_mma16_kernel(const __grid_constant__ Tiling tiling, const void *x, const uint4 *filter,
-                       char *y, const __grid_constant__ Finish finish) {
+template <class Shape>
+__device__ __forceinline__ void run_block(const Tiling &tiling, const void *x, const uint4 *filter,
+                                          char *y, const Finish &finish) {
 #if CF_SM90
-    using Shape = TaskShape<Element, R, Stride, Tiles, Single>;
     extern __shared__ __align__(128) char shared[];
     __shared__ Barriers barriers;
     // Taken from one lane, so that the compiler knows what is the same in all.
@@ -318,7 +316,7 @@ __global__ void __launch_bounds__(Threads, 1)
         consume<Shape>(block, filter, y, finish);
     else if (warp < Consumers + tiling.producers)
         produce<Shape>(block);
-    else if (tiling.staged && warp == Consumers + tiling.producers)
+    else if (warp == Consumers + tiling.producers && tiling.staged)
         store_strips(block, y);
 #else
     not_compiled();
@@ -326,9 +324,31 @@ __global__ void __launch_bounds__(Threads, 1)
 }
 
 template <class Element, int R, int Stride, int Tiles, bool Single>
+__global__ void __launch_bounds__(Threads, 1)
+    small_mma16_kernel(const __grid_constant__ Tiling tiling, const void *x, const uint4 *filter,
+                       char *y, const __grid_constant__ Finish finish) {
+    run_block<TaskShape<Element, R, Stride, Tiles, Single>>(tiling, x, filter, y, finish);
+}
+
+// Where sums are most. With all 128 registers the compiler would leave the walk over tasks in
+// vector ones; short of some, it finds the uniform ones.
+template <class Element, int R>
+__global__ void __maxnreg__(118)
+    small_mma16_most_sums_kernel(const __grid_constant__ Tiling tiling, const void *x,
+                                 const uint4 *filter, char *y,
+                                 const __grid_constant__ Finish finish) {
+    run_block<TaskShape<Element, R, 1, MaxTiles, false>>(tiling, x, filter, y, finish);
+}
+
+template <class Element, int R, int Stride, int Tiles, bool Single>
 Kernel kernel_for(dim3 grid, size_t shared) {
-    return kernel_of(small_mma16_kernel<Element, R, Stride, Tiles, Single>, grid, Threads, shared,
-                     true);
+    if constexpr (R > 0 && Tiles == MaxTiles) {
+        static_assert(Stride == 1 && !Single, "no others have so many");
+        return kernel_of(small_mma16_most_sums_kernel<Element, R>, grid, Threads, shared, true);
+    } else {
+        return kernel_of(small_mma16_kernel<Element, R, Stride, Tiles, Single>, grid, Threads,
+                         shared, true);
+    }
 }
 
 // The kernel that keeps its weights in shared memory, for filters of R rows. Defined and compiled

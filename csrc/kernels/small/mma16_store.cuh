@@ -171,8 +171,7 @@ struct TaskAddresses {
 };
 
 // Adds what lies where the sums belong. Where sums are many, the compiler has all loads on the way
-// together, and spills. What keeps them apart was found by trying: a branch that no warp diverges
-// at, or a meeting of the warp, which costs the epilogue's uniform registers.
+// together, and spills. A branch that no warp diverges at keeps them apart.
 template <class Stored, class Shape>
 __device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape> &map) {
     using Addresses = TaskAddresses<Shape, false>;
@@ -186,8 +185,6 @@ __device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape
             load_neighbours(reinterpret_cast<Stored *>(at), live, added);
             value(0) += added[0];
         });
-        if constexpr (!Shape::Single && Shape::R > 0 && Shape::Tiles == MaxTiles)
-            __syncwarp();
     });
 }
 

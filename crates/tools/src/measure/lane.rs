@@ -357,14 +357,15 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Waits for the sample that was enqueued.
-    pub(super) fn collect(&mut self) -> Result<()> {
-        if let Some((from, to)) = self.pending.take() {
-            let us = to.us_since(&from)?;
-            self.spent += us;
-            self.samples.push(us / self.launches as f64);
-        }
-        Ok(())
+    /// Waits for the sample that was enqueued, and says how many microseconds it took.
+    pub(super) fn collect(&mut self) -> Result<f64> {
+        let Some((from, to)) = self.pending.take() else {
+            return Ok(0.0);
+        };
+        let us = to.us_since(&from)?;
+        self.spent += us;
+        self.samples.push(us / self.launches as f64);
+        Ok(us)
     }
 
     /// What is wrong with the outputs that a sample leaves in the sets that it visits, in words: one

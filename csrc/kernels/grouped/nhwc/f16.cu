@@ -4,5 +4,5 @@
 template <>
 cf::grouped::Launched cf::grouped::kernel_for<__half>(const Form &form, dim3 grid, dim3 block,
                                                       size_t shared) {
-    return kernel_among<__half, 16, 32, 64>(form, grid, block, shared);
+    return kernel_among<__half, 1, 16, 32, 64>(form, grid, block, shared);
 }

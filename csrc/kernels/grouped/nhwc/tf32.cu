@@ -4,5 +4,5 @@
 template <>
 cf::grouped::Launched cf::grouped::kernel_for<float>(const Form &form, dim3 grid, dim3 block,
                                                      size_t shared) {
-    return kernel_among<float, 32, 64, 128>(form, grid, block, shared);
+    return kernel_among<float, 1, 32, 64, 128>(form, grid, block, shared);
 }

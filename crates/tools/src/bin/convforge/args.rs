@@ -93,7 +93,8 @@ pub struct ProblemArgs {
     /// standard input, one per line, a name before it if it has one, # for remarks; may be repeated
     #[arg(long, value_name = "PROBLEM")]
     problem: Vec<Source>,
-    /// A suite of problems by its name, or a file with lines as those of --problem -; may be repeated
+    /// A suite of problems by its name, or a file with lines as those of --problem -; nets-depthwise,
+    /// nets-grouped and nets-dense are those of real networks; may be repeated
     #[arg(long, value_name = "SUITE", value_parser = suite)]
     suite: Vec<Suite>,
     /// Replace the storage of every problem: f32, f16 or bf16

@@ -1,0 +1,13 @@
+// Kernels of grouped_any whose products are in f16.
+#include "kernels/grouped/any_kernel.cuh"
+
+namespace cf::grouped_any {
+
+template <>
+Launched kernel_for<F16>(int storage, int tiles, dim3 block, size_t shared) {
+    if (storage == CF_STORE_F32)
+        return kernel_among<float, F16, 1, 2, 3, 4>(tiles, block, shared);
+    return kernel_among<__half, F16, 1, 2, 3, 4>(tiles, block, shared);
+}
+
+} // namespace cf::grouped_any

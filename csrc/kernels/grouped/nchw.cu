@@ -1,0 +1,116 @@
+// grouped_nchw: groups of few channels on tensor cores, planes one after the other.
+//
+// The products are those of grouped_nhwc, whose main loop this is: mma.sync with pixels as rows and
+// 8 output channels as columns, rows of sums in registers. It reads 16 bytes of channels of a pixel
+// at a time, so that x is turned in shared memory first.
+//
+// - A strip is some rows of y, or all, in some channels of an image. Its x comes by bulk copies:
+//   all of it by one where the strip has all rows, a channel by one where not. Copies take whole 16
+//   bytes, and what lies beside a segment in them comes too; so any width and any alignment will
+//   do, and nothing from beside the tensor is read.
+// - A block turns a strip: 16 bytes of channels of a pixel are gathered from as many planes and
+//   written at once, beside those of the next pixel, with zeros around the image. Eight neighbours
+//   then lie in all banks, and a filter may begin at any of them.
+// - A warp has two units, 8 columns in some rows of y each, and slides down over them.
+// - y is gathered in the stage that x came through, and leaves by bulk copies as x came.
+//
+// Floor: the bytes of x and y over the bandwidth.
+#include "kernels/grouped/family.cuh"
+#include "kernels/grouped/filter.cuh"
+#include "kernels/grouped/nchw_kernel.cuh"
+
+namespace {
+
+using namespace cf::grouped;
+using cf::grouped_nchw::Launched;
+using cf::grouped_nchw::Option;
+using cf::grouped_nchw::Tiling;
+
+struct State {
+    Launched kernel;
+    PackKernel pack;
+    cf_problem problem;
+    FilterWords words;
+    int64_t packed_words;
+    Tiling tiling;
+};
+
+// Of the kernel of its problem.
+void choose_kernels(const Form &form, const Option &option, State &state) {
+    const Tiling &t = state.tiling;
+    const size_t shared = size_t(t.pieces) * t.piece_bytes + size_t(t.stages) * t.stage_bytes;
+    for_element(state.problem, [&](auto element) {
+        using Element = decltype(element);
+        const unsigned blocks = option.blocks;
+        state.kernel = form.products == 3
+                           ? cf::grouped_nchw::kernel_for<float, 3>(form, blocks, shared)
+                           : cf::grouped_nchw::kernel_for<Element>(form, blocks, shared);
+        state.pack = pack_kernel_of<Element>(state.packed_words);
+    });
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!is_grouped(p, no))
+        return false;
+    if (p.layout != CF_NCHW)
+        return no("is written for NCHW");
+    if (!is_exact(p))
+        return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
+                  "tf32 or fp32 of f32)");
+    if (!is_long(p, no))
+        return false;
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (p.r > 7 || p.s > 7)
+        return no("takes filters up to 7x7; this one is %dx%d", p.r, p.s);
+    const Form form = cf::grouped_nchw::form_of(p);
+    const Option best = cf::grouped_nchw::best_option(query, form);
+    if (best.tiling.stages == 0)
+        return no("keeps whole rows of x in shared memory, twice, and counts strips of them in 30 "
+                  "bits; of %lld images with %d x %d pixels there are too many",
+                  (long long)p.n, p.h, p.w);
+    state.tiling = best.tiling;
+    state.words = filter_words(p, form);
+    state.packed_words = int64_t(best.tiling.all_chunks) * state.words.count() * 32;
+    plan.packed_bytes = uint64_t(state.packed_words) * 4;
+    plan.filter_layout =
+        uint64_t(state.words.parts) << 16 | uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
+    plan.us = best.us;
+    choose_kernels(form, best, state);
+    return true;
+}
+
+int32_t prepare(State &state) {
+    if (const int32_t error = state.pack.prepare())
+        return error;
+    return state.kernel.prepare();
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    return pack_filter(state.pack, state.problem, state.words, state.packed_words, w, packed,
+                       stream);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    const cf_problem &p = state.problem;
+    return state.kernel.launch(args.stream, state.tiling, args.x, uint64_t(p.n) * p.c * p.h * p.w,
+                               args.packed, args.y, cf::depthwise::finish_of(p, args));
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(grouped, nchw) = {
+    "grouped_nchw",
+    "grouped",
+    "groups of few channels by mma.sync: x is turned in shared memory, sums of all rows of y that "
+    "a row of x meets stay in registers",
+    "this project",
+    "padding, and channels of up to 7 neighbours beside a group of fewer than 8, are multiplied "
+    "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math fp32 an "
+    "input or weight of at least 3.40199e38 in magnitude counts as infinite, and an infinite one "
+    "makes NaN of every sum that it is part of",
+    CF_NEEDS_SM90,
+    nullptr, // configs
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
+};

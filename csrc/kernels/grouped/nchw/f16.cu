@@ -1,0 +1,8 @@
+// Kernels of grouped_nchw for f16.
+#include "kernels/grouped/nchw_kernel.cuh"
+
+template <>
+cf::grouped_nchw::Launched cf::grouped_nchw::kernel_for<__half>(const Form &form, dim3 grid,
+                                                                size_t shared) {
+    return kernel_among<__half, 1, 16, 32, 64>(form, grid, shared);
+}

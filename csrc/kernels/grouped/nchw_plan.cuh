@@ -1,0 +1,233 @@
+// The planner of grouped_nchw: how a problem becomes strips, and what a strip takes.
+#pragma once
+
+#include "kernels/grouped/nhwc_plan.cuh"
+
+namespace cf::grouped_nchw {
+
+using namespace grouped;
+
+constexpr int Warps = 4;          // of a block
+constexpr int Loader = Warps - 1; // which loads and stores for them, and has no more tasks than any
+constexpr int MaxStages = 4;      // of the ring that strips go through
+constexpr int Slack = 32; // bytes between rows of channels that are copied in whole 16 bytes
+constexpr int MaxTaskPieces = 8, MaxChannels = 256;
+
+// Tiles of a warp: as many as registers have room for, of the same set.
+__host__ __device__ constexpr int tiles_of(int set_bytes, int size, int products) {
+    return set_bytes == TileChannels * size || set_bytes == 128 || products == 3 ? 1 : 2;
+}
+// Blocks that registers leave room for on a multiprocessor: a lane has a filter and the sums of all
+// rows of y that a row of x meets.
+constexpr int blocks_of(int set_bytes, int size, int filter, int products) {
+    const int tiles = tiles_of(set_bytes, size, products);
+    const int words = filter * (filter * set_bytes / PieceBytes + 4) * tiles * parts_of(products);
+    return filter == 0 ? 4 : words <= 36 ? 6 : words <= 72 ? 4 : words <= 120 ? 3 : 2;
+}
+
+inline Form form_of(const cf_problem &p) {
+    Form form = grouped::form_of(p);
+    form.tiles = tiles_of(form.set_bytes, element_bytes(p), form.products);
+    form.warps = Warps;
+    form.blocks = blocks_of(form.set_bytes, element_bytes(p), form.filter, form.products);
+    return form;
+}
+
+// A strip is some rows of y, or all, in some channels of an image: x as it lies in memory (raw),
+// and the same with channels beside each other (turned), with zeros around. A piece of channels is
+// 16 bytes of a pixel. A task of a warp is two units, 8 columns in some rows of y each, of a chunk
+// of channels. Offsets in shared memory are bytes.
+struct Tiling {
+    int c, h, w, h_step, w_step; // steps: pixels of x from one of y to the next
+    int p, q, r, s;
+    int row_step, tap_step; // from tap to tap: pixels in what is turned
+    int pad_top, pad_left;
+    int channels, pieces, chunks; // of a strip
+    int chunk_bytes;              // of a pixel of x
+    int all_chunks;               // of all channels
+    int rows;                     // of y in a strip
+    int in_rows;                  // of x that a strip needs, those outside too
+    int task_rows, column_units;  // rows of y in a unit; units beside each other
+    int units, tasks;             // of a strip
+    int whole;                    // whether a strip has all rows of x
+    int strips, channel_blocks, row_strips;
+    int stages;
+    int finishes;                      // whether there is an epilogue
+    int activation;                    // beyond what cf::Finish does
+    int width, pixels;                 // of what is turned: of a row, of all
+    uint32_t stage_bytes, piece_bytes; // of a stage; of a piece of all pixels
+    uint32_t x_plane, x_pitch;         // from channel to channel: in x, in a stage
+    uint32_t y_plane, y_pitch;
+    Divisor by_channel_blocks, by_row_strips, by_width, by_chunks, by_column_units;
+};
+
+struct Option {
+    Tiling tiling;
+    int blocks; // of the launch
+    double us;
+};
+
+// How a strip is cut: channels, rows of y, and into how many pieces of rows for tasks.
+struct Cut {
+    int channels, rows, pieces;
+};
+
+// Channels that a strip may have are multiples of these.
+inline int channel_step(const cf_problem &p, const Form &form) {
+    return std::max(form.set_bytes / element_bytes(p), form.tiles * TileChannels);
+}
+
+// Bytes from channel to channel of a stage: what some rows have, with room between them, and as far
+// behind a multiple of 16 bytes as in the tensor.
+inline int64_t pitch_of(int64_t bytes, int64_t plane) {
+    const int64_t least = bytes + Slack;
+    return least + ((plane - least) % 16 + 16) % 16;
+}
+
+// Clocks of a strip beside its rows, as its warps wait for each other twice; and of a bulk copy,
+// which a multiprocessor does one after the other.
+constexpr double StripClocks = 700, CopyClocks = 64;
+
+inline double estimate(const cf_query &query, const Form &form, const Option &option) {
+    const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
+    const Tiling &t = option.tiling;
+    const int size = element_bytes(p);
+    // Each element once, and again what strips below each other share, of which a third comes from
+    // memory.
+    const double height = (p.r - 1.0) * p.dilation_h + 1;
+    const double again =
+        std::min<double>((t.row_strips - 1) * std::max(height - p.stride_h, 0.0), p.h) / 3;
+    const double bytes = double(p.n) * p.c * ((p.h + again) * p.w + double(p.p) * p.q) * size;
+    const double rounds = double(ceil_div(t.strips, option.blocks));
+    const double of_sm = double(ceil_div(option.blocks, d.sm_count));
+    const double balance =
+        rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
+    const double memory = bytes / (0.87 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+    const double read_us =
+        rounds > 1 ? clocks_us(d, rounds / (t.stages - 0.5) * InFlight, TensorClock) : 0;
+    const double copies = double(t.strips) * (t.whole ? 2 : 2 * t.channels) / d.sm_count;
+    const double copy_us = clocks_us(d, copies * CopyClocks, TensorClock);
+    const RowClocks of_row = row_clocks(p, form);
+    const double steps = t.task_rows + (form.filter ? rows_of(p.r, p.stride_h) - 1 : 0);
+    const double of_warp = double(ceil_div(t.tasks, Warps)); // tasks
+    const double turned = double(ceil_div(t.pixels, Warps * 32));
+    const double turn = turned * (22 + t.pieces * (40.0 / size + 7));
+    const double each = turn + of_warp * (steps * of_row.each + 80);
+    const double alone = turn * 2 + of_warp * steps * of_row.alone + StripClocks;
+    const double computing =
+        clocks_us(d, rounds * depthwise::together_us(alone, of_sm * each) + Fill, TensorClock);
+    return ShortLaunchUs +
+           depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
+                                                 std::max({memory, read_us, copy_us}));
+}
+
+// How many blocks a multiprocessor has at a time, and the stages of their rings, that are estimated
+// to take least; false where nothing fits.
+inline bool share_multiprocessors(const cf_query &query, const Form &form, Option &option) {
+    Option next = option;
+    bool found = false;
+    for (int of_sm = form.blocks; of_sm > 0; --of_sm) {
+        Tiling &t = next.tiling;
+        const int64_t turned = int64_t(t.piece_bytes) * t.pieces;
+        const int64_t room = std::min<int64_t>(query.device.shared_per_sm / of_sm - 1024,
+                                               query.device.shared_per_block) -
+                             StaticShared - turned;
+        next.blocks =
+            int(std::min<int64_t>(std::max(t.strips, 1), int64_t(query.device.sm_count) * of_sm));
+        // A block keeps its channels, and its filter, from strip to strip.
+        if (t.strips > next.blocks && next.blocks > t.channel_blocks)
+            next.blocks -= next.blocks % t.channel_blocks;
+        const int rounds = int(ceil_div(t.strips, next.blocks));
+        const int needed = std::clamp(rounds, 1, 3);
+        t.stages = int(std::min<int64_t>(room / t.stage_bytes, std::min(needed, MaxStages)));
+        // One is being read or stored, another is on its way.
+        if (t.stages < std::min(needed, 2))
+            continue;
+        next.us = estimate(query, form, next);
+        if (!found || next.us < option.us)
+            option = next;
+        found = true;
+    }
+    return found;
+}
+
+inline bool tile(const cf_query &query, const Form &form, const Cut &cut, Option &option) {
+    const cf_problem &p = query.problem;
+    const int size = element_bytes(p);
+    option = {};
+    Tiling &t = option.tiling;
+    const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
+    const int64_t width = int64_t(p.q - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
+    const int64_t task_rows = ceil_div(cut.rows, cut.pieces);
+    const int64_t pieces = ceil_div(cut.rows, task_rows);
+    const int64_t row_strips = ceil_div(p.p, cut.rows);
+    const int64_t channel_blocks = ceil_div(p.c, cut.channels);
+    const double strips = double(p.n) * row_strips * channel_blocks;
+    // What a warp slides over, down to the last row that a step reads.
+    const int64_t turned_rows =
+        form.filter ? (pieces * task_rows + rows_of(p.r, p.stride_h) - 1) * p.stride_h
+                    : (pieces * task_rows - 1) * p.stride_h + height;
+    const int64_t in_rows = int64_t(cut.rows - 1) * p.stride_h + height;
+    const bool whole = row_strips == 1;
+    const int64_t x_plane = int64_t(p.h) * p.w * size, y_plane = int64_t(p.p) * p.q * size;
+    const int64_t x_bytes = whole ? x_plane : std::min<int64_t>(in_rows, p.h) * p.w * size;
+    const int64_t y_bytes = int64_t(cut.rows) * p.q * size;
+    const int64_t x_pitch = whole ? x_plane : pitch_of(x_bytes, x_plane);
+    const int64_t y_pitch = whole ? y_plane : pitch_of(y_bytes, y_plane);
+    const int64_t stage = std::max(x_pitch, y_pitch) * cut.channels + 2 * Slack;
+    const int64_t pixels = turned_rows * width;
+    const int64_t channel_pieces = int64_t(cut.channels) * size / PieceBytes;
+    if (stage + pixels * PieceBytes * channel_pieces > query.device.shared_per_block ||
+        strips > INT32_MAX / 2 || std::max(x_plane, y_plane) > UINT32_MAX)
+        return false;
+    t.c = p.c, t.h = p.h, t.w = p.w, t.h_step = p.stride_h, t.w_step = p.stride_w;
+    t.p = p.p, t.q = p.q, t.r = p.r, t.s = p.s;
+    t.row_step = int(width) * p.dilation_h, t.tap_step = p.dilation_w;
+    t.pad_top = p.pad_top, t.pad_left = p.pad_left;
+    t.channels = cut.channels, t.pieces = int(channel_pieces);
+    t.chunks = cut.channels / (form.tiles * TileChannels);
+    t.chunk_bytes = form.tiles * TileChannels * size;
+    t.all_chunks = int(ceil_div(p.c, form.tiles * TileChannels));
+    t.rows = cut.rows, t.in_rows = int(in_rows);
+    t.task_rows = int(task_rows), t.column_units = int(ceil_div(p.q, UnitPixels));
+    t.units = int(pieces) * t.column_units;
+    t.tasks = int(ceil_div(t.units, 2)) * t.chunks;
+    t.whole = whole;
+    t.strips = int(strips), t.channel_blocks = int(channel_blocks);
+    t.row_strips = int(row_strips);
+    t.finishes = depthwise::has_epilogue(p);
+    t.activation = depthwise::late_activation(p);
+    t.width = int(width), t.pixels = int(pixels);
+    t.stage_bytes = uint32_t(round_up(stage, 16)), t.piece_bytes = uint32_t(pixels * PieceBytes);
+    t.x_plane = uint32_t(x_plane), t.x_pitch = uint32_t(x_pitch);
+    t.y_plane = uint32_t(y_plane), t.y_pitch = uint32_t(y_pitch);
+    t.by_channel_blocks = Divisor(t.channel_blocks);
+    t.by_row_strips = Divisor(t.row_strips);
+    t.by_width = Divisor(t.width);
+    t.by_chunks = Divisor(t.chunks);
+    t.by_column_units = Divisor(t.column_units);
+    return share_multiprocessors(query, form, option);
+}
+
+// The one that is estimated to take least; none of its stages where none fits.
+inline Option best_option(const cf_query &query, const Form &form) {
+    const cf_problem &p = query.problem;
+    Option best = {};
+    const auto consider = [&](const Cut &cut) {
+        Option option;
+        if (tile(query, form, cut, option) && (best.tiling.stages == 0 || option.us < best.us))
+            best = option;
+    };
+    const int step = channel_step(p, form);
+    const int most = int(std::min<int64_t>(round_up(p.c, step), MaxChannels));
+    for (int channels = step; channels <= most; channels += step)
+        for (int rows = p.p; rows > 0;) {
+            for (int pieces = 1; pieces <= std::min(rows, MaxTaskPieces); ++pieces)
+                consider({channels, rows, pieces});
+            rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;
+        }
+    return best;
+}
+
+} // namespace cf::grouped_nchw

@@ -1,0 +1,65 @@
+// A ring without a producer: the warps that read its items take turns at loading them. A warp whose
+// turn it is loads the item that comes into the stage of one that it left an item or two before;
+// nearly always all others have left that one as well, and it does not wait.
+//
+//     Turns<MaxStages> turns(ring, stages, items, warp, lane);   // ring.init(stages, 1, warps,
+//     lane) turns.begin(load);                                         // load(item, stage), by one
+//     lane for each item: turns.enter(load), read stage turns.stage(), turns.leave()
+#pragma once
+
+#include "pipeline/ring.cuh"
+
+namespace cf {
+
+#if CF_SM90
+template <int MaxStages>
+class Turns {
+    Ring<MaxStages> &ring;
+    const int stages, items, lane, warps;
+    int turn; // the item in whose place this warp loads next
+    int item = 0;
+    RingPosition at, next; // of the item; of the one that is to be loaded
+
+  public:
+    __device__ __forceinline__ Turns(Ring<MaxStages> &ring, int stages, int items, int warp,
+                                     int lane)
+        : ring(ring), stages(stages), items(items), lane(lane), warps(int(blockDim.x) / 32),
+          turn(warp) {
+        next.round = 1;
+    }
+    // The first items, as many as there are stages, by the first warp.
+    template <class Load>
+    __device__ __forceinline__ void begin(Load load) {
+        if (turn == 0 && lane == 0)
+            for (int first = 0; first < min(items, stages); ++first)
+                load(first, first);
+        __syncwarp();
+    }
+    // Waits for the next item.
+    template <class Load>
+    __device__ __forceinline__ void enter(Load load) {
+        const int lag = stages > 4 ? 2 : 1, left = item - lag;
+        if (left >= 0 && left + stages < items) {
+            if (left == turn) {
+                ring.wait_empty(next); // by all lanes, as a barrier is waited for
+                if (lane == 0)
+                    load(left + stages, next.stage);
+                __syncwarp();
+                turn += warps;
+            }
+            next.next(stages);
+        }
+        ring.wait_full(at);
+    }
+    __device__ __forceinline__ int stage() const { return at.stage; }
+    __device__ __forceinline__ void leave() {
+        __syncwarp();
+        if (lane == 0)
+            ring.release(at);
+        at.next(stages);
+        ++item;
+    }
+};
+#endif
+
+} // namespace cf
