@@ -44,10 +44,8 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
                                         int warp, int lane) {
     const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
     const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
-    const StoreLane store(block.staged(warpgroup), warp, lane);
-    Held held = {
-        block, block.shared.pixels[ring], {}, {}, 0, 0, warpgroup == 0 ? block.tiling.lead : 0,
-        lane};
+    const StoreLane<N> store(block.tiling, block.staged(warpgroup), warp, lane);
+    Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
     if (warpgroup > 0 && block.count > 0)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
@@ -55,7 +53,7 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
         multiply_tile<Element, N>(block, held, ring, rows, sums);
         const Place place = block.place(m, ring);
         if (block.tiling.parts > 1)
-            store_parts<Element, N>(block, store, place, warpgroup, sums, y, finish);
+            store_parts<Element, N>(block, warp, lane, place, warpgroup, sums, y, finish);
         else
             store_tile<Element, N>(store, Target<Element>(block.tiling, place, warpgroup, 0, N),
                                    sums, y, finish);

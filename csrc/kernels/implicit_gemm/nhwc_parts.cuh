@@ -37,11 +37,12 @@ struct Parts {
 
 // Both warpgroups are done with all stages: a block has one tile, and nothing is on its way.
 template <class Element, int N>
-__device__ __forceinline__ void store_parts(const Block &block, const StoreLane &at,
+__device__ __forceinline__ void store_parts(const Block &block, int warp, int lane,
                                             const Place &place, int warpgroup, float (&sums)[N / 2],
                                             Element *y, const Finish &finish) {
     const Tiling &t = block.tiling;
-    const Parts parts = {block, warpgroup * Warpgroup + at.thread};
+    const StoreLane<16> at(t, block.staged(warpgroup), warp, lane);
+    const Parts parts = {block, warp * 32 + lane};
     wait_at_bar(1 + Warpgroups, Warpgroups * Warpgroup);
     // As floats, one by one: ptxas would want others in other registers, and wait for each product.
 #pragma unroll

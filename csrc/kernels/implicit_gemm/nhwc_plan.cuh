@@ -69,6 +69,7 @@ struct Tiling {
     int lead;  // taps that the first warpgroup is ahead of the second one
     // Whether pixels of y are whole pieces of 16 bytes; the epilogue.
     int whole, finishes, activation;
+    int near; // pixels of a tile are so near in y that elements between them are counted in 31 bits
 };
 
 __host__ __device__ __forceinline__ int cluster_size(const Tiling &t) {
@@ -157,11 +158,11 @@ inline double together_us(double a, double b) {
 }
 
 // Clocks: until the first pixels are there, and the last ones of y stored; of a copy, and of its
-// round; of staging and storing a piece. Bytes that come from L2 in a clock, and that shared
-// memory's port moves. What products take more than their count, and what of storing others do not
-// hide.
-constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, OfTile = 250,
-                 OfPiece = 260;
+// round; of a tap at least; of staging and storing a piece. Bytes that come from L2 in a clock, and
+// that shared memory's port moves. What products take more than their count, and what of storing
+// others do not hide.
+constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, OfTile = 300,
+                 OfPiece = 300, TapRound = 360;
 constexpr double FillBytes = 30, PortBytes = 128;
 constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.02;
 // Where parts of a sum meet: two barriers of a cluster, and of each column.
@@ -182,7 +183,8 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double filled = (pixel_bytes / t.pixel_peers + weight_bytes / t.weight_peers) / FillBytes;
     const double port =
         steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
-    const double products = ProductShare * std::max(steps * option.width / 2.0, port);
+    const double products = std::max(ProductShare * std::max(steps * option.width / 2.0, port),
+                                     blocks * taps * TapRound);
     // A stage is asked for when it was handed back, and comes some time later.
     const auto round = [](double count, double clocks, int stages) {
         return count * std::max(clocks, Latency / std::max(stages - 1, 1));
@@ -205,13 +207,12 @@ inline double estimate(const cf_query &query, const Option &option) {
                                        memory / (0.85 * query.device.bytes_per_us));
 }
 
-// Taps that take about as long as storing does. Both warpgroups hold stages meanwhile: where these
-// are few, the lead is.
-constexpr int Lead = 4;
+// Half of a tile, so that either warpgroup has time to store. Both hold stages meanwhile: where
+// these are few, the lead is.
 inline int lead_of(const Tiling &t) {
-    int lead = std::min(Lead, t.blocks / t.parts * t.taps);
+    int lead = t.blocks / t.parts * t.taps / 2;
     if (t.turns)
-        lead = std::min(lead, t.weight_stages - 1);
+        lead = std::min(lead, t.weight_stages - 3);
     if (!t.apart)
         lead = std::min(lead, (t.pixel_stages - 1) * t.tap_rows * t.tap_columns);
     return std::max(lead, 1);
@@ -261,7 +262,8 @@ inline bool share_stages(const cf_query &query, Option &option) {
 
 // Where parts of a sum meet, all sums of a tile lie in the place of stages.
 inline bool share_memory(const cf_query &query, Option &option) {
-    const Tiling &t = option.tiling;
+    Tiling &t = option.tiling;
+    t.near = (double(t.images) * t.p + t.rows) * t.q * t.k < INT32_MAX / 2;
     const uint32_t sums = Warpgroups * RowChannels * (option.width + 8) * 4;
     return share_stages(query, option) &&
            (t.parts == 1 || sums <= pixel_ring_bytes(t) + weight_ring_bytes(t));

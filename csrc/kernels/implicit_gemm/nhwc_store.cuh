@@ -6,6 +6,7 @@
 #include "core/fragment_epilogue.cuh"
 #include "kernels/implicit_gemm/nhwc_load.cuh"
 #include "ptx/bar_number.cuh"
+#include "ptx/load_store.cuh"
 #include "ptx/matrix_transposed.cuh"
 #include "ptx/mma.cuh"
 
@@ -19,6 +20,21 @@ __device__ __forceinline__ uint32_t staged_offset(int pixel, int eight) {
     return uint32_t(pixel) * LineBytes + uint32_t((eight ^ pixel) & 7) * 16;
 }
 
+// Where a product's column lies in a tile of y.
+struct Spot {
+    int column, row, image;
+
+    __device__ __forceinline__ Spot(const Tiling &t, int of_product) {
+        const int rows = t.by_pitch.quotient(of_product);
+        row = t.by_images.quotient(rows);
+        column = of_product - rows * t.pitch;
+        image = rows - row * t.images;
+    }
+    __device__ __forceinline__ int64_t offset(const Tiling &t) const {
+        return ((int64_t(image) * t.p + row) * t.q + column) * t.k;
+    }
+};
+
 // What a warpgroup has of y.
 template <class Element>
 struct Target {
@@ -28,6 +44,7 @@ struct Target {
     int k;                     // the first of these, of all
     int64_t first;             // where the tile's first pixel begins in y, at that channel
     int first_column, columns; // of the tile, that the first of the sums are of, and the next ones
+    bool full;                 // all pixels of the tile are there, and are stored as whole pieces
 
     __device__ __forceinline__ Target(const Tiling &t, const Place &place, int warpgroup,
                                       int first_column, int columns)
@@ -36,16 +53,16 @@ struct Target {
         channels = place.n < t.n ? t.group_k - of_group : 0;
         k = place.group * t.group_k + of_group;
         first = ((int64_t(place.n) * t.p + place.row) * t.q + place.column) * t.k + k;
+        full = t.whole && t.near && t.parts == 1 && place.column + t.columns <= t.q &&
+               place.row + t.rows <= t.p && place.n + t.images <= t.n;
     }
     // Elements from the tile's first pixel to that of a product's column; false where there is
     // none.
     __device__ __forceinline__ bool find(int column, int64_t &offset) const {
-        const Tiling &t = tiling;
-        const int rows = t.by_pitch.quotient(column), row = t.by_images.quotient(rows);
-        const int of_row = column - rows * t.pitch, image = rows - row * t.images;
-        offset = ((int64_t(image) * t.p + row) * t.q + of_row) * t.k;
-        return of_row < min(t.columns, t.q - place.column) && row < min(t.rows, t.p - place.row) &&
-               image < t.n - place.n;
+        const Spot spot(tiling, column);
+        offset = spot.offset(tiling);
+        return spot.column < min(tiling.columns, tiling.q - place.column) &&
+               spot.row < min(tiling.rows, tiling.p - place.row) && spot.image < tiling.n - place.n;
     }
 };
 
@@ -87,14 +104,41 @@ struct PieceMap {
 };
 
 // Of a warpgroup's threads.
+template <int N>
 struct StoreLane {
+    static constexpr int Moves = (N + 15) / 16; // of 16 bytes, by a thread
+    // Where each lies in a full tile is the same for all tiles: it is worked out once, where
+    // registers have room for it.
+    static constexpr bool Kept = N <= 232;
+    const Tiling &tiling;
+    int offsets[Kept ? Moves : 1];
     uint32_t staged;        // of the warpgroup
     int thread, lane, warp; // in the warpgroup; warps have 16 channels each
     int barrier;
 
-    __device__ __forceinline__ StoreLane(uint32_t staged, int warp, int lane)
-        : staged(staged), thread(warp % 4 * 32 + lane), lane(lane), warp(warp % 4),
-          barrier(1 + warp / 4) {}
+    __device__ __forceinline__ StoreLane(const Tiling &t, uint32_t staged, int warp, int lane)
+        : tiling(t), staged(staged), thread(warp % 4 * 32 + lane), lane(lane), warp(warp % 4),
+          barrier(1 + warp / 4) {
+        if constexpr (Kept) {
+#pragma unroll
+            for (int i = 0; i < Moves; ++i) {
+                offsets[i] = find(i);
+                keep(offsets[i]);
+            }
+        }
+    }
+    // In elements of y behind the tile's first pixel; negative where there is nothing.
+    __device__ __forceinline__ int find(int i) const {
+        const Spot spot(tiling, pixel(i));
+        const bool live = pixel(i) < N && spot.column < tiling.columns && spot.row < tiling.rows;
+        return live ? int(spot.offset(tiling)) + eight() * PieceChannels : -1;
+    }
+    __device__ __forceinline__ int offset(int i) const {
+        if constexpr (Kept)
+            return offsets[i];
+        else
+            return find(i);
+    }
     __device__ __forceinline__ void meet() const { wait_at_bar(barrier, Warpgroup); }
     // Where a lane lets stmatrix store, or ldmatrix read, of 16 pixels: channels 8 by 8, then
     // pixels.
@@ -111,8 +155,8 @@ struct StoreLane {
 };
 
 // Adds what is staged of a residual.
-template <class Element, class Map, int Count>
-__device__ __forceinline__ void add_staged(const StoreLane &at, Map &map, Constant<Count>) {
+template <class Element, class Lane, class Map, int Count>
+__device__ __forceinline__ void add_staged(const Lane &at, Map &map, Constant<Count>) {
 #pragma unroll
     for (int sixteen = 0; sixteen * 2 < Count; ++sixteen) {
         uint32_t words[4];
@@ -150,69 +194,83 @@ __device__ __forceinline__ void activate_piece(int activation, Map &map, Constan
 }
 
 // The 16 bytes that a thread moves between memory and what is staged of a piece.
-template <class Element, int First, int Count>
+template <class Element, int N, int First, int Count>
 struct Moves {
     static constexpr int All = (Count + 1) / 2;
-    const StoreLane &at;
+    const StoreLane<N> &at;
     const Target<Element> &target;
 
-    // body(address in shared memory, elements behind the beginning of y, channels there).
+    // Of a full tile: body(number, elements behind the tile's first pixel, whether they are there).
     template <class Body>
-    __device__ __forceinline__ void visit(int i, Body body) const {
-        int64_t offset;
-        const int of_piece = at.pixel(i), column = First * 8 + of_piece;
-        const bool live = target.find(target.first_column + column, offset) &&
-                          of_piece < Count * 8 && column < target.columns;
-        body(at.piece(i), target.first + offset + at.eight() * PieceChannels,
-             live ? target.channels - at.eight() * PieceChannels : 0);
-    }
-    // Where pixels are whole pieces of 16 bytes, or not.
-    __device__ __forceinline__ void load(const Element *residual) const {
-        if (target.tiling.whole) {
-            uint4 v[All];
+    __device__ __forceinline__ void visit(Body body) const {
+        const bool live = at.eight() * PieceChannels < target.channels;
 #pragma unroll
-            for (int i = 0; i < All; ++i)
-                visit(i, [&](uint32_t, int64_t from, int channels) {
-                    v[i] = load_if(channels > 0, reinterpret_cast<const uint4 *>(residual + from));
-                });
-#pragma unroll
-            for (int i = 0; i < All; ++i)
-                store_shared4(at.piece(i), v[i].x, v[i].y, v[i].z, v[i].w);
-        } else {
-#pragma unroll 1
-            for (int i = 0; i < All; ++i)
-                visit(i, [&](uint32_t to, int64_t from, int channels) {
-                    const uint4 v = load_some(residual + from, channels);
-                    store_shared4(to, v.x, v.y, v.z, v.w);
-                });
+        for (int i = 0; i < All; ++i) {
+            const int offset = at.offset(First / 2 + i);
+            body(i, offset, live && offset >= 0 && (Count % 2 == 0 || at.pixel(i) < Count * 8));
         }
+    }
+    // Of any: body(number, the same, channels there). One by one: it is rare, and long.
+    template <class Body>
+    __device__ __forceinline__ void visit_some(Body body) const {
+#pragma unroll 1
+        for (int i = 0; i < All; ++i) {
+            int64_t offset;
+            const int of_piece = at.pixel(i), column = First * 8 + of_piece;
+            const bool live = target.find(target.first_column + column, offset) &&
+                              of_piece < Count * 8 && column < target.columns;
+            const int channels = target.channels - at.eight() * PieceChannels;
+            body(i, offset + at.eight() * PieceChannels, live ? channels : 0);
+        }
+    }
+    __device__ __forceinline__ void load(const Element *residual) const {
+        residual += target.first;
+        const auto put = [&](int i, const uint4 &v) {
+            store_shared4(at.piece(i), v.x, v.y, v.z, v.w);
+        };
+        const auto sixteen_bytes = [&](int64_t from) {
+            return reinterpret_cast<const uint4 *>(residual + from);
+        };
+        if (target.full) {
+            uint4 v[All];
+            visit([&](int i, int from, bool live) { v[i] = load_if(live, sixteen_bytes(from)); });
+#pragma unroll
+            for (int i = 0; i < All; ++i)
+                put(i, v[i]);
+        } else if (target.tiling.whole)
+            visit_some([&](int i, int64_t from, int channels) {
+                put(i, load_if(channels > 0, sixteen_bytes(from)));
+            });
+        else
+            visit_some([&](int i, int64_t from, int channels) {
+                put(i, load_some(residual + from, channels));
+            });
     }
     __device__ __forceinline__ void store(Element *y) const {
-        if (target.tiling.whole) {
-#pragma unroll
-            for (int i = 0; i < All; ++i)
-                visit(i, [&](uint32_t from, int64_t to, int channels) {
-                    const uint4 v = load_shared4(from);
-                    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-                    store_if(channels > 0, reinterpret_cast<char *>(y + to), words);
-                });
-        } else {
-#pragma unroll 1
-            for (int i = 0; i < All; ++i)
-                visit(i, [&](uint32_t from, int64_t to, int channels) {
-                    store_some(y + to, channels, load_shared4(from));
-                });
-        }
+        y += target.first;
+        const auto store = [&](int i, int64_t to, bool live) {
+            const uint4 v = load_shared4(at.piece(i));
+            const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+            store_if(live, reinterpret_cast<char *>(y + to), words);
+        };
+        if (target.full)
+            visit([&](int i, int to, bool live) { store(i, to, live); });
+        else if (target.tiling.whole)
+            visit_some([&](int i, int64_t to, int channels) { store(i, to, channels > 0); });
+        else
+            visit_some([&](int i, int64_t to, int channels) {
+                store_some(y + to, channels, load_shared4(at.piece(i)));
+            });
     }
 };
 
 // Products' columns from 8 First on, so many 8.
 template <class Element, int N, int First, int Count>
-__device__ __forceinline__ void store_piece(const StoreLane &at, const Target<Element> &target,
+__device__ __forceinline__ void store_piece(const StoreLane<N> &at, const Target<Element> &target,
                                             float (&sums)[N / 2], Element *y,
                                             const Finish &finish) {
     const Tiling &t = target.tiling;
-    const Moves<Element, First, Count> moves = {at, target};
+    const Moves<Element, N, First, Count> moves = {at, target};
     PieceMap<N, First, Count> map = {sums, target.k + at.warp * 16 + at.lane / 4};
     at.meet(); // what is staged has been read
     if (t.finishes) {
@@ -242,7 +300,7 @@ __device__ __forceinline__ void store_piece(const StoreLane &at, const Target<El
 }
 
 template <class Element, int N, int First = 0>
-__device__ __forceinline__ void store_tile(const StoreLane &at, const Target<Element> &target,
+__device__ __forceinline__ void store_tile(const StoreLane<N> &at, const Target<Element> &target,
                                            float (&sums)[N / 2], Element *y, const Finish &finish) {
     constexpr int Left = N / 8 - First, Most = PiecePixels / 8;
     store_piece<Element, N, First, (Left < Most ? Left : Most)>(at, target, sums, y, finish);

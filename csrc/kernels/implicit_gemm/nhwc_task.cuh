@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/implicit_gemm/nhwc_load.cuh"
+#include "ptx/barrier_address.cuh"
+#include "ptx/load_store.cuh"
 #include "ptx/wgmma_shared.cuh"
 
 namespace cf::implicit_gemm {
@@ -12,11 +14,18 @@ namespace cf::implicit_gemm {
 struct Held {
     const Block &block;
     PixelRing &pixels;
+    uint32_t full_pixels, full_weights; // addresses of the first stages' barriers
     RingPosition pixels_at, weights_at;
     int pixel_stage = 0, weight_stage = 0; // of the products before
     int lead;                              // taps until the other warpgroup may begin
     int lane;
 
+    __device__ __forceinline__ Held(const Block &block, int ring, int lead, int lane)
+        : block(block), pixels(block.shared.pixels[ring]), full_pixels(shared_address(pixels.full)),
+          full_weights(shared_address(block.shared.weights.full)), lead(lead), lane(lane) {
+        keep(full_pixels);
+        keep(full_weights);
+    }
     __device__ __forceinline__ void release_weights() {
         if (block.tiling.turns)
             block.of_weights.release(block.shared.weights.empty[weight_stage], lane);
@@ -28,10 +37,12 @@ struct Held {
         if (--lead == 0 && lane == 0)
             block.shared.lead.arrive();
     }
-    __device__ __forceinline__ void wait_for_pixels() { pixels.wait_full(pixels_at); }
+    __device__ __forceinline__ void wait_for_pixels() {
+        wait_at_address(full_pixels + pixels_at.stage * sizeof(Barrier), pixels_at.parity());
+    }
     __device__ __forceinline__ void wait_for_weights() {
-        const int turns = block.tiling.turns;
-        block.shared.weights.full[weights_at.stage].wait(weights_at.parity() & turns);
+        wait_at_address(full_weights + weights_at.stage * sizeof(Barrier),
+                        weights_at.parity() & block.tiling.turns);
     }
 };
 
