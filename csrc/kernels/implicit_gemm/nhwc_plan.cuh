@@ -164,9 +164,9 @@ inline double together_us(double a, double b) {
 constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, OfTile = 300,
                  OfPiece = 300, TapRound = 360;
 constexpr double FillBytes = 30, PortBytes = 128;
-constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.02;
+constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.4;
 // Where parts of a sum meet: two barriers of a cluster, and of each column.
-constexpr double Meet = 1200, MeetColumn = 8;
+constexpr double Meet = 4500, MeetColumn = 8;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -233,8 +233,10 @@ inline bool share_stages(const cf_query &query, Option &option) {
     };
     // A block keeps its weights where all of its tiles have the same.
     const int peers = cluster_size(t);
-    // Where multiprocessors come by 16 and 18, clusters of four and more leave some of them alone.
-    const int side_by_side = std::max(query.device.sm_count / peers - (peers > 2), 0);
+    // Blocks of a cluster are neighbours: fewer clusters run side by side than there are
+    // multiprocessors for. With one too many a launch takes twice as long.
+    const int side_by_side = peers == 1 ? query.device.sm_count
+                                        : query.device.sm_count * (peers > 2 ? 3 : 4) / 4 / peers;
     const int clusters = int(std::min<int64_t>(t.tiles, side_by_side));
     // Parts meet where stages were: nothing may follow.
     if ((t.tiles > 0 && clusters == 0) || (t.parts > 1 && t.tiles > clusters))
