@@ -69,6 +69,22 @@ inline bool is_long(const cf_problem &p, const Refusal &no) {
     return true;
 }
 
+// What the rows that multiply by mma.sync take, whatever the layout.
+inline bool is_for_mma(const cf_problem &p, const Refusal &no) {
+    if (!is_grouped(p, no))
+        return false;
+    if (!is_exact(p))
+        return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
+                  "tf32 or fp32 of f32)");
+    if (!is_long(p, no))
+        return false;
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (p.r > 7 || p.s > 7)
+        return no("takes filters up to 7x7; this one is %dx%d", p.r, p.s);
+    return true;
+}
+
 // Calls body with an element as it is stored.
 template <class Body>
 void for_element(const cf_problem &p, Body body) {

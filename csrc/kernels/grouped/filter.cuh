@@ -4,11 +4,10 @@
 #include "core/element.cuh"
 #include "core/launch.cuh"
 #include "core/strides.cuh"
+#include "kernels/grouped/family.cuh"
 #include "kernels/grouped/nhwc_fragment.cuh"
 
 namespace cf::grouped {
-
-using PackKernel = cf::Kernel<FilterWords, Strides, const void *, void *, int, int, int64_t>;
 
 // Part 0 of an f32 is the tf32 that is nearest, part 1 that of what is left.
 __device__ __forceinline__ uint32_t word_of(float v, int part) {
@@ -37,15 +36,29 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-template <class Element>
-PackKernel pack_kernel_of(int64_t words) {
-    return kernel_of(pack_kernel<Element>, blocks(words, 256), 256);
-}
+// A row's packed filter, part of its plan's state.
+class PackedFilter {
+    Kernel<FilterWords, Strides, const void *, void *, int, int, int64_t> kernel;
+    FilterWords words;
+    int64_t count; // of words
 
-// Launches the kernel for so many words.
-inline int32_t pack_filter(const PackKernel &kernel, const cf_problem &p, const FilterWords &words,
-                           int64_t all, const void *w, void *packed, void *stream) {
-    return kernel.launch(stream, words, filter_strides(p), w, packed, p.k, p.c / p.groups, all);
-}
+  public:
+    // For so many chunks of tiles.
+    void plan(const cf_problem &p, const FilterWords &of, int chunks, cf_plan &plan) {
+        words = of;
+        count = int64_t(chunks) * words.count() * 32;
+        plan.packed_bytes = uint64_t(count) * 4;
+        plan.filter_layout =
+            uint64_t(words.parts) << 16 | uint64_t(words.set_bytes) << 8 | uint64_t(words.tiles);
+        for_element(p, [&](auto element) {
+            kernel = kernel_of(pack_kernel<decltype(element)>, blocks(count, 256), 256);
+        });
+    }
+    int32_t prepare() { return kernel.prepare(); }
+    int32_t pack(const cf_problem &p, const void *w, void *packed, void *stream) const {
+        return kernel.launch(stream, words, filter_strides(p), w, packed, p.k, p.c / p.groups,
+                             count);
+    }
+};
 
 } // namespace cf::grouped

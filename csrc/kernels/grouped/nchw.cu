@@ -28,15 +28,12 @@ using cf::grouped_nchw::Tiling;
 
 struct State {
     Launched kernel;
-    PackKernel pack;
+    PackedFilter filter;
     cf_problem problem;
-    FilterWords words;
-    int64_t packed_words;
     Tiling tiling;
 };
 
-// Of the kernel of its problem.
-void choose_kernels(const Form &form, const Option &option, State &state) {
+void choose_kernel(const Form &form, const Option &option, State &state) {
     const Tiling &t = state.tiling;
     const size_t shared = size_t(t.pieces) * t.piece_bytes + size_t(t.stages) * t.stage_bytes;
     for_element(state.problem, [&](auto element) {
@@ -45,25 +42,15 @@ void choose_kernels(const Form &form, const Option &option, State &state) {
         state.kernel = form.products == 3
                            ? cf::grouped_nchw::kernel_for<float, 3>(form, blocks, shared)
                            : cf::grouped_nchw::kernel_for<Element>(form, blocks, shared);
-        state.pack = pack_kernel_of<Element>(state.packed_words);
     });
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
-    if (!is_grouped(p, no))
+    if (!is_for_mma(p, no))
         return false;
     if (p.layout != CF_NCHW)
         return no("is written for NCHW");
-    if (!is_exact(p))
-        return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
-                  "tf32 or fp32 of f32)");
-    if (!is_long(p, no))
-        return false;
-    if (p.epilogue.pool_h)
-        return no("fuses no pooling");
-    if (p.r > 7 || p.s > 7)
-        return no("takes filters up to 7x7; this one is %dx%d", p.r, p.s);
     const Form form = cf::grouped_nchw::form_of(p);
     const Option best = cf::grouped_nchw::best_option(query, form);
     if (best.tiling.stages == 0)
@@ -71,25 +58,20 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   "bits; of %lld images with %d x %d pixels there are too many",
                   (long long)p.n, p.h, p.w);
     state.tiling = best.tiling;
-    state.words = filter_words(p, form);
-    state.packed_words = int64_t(best.tiling.all_chunks) * state.words.count() * 32;
-    plan.packed_bytes = uint64_t(state.packed_words) * 4;
-    plan.filter_layout =
-        uint64_t(state.words.parts) << 16 | uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
+    state.filter.plan(p, filter_words(p, form), best.tiling.all_chunks, plan);
     plan.us = best.us;
-    choose_kernels(form, best, state);
+    choose_kernel(form, best, state);
     return true;
 }
 
 int32_t prepare(State &state) {
-    if (const int32_t error = state.pack.prepare())
+    if (const int32_t error = state.filter.prepare())
         return error;
     return state.kernel.prepare();
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
-    return pack_filter(state.pack, state.problem, state.words, state.packed_words, w, packed,
-                       stream);
+    return state.filter.pack(state.problem, w, packed, stream);
 }
 
 int32_t launch(const State &state, const cf_args &args) {

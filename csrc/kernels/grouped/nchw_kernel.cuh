@@ -173,20 +173,6 @@ __global__ void __launch_bounds__(Warps * 32,
 #endif
 }
 
-// Calls body with filter and stride of a form as compile-time constants.
-template <int SetBytes, class Body>
-void for_filter(const Form &form, Body body) {
-    const auto with_stride = [&](auto filter) {
-        for_value<1, 2>(form.stride - 1, [&](auto stride) { body(filter, stride); });
-    };
-    if (form.filter == 0)
-        return body(Constant<0>(), Constant<0>());
-    if constexpr (SetBytes == 16)
-        for_value<3, 5, 7>(form.filter / 2 - 1, with_stride);
-    else
-        with_stride(Constant<3>());
-}
-
 // The kernel of a form, whose threads and shared memory the plan adds. The files of nchw/ compile
 // those of one type of elements and number of products.
 template <class Element, int Products = 1>
@@ -195,17 +181,11 @@ Launched kernel_for(const Form &form, dim3 grid, size_t shared);
 template <class Element, int Products, int... SetBytes>
 Launched kernel_among(const Form &form, dim3 grid, size_t shared) {
     Launched kernel;
-    const auto choose = [&](auto set_bytes) {
-        constexpr int Bytes = decltype(set_bytes)::value;
-        if (form.set_bytes == Bytes)
-            for_filter<Bytes>(form, [&](auto filter, auto stride) {
-                kernel =
-                    kernel_of(grouped_nchw_kernel<Element, Products, Bytes, decltype(filter)::value,
-                                                  decltype(stride)::value>,
-                              grid, Warps * 32, shared, true);
-            });
-    };
-    (choose(Constant<SetBytes>()), ...);
+    for_form<SetBytes...>(form, [&](auto set_bytes, auto filter, auto stride) {
+        kernel = kernel_of(
+            grouped_nchw_kernel<Element, Products, set_bytes.value, filter.value, stride.value>,
+            grid, Warps * 32, shared, true);
+    });
     return kernel;
 }
 

@@ -34,17 +34,14 @@ using namespace cf::grouped;
 
 struct State {
     Launched kernel;
-    PackKernel pack;
+    PackedFilter filter;
     cf_problem problem;
-    FilterWords words;
-    int64_t packed_words;
     Tiling tiling;
     cf::Box box;
     cf::SwizzledMap x;
 };
 
-// Of the kernel of its problem.
-void choose_kernels(const Form &form, const Option &option, State &state) {
+void choose_kernel(const Form &form, const Option &option, State &state) {
     const Tiling &t = state.tiling;
     const int staged = element_bytes(state.problem) == 2
                            ? option.warps * 2 * UnitPixels * form.tiles * PieceBytes
@@ -55,25 +52,15 @@ void choose_kernels(const Form &form, const Option &option, State &state) {
         const unsigned blocks = option.blocks, threads = option.warps * 32;
         state.kernel = form.products == 3 ? kernel_for<float, 3>(form, blocks, threads, shared)
                                           : kernel_for<Element>(form, blocks, threads, shared);
-        state.pack = pack_kernel_of<Element>(state.packed_words);
     });
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
-    if (!is_grouped(p, no))
+    if (!is_for_mma(p, no))
         return false;
     if (p.layout != CF_NHWC)
         return no("is written for NHWC");
-    if (!is_exact(p))
-        return no("multiplies what is stored into f32 sums on tensor cores (math f16, bf16, or "
-                  "tf32 or fp32 of f32)");
-    if (!is_long(p, no))
-        return false;
-    if (p.epilogue.pool_h)
-        return no("fuses no pooling");
-    if (p.r > 7 || p.s > 7)
-        return no("takes filters up to 7x7; this one is %dx%d", p.r, p.s);
     if (p.align < 16 || p.c * element_bytes(p) % 16 != 0)
         return no("copies boxes of x, whose pixels are multiples of 16 bytes; this one's are %d, "
                   "at multiples of %d",
@@ -88,18 +75,14 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.h, p.w, p.dilation_w);
     state.tiling = best.tiling;
     state.box = best.box;
-    state.words = filter_words(p, form);
-    state.packed_words = int64_t(best.tiling.all_chunks) * state.words.count() * 32;
-    plan.packed_bytes = uint64_t(state.packed_words) * 4;
-    plan.filter_layout =
-        uint64_t(state.words.parts) << 16 | uint64_t(form.set_bytes) << 8 | uint64_t(form.tiles);
+    state.filter.plan(p, filter_words(p, form), best.tiling.all_chunks, plan);
     plan.us = best.us;
-    choose_kernels(form, best, state);
+    choose_kernel(form, best, state);
     return true;
 }
 
 int32_t prepare(State &state) {
-    if (const int32_t error = state.pack.prepare())
+    if (const int32_t error = state.filter.prepare())
         return error;
     if (const int32_t error = state.kernel.prepare())
         return error;
@@ -107,8 +90,7 @@ int32_t prepare(State &state) {
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
-    return pack_filter(state.pack, state.problem, state.words, state.packed_words, w, packed,
-                       stream);
+    return state.filter.pack(state.problem, w, packed, stream);
 }
 
 int32_t launch(const State &state, const cf_args &args) {

@@ -61,6 +61,26 @@ inline Form form_of(const cf_problem &p) {
     return form;
 }
 
+// Calls body with what a form is compiled for, as compile-time constants: bytes of a set, which is
+// one of these, filter and stride.
+template <int... SetBytes, class Body>
+void for_form(const Form &form, Body body) {
+    const auto among = [&](auto set_bytes) {
+        if (form.set_bytes != set_bytes.value)
+            return;
+        const auto with_stride = [&](auto filter) {
+            for_value<1, 2>(form.stride - 1, [&](auto stride) { body(set_bytes, filter, stride); });
+        };
+        if (form.filter == 0)
+            body(set_bytes, Constant<0>(), Constant<0>());
+        else if constexpr (set_bytes.value == 16)
+            for_value<3, 5, 7>(form.filter / 2 - 1, with_stride);
+        else
+            with_stride(Constant<3>());
+    };
+    (among(Constant<SetBytes>()), ...);
+}
+
 inline FilterWords filter_words(const cf_problem &p, const Form &form) {
     return {p.r, p.s, form.set_bytes, form.tiles, element_bytes(p), parts_of(form.products)};
 }

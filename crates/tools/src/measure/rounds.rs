@@ -22,7 +22,8 @@ pub(super) enum Outputs {
 }
 
 /// How long a GPU rests after a round, in lengths of the round. Without rest cuDNN took 246 us for 234, and
-/// 176 for 163, on layers of VGG-16 in bf16 NHWC: in a row large products draw all the power there is.
+/// 176 for 163, on layers of VGG-16 in bf16 NHWC: in a row large products draw all the power there is
+/// (benches/results/evidence/h200-rests.csv).
 const REST: f64 = 3.0;
 /// Rounds that last are of slow kernels, which draw little.
 const LONGEST_REST: Duration = Duration::from_millis(100);
