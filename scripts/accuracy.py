@@ -106,6 +106,30 @@ def table(study, data):
     return text + gap + "\n".join(f"- {group(alike)}: {', '.join(alike)}" for alike in groups)
 
 
+def maths(study):
+    """A line per math: RMS errors of the variants that do it, the least and the largest, of the shortest
+    and of the longest sums."""
+    ends = [places(study)[0], places(study)[-1]]
+    header, cells = ["math"], {}
+    for at in ends:
+        for data in ("normal", "positive"):
+            header.append(f"{data}, {at[1]} products")
+            found = {}
+            for who, how, errors in curves(study, data):
+                if at in errors and who != LOOP:
+                    found.setdefault(how, []).append(errors[at]["rms"])
+            for math in MATHS:
+                rms = found.get(math)
+                cells.setdefault(math, []).append(spread(min(rms), max(rms)) if rms else "-")
+    return header, [[math, *row] for math, row in cells.items() if set(row) != {"-"}]
+
+
+def spread(low, high):
+    """Two numbers, or one where they are the same to the digits shown."""
+    low, high = f"{low:.1e}", f"{high:.1e}"
+    return low if low == high else f"{low} to {high}"
+
+
 def section(found):
     """What stands between the markers of docs/accuracy.md."""
     if not found:

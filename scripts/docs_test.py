@@ -157,6 +157,14 @@ class Maps(unittest.TestCase):
         documented = text("src/problem.rs").splitlines()
         self.assertEqual([], [row for row in rows if f"/// {row}" not in documented])
 
+    def test_the_guide_has_every_error(self):
+        errors = text("src/error.rs").split("pub enum Error {")[1].split("\n}")[0]
+        names = re.findall(r"^    ([A-Z]\w+)", errors, re.MULTILINE)
+        self.assertGreater(len(names), 20)
+        table = text("docs/guide.md").split("| error |")[1]
+        named = [name for row in table.splitlines()[2:] for name in CODE.findall(row.split("|")[1])]
+        self.assertEqual(sorted(names), sorted(named))
+
     def test_every_row_has_a_place_in_a_chapter(self):
         chapters = "".join(text(name) for name in DOCUMENTS if name.startswith("docs/kernels/"))
         rows = re.findall(r"^(?:ROW|UNRANKED)\((\w+), *(\w+)\)", text("csrc/kernels.def"), re.MULTILINE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Turns the reports in benches/results into tables: the README's, between its two markers, docs/results.md
-with every suite, and docs/accuracy.md with the errors (accuracy.py). The reports are what `convforge
+with every suite, docs/accuracy.md with the errors (accuracy.py), and the guide's table of maths. The reports are what `convforge
 report --keep` makes of those of `compare`, `sweep` and `study`.
 
 With --check nothing is written; the exit status says whether the tables agree with the reports, and
@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
 ERROR_MARKERS = "<!-- errors: begin -->", "<!-- errors: end -->"
 DISASSEMBLY = "docs/disassembly.md"
+MATH_MARKERS = "<!-- math: begin -->", "<!-- math: end -->"
 STATE_MARKERS = "<!-- state: begin -->", "<!-- state: end -->"
 NOTHING = "no results committed yet"
 # Suites whose layers the README shows one by one; of the others it shows means.
@@ -389,6 +390,31 @@ def claims(lines):
     )
 
 
+def speeds(lines):
+    """How many times as fast as fp32 the fastest variant is, libraries included, by math: means over the
+    same layers of VGG-16 and ResNet-50 in NHWC."""
+    found = {}
+    for line in lines:
+        best = fastest(row for row in (line.best, line.cublas, line.cudnn) if row)
+        if best and line.suite in ("vgg16", "resnet50") and " NHWC" in line.kind:
+            at = line.gpu, line.suite, line.layer
+            found.setdefault(line.math, {}).setdefault(at, best["median_us"])
+    plain = found.get("fp32", {})
+    return {
+        math: mean(plain[at] / us for at, us in times.items() if at in plain)
+        for math, times in found.items()
+    }
+
+
+def maths(lines, errors):
+    """The guide's table: what each math costs in accuracy, and what it gains."""
+    if not errors:
+        return accuracy.NOTHING
+    gains = speeds(lines)
+    header, rows = accuracy.maths(errors[1])
+    return table([*header, "speed"], [[*row, times(gains.get(row[0]))] for row in rows], 1)
+
+
 def summary(lines):
     """Geometric means per suite and kind of element."""
     groups = {}
@@ -521,6 +547,10 @@ def main():
             prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors)
         ),
     }
+    guide = args.root / "docs/guide.md"
+    if guide.exists():
+        text = guide.read_text(encoding="utf-8")
+        wanted[guide] = put(guide.name, text, MATH_MARKERS, maths(lines, errors))
     if code.exists():
         wanted[code] = disassembly(code.read_text(encoding="utf-8"), checkout.csrc)
     if errors:

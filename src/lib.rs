@@ -101,3 +101,8 @@ pub use variant::RawOperands;
 
 /// Names the CUDA sources that this build was made from; results carry it.
 pub const CSRC_HASH: &str = env!("CONVFORGE_CSRC_HASH");
+
+// The guide's programs.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
