@@ -1,0 +1,83 @@
+//! What C holds: an address of one of three kinds, each of which begins with a number of its own.
+
+use std::ptr::NonNull;
+
+use crate::status::{Failure, Status};
+
+/// What a handle can be of.
+pub trait Kind {
+    /// The number that its handles begin with.
+    const MAGIC: u64;
+    /// What errors call it.
+    const NAME: &'static str;
+}
+
+/// One that C holds. It is opaque there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Handle<T> {
+    /// First in handles of every kind, so that it can be read before the kind is known.
+    magic: u64,
+    value: T,
+}
+
+impl<T: Kind> Handle<T> {
+    /// Puts one where C finds it.
+    ///
+    /// # Safety
+    /// `out` is not null, and may be written to.
+    pub(crate) unsafe fn give(value: T, out: *mut *mut Self) {
+        let handle = Box::new(Handle {
+            magic: T::MAGIC,
+            value,
+        });
+        // SAFETY: as the caller promised.
+        unsafe { out.write(Box::into_raw(handle)) };
+    }
+
+    /// What C means by `handle`.
+    ///
+    /// # Safety
+    /// `handle` is null or from [`give`](Self::give) of any kind, and not taken back while the answer lives.
+    pub(crate) unsafe fn of<'a>(handle: *const Self) -> Result<&'a T, Failure> {
+        // SAFETY: as the caller promised.
+        let handle = unsafe { Self::checked(handle.cast_mut()) }?;
+        // SAFETY: it is of this kind and alive; nobody writes to it.
+        Ok(unsafe { &(*handle.as_ptr()).value })
+    }
+
+    /// Takes one back; nothing for null.
+    ///
+    /// # Safety
+    /// As [`of`](Self::of), and it is not used again.
+    pub(crate) unsafe fn take(handle: *mut Self) -> Result<Option<T>, Failure> {
+        if handle.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: as the caller promised.
+        let handle = unsafe { Self::checked(handle) }?.as_ptr();
+        // SAFETY: it is from `give`, of this kind, and taken back once. The number is gone before the
+        // memory is, so that most later uses are refused.
+        unsafe {
+            (&raw mut (*handle).magic).write_volatile(0);
+            Ok(Some(Box::from_raw(handle).value))
+        }
+    }
+
+    /// # Safety
+    /// As [`of`](Self::of).
+    unsafe fn checked(handle: *mut Self) -> Result<NonNull<Self>, Failure> {
+        let refuse = |why: &str| {
+            let text = format!("{why} was given where a {} is needed", T::NAME);
+            Failure::new(Status::Handle, text)
+        };
+        let handle = NonNull::new(handle).ok_or_else(|| refuse("null"))?;
+        // SAFETY: handles of every kind begin with this number.
+        if !handle.is_aligned()
+            || unsafe { (&raw const (*handle.as_ptr()).magic).read() } != T::MAGIC
+        {
+            return Err(refuse("something else, or what was destroyed,"));
+        }
+        Ok(handle)
+    }
+}

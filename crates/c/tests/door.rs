@@ -1,0 +1,447 @@
+//! The door from outside: what it computes, what it refuses, threads that share it, and that it keeps
+//! nothing.
+
+mod common;
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    fs,
+    mem::MaybeUninit,
+    ptr::{null, null_mut, without_provenance_mut},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+use common::{
+    Made, PLAIN, SMALL, Shared, bytes, device, last_error, plan, workspace, workspace_in,
+};
+use convforge_c::*;
+
+const CPU: c_int = -1;
+
+/// Memory as aligned as a workspace must be.
+#[repr(align(128))]
+struct Aligned([u8; Self::BYTES]);
+
+impl Aligned {
+    const BYTES: usize = 1 << 16;
+
+    fn new() -> Box<Self> {
+        Box::new(Aligned([0; Self::BYTES]))
+    }
+
+    fn address(&mut self) -> *mut c_void {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// Addresses of slices, as C would give them.
+fn operands(x: &[f32], w: &[f32], y: &mut [f32]) -> Operands {
+    Operands {
+        x: x.as_ptr().cast(),
+        w: w.as_ptr().cast(),
+        y: y.as_mut_ptr().cast(),
+        packed: null(),
+        bias: null(),
+        residual: null(),
+    }
+}
+
+/// The last failure has this code, and says this.
+#[track_caller]
+fn failed(answer: Status, status: Status, part: &str) {
+    assert_eq!(answer, status, "{:?}", last_error());
+    let (code, text) = last_error();
+    assert_eq!(code, status);
+    assert!(text.contains(part), "`{part}` is not in: {text}");
+}
+
+#[track_caller]
+fn refused<T>(made: Made<T>, status: Status, part: &str) {
+    failed(made.unwrap_err(), status, part);
+}
+
+/// A plan on the CPU, and what it needs; destroyed with it.
+struct Ready {
+    device: *mut Device,
+    plan: *mut Plan,
+    workspace: *mut Workspace,
+}
+
+impl Ready {
+    fn new(problem: &str, pick: Option<&str>) -> Self {
+        let device = device(CPU).unwrap();
+        let plan = plan(device, problem, pick).unwrap();
+        let workspace = workspace(plan, null_mut()).unwrap();
+        Ready {
+            device,
+            plan,
+            workspace,
+        }
+    }
+
+    fn run(&self, operands: &Operands) -> Status {
+        // SAFETY: the handles are alive, and the tests' operands as large as the problem says.
+        unsafe { convforge_run(self.plan, self.workspace, operands) }
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // SAFETY: each is destroyed once; the device first, which the plan keeps alive.
+        unsafe {
+            assert_eq!(convforge_device_close(self.device), Status::Ok);
+            assert_eq!(convforge_plan_destroy(self.plan), Status::Ok);
+            assert_eq!(convforge_workspace_destroy(self.workspace), Status::Ok);
+        }
+    }
+}
+
+#[test]
+fn bias_and_residual_arrive_where_they_belong() {
+    let ready = Ready::new("mb1ic1ih2oc2oh2kh1+bias+residual+align=4", Some(PLAIN));
+    let sizes = [
+        What::X,
+        What::W,
+        What::Y,
+        What::Bias,
+        What::Residual,
+        What::Packed,
+    ];
+    assert_eq!(
+        sizes.map(|what| bytes(ready.plan, what)),
+        [16, 8, 32, 8, 32, 0]
+    );
+    let (x, w, bias) = ([1f32, 2., 3., 4.], [10f32, 100.], [0.5f32, 0.25]);
+    let residual: Vec<f32> = (1..=8).map(|i| i as f32 * 1000.).collect();
+    let mut y = [f32::NAN; 8];
+    let mut operands = operands(&x, &w, &mut y);
+    operands.bias = bias.as_ptr();
+    operands.residual = residual.as_ptr().cast();
+    assert_eq!(ready.run(&operands), Status::Ok);
+    let expected = [
+        1010.5, 2020.5, 3030.5, 4040.5, 5100.25, 6200.25, 7300.25, 8400.25,
+    ];
+    assert_eq!(y, expected);
+    // SAFETY: the texts stay as long as the plan.
+    let (name, reason) = unsafe {
+        (
+            CStr::from_ptr(convforge_plan_name(ready.plan)),
+            CStr::from_ptr(convforge_plan_reason(ready.plan)),
+        )
+    };
+    assert_eq!(name.to_str().unwrap(), PLAIN);
+    assert_eq!(
+        reason.to_str().unwrap(),
+        "cpu_direct: this variant and no other"
+    );
+}
+
+#[test]
+fn what_cannot_be_opened_or_planned() {
+    refused(device(-2), Status::Argument, "-2");
+    refused(device(1 << 20), Status::NoGpu, "no GPU");
+    let cpu = device(CPU).unwrap();
+    refused(plan(null(), SMALL, None), Status::Handle, "null");
+    refused(plan(cpu, "mb1ic1", None), Status::Text, "mb1ic1");
+    refused(
+        plan(cpu, SMALL, Some("policy:none")),
+        Status::Unknown,
+        "policy",
+    );
+    refused(plan(cpu, SMALL, Some("cpu_dirct")), Status::Unknown, PLAIN);
+    refused(
+        plan(cpu, SMALL, Some("kernels")),
+        Status::Unsupported,
+        "the CPU",
+    );
+    refused(
+        plan(cpu, "g2mb1ic3ih1oc2kh1", None),
+        Status::Problem,
+        "groups",
+    );
+    // SAFETY: the handle is alive, and nothing is written to null.
+    unsafe {
+        let text = c"mb1ic1ih1oc1kh1".as_ptr();
+        let mut out = null_mut();
+        let answer = convforge_plan_create(cpu, text, null(), null_mut());
+        failed(answer, Status::Argument, "out is null");
+        let answer = convforge_plan_create(cpu, null(), null(), &mut out);
+        failed(answer, Status::Argument, "problem is null");
+        let answer = convforge_plan_create(cpu, c"mb1\xff".as_ptr(), null(), &mut out);
+        failed(answer, Status::Text, "UTF-8");
+        let answer = convforge_plan_create(cpu, text, c"\xff".as_ptr(), &mut out);
+        failed(answer, Status::Text, "UTF-8");
+        failed(
+            convforge_device_open(CPU, null_mut()),
+            Status::Argument,
+            "out is null",
+        );
+        assert_eq!(convforge_device_close(cpu), Status::Ok);
+    }
+}
+
+#[test]
+fn handles_of_another_kind_and_none() {
+    let ready = Ready::new(SMALL, Some(PLAIN));
+    let (cpu, plan, space) = (ready.device, ready.plan, ready.workspace);
+    let mut size = 0;
+    // SAFETY: the handles are alive; each call refuses the one of another kind.
+    unsafe {
+        let needs = |answer, name: &str| failed(answer, Status::Handle, name);
+        needs(convforge_device_close(plan.cast()), "convforge_device");
+        needs(convforge_plan_destroy(cpu.cast()), "convforge_plan");
+        needs(
+            convforge_workspace_destroy(plan.cast()),
+            "convforge_workspace",
+        );
+        needs(
+            convforge_plan_bytes(space.cast(), 0, &mut size),
+            "convforge_plan",
+        );
+        needs(
+            convforge_workspace_reserve(plan.cast(), plan),
+            "convforge_workspace",
+        );
+        needs(
+            convforge_workspace_reserve(space, cpu.cast()),
+            "convforge_plan",
+        );
+        needs(
+            convforge_pack(cpu.cast(), space, null(), null_mut()),
+            "convforge_plan",
+        );
+        needs(
+            convforge_run(plan, cpu.cast(), null()),
+            "convforge_workspace",
+        );
+        needs(convforge_run(null(), space, null()), "null");
+        needs(convforge_plan_destroy(plan.byte_add(1)), "convforge_plan");
+        assert!(convforge_plan_name(space.cast()).is_null());
+        assert!(convforge_plan_reason(null()).is_null());
+        assert_eq!(last_error().0, Status::Handle);
+        // Nothing is destroyed where there is nothing.
+        assert_eq!(convforge_device_close(null_mut()), Status::Ok);
+        assert_eq!(convforge_plan_destroy(null_mut()), Status::Ok);
+        assert_eq!(convforge_workspace_destroy(null_mut()), Status::Ok);
+        for what in [-1, 8, c_int::MAX] {
+            let answer = convforge_plan_bytes(plan, what, &mut size);
+            failed(answer, Status::Argument, "no such operand");
+        }
+        let answer = convforge_plan_bytes(plan, 0, null_mut());
+        failed(answer, Status::Argument, "bytes is null");
+    }
+}
+
+#[test]
+fn operands_that_are_wrong() {
+    let ready = Ready::new("mb1ic1ih2oc1oh2kh1+bias", Some(PLAIN));
+    let (x, w, bias) = (vec![1f32; 8], vec![1f32; 4], [1f32; 4]);
+    let mut y = vec![0f32; 8];
+    let right = Operands {
+        bias: bias.as_ptr(),
+        ..operands(&x, &w, &mut y)
+    };
+    let wrong = |lose: fn(&mut Operands), status, part: &str| {
+        let mut operands = right;
+        lose(&mut operands);
+        failed(ready.run(&operands), status, part);
+    };
+    wrong(|o| o.x = null(), Status::Operand, "input");
+    wrong(|o| o.w = null(), Status::Operand, "filter");
+    wrong(|o| o.y = null_mut(), Status::Operand, "output");
+    wrong(|o| o.bias = null(), Status::Operand, "bias");
+    wrong(|o| o.residual = o.x, Status::Operand, "residual");
+    wrong(
+        |o| o.y = o.y.wrapping_byte_add(4),
+        Status::Misaligned,
+        "output",
+    );
+    // SAFETY: the handles are alive.
+    let answer = unsafe { convforge_run(ready.plan, ready.workspace, null()) };
+    failed(answer, Status::Argument, "operands is null");
+    assert_eq!(y, [0.0; 8]);
+}
+
+#[test]
+fn workspaces_that_are_wrong() {
+    let ready = Ready::new(SMALL, Some(PLAIN));
+    let mut memory = Aligned::new();
+    let begin: *mut c_void = memory.address();
+    let aside = begin.wrapping_byte_add(64);
+    refused(
+        workspace_in(ready.plan, aside, 1 << 10),
+        Status::Misaligned,
+        "128",
+    );
+    refused(
+        workspace_in(ready.plan, null_mut(), 1),
+        Status::Argument,
+        "memory is null",
+    );
+    let stream = without_provenance_mut(1 << 12);
+    refused(
+        workspace(ready.plan, stream),
+        Status::Argument,
+        "no streams",
+    );
+    let given = workspace_in(ready.plan, begin, Aligned::BYTES).unwrap();
+    // SAFETY: the handles are alive.
+    unsafe {
+        assert_eq!(convforge_workspace_reserve(given, ready.plan), Status::Ok);
+        assert_eq!(convforge_workspace_destroy(given), Status::Ok);
+    }
+}
+
+/// What the fast variant of the CPU takes of its caller's memory, and no less.
+#[cfg(feature = "cpu")]
+#[test]
+fn a_workspace_that_is_too_small() {
+    let cpu = device(CPU).unwrap();
+    let plan = plan(cpu, "mb1ic16ih32oc16oh32kh3ph1", Some("cpu_gemm")).unwrap();
+    let least = bytes(plan, What::WorkspaceLeast);
+    assert!(0 < least && least <= bytes(plan, What::Workspace));
+    let mut memory = Aligned::new();
+    let begin: *mut c_void = memory.address();
+    let less = workspace_in(plan, begin, (least - 1).min(Aligned::BYTES));
+    refused(less, Status::Workspace, "workspace");
+    // SAFETY: each is destroyed once.
+    unsafe {
+        assert_eq!(convforge_plan_destroy(plan), Status::Ok);
+        assert_eq!(convforge_device_close(cpu), Status::Ok);
+    }
+}
+
+#[test]
+fn eight_threads_share_a_plan() {
+    let problem = "mb1ic3ih8oc4oh8kh3ph1";
+    let ready = Ready::new(problem, None);
+    let plan = Shared(ready.plan);
+    let sums: Vec<Vec<f32>> = thread::scope(|scope| {
+        let lanes = (1..=8).map(|number| {
+            let plan = &plan;
+            scope.spawn(move || {
+                let plan = plan.get();
+                let own = workspace(plan, null_mut()).unwrap();
+                let w = vec![number as f32; bytes(plan, What::W) / 4];
+                let x = vec![1f32; bytes(plan, What::X) / 4];
+                let mut packed = Aligned::new();
+                let packed: *mut c_void = packed.address();
+                let mut y = vec![0f32; bytes(plan, What::Y) / 4];
+                // SAFETY: the handles are alive, and everything is as large as it must be.
+                unsafe {
+                    let packs = bytes(plan, What::Packed) > 0;
+                    assert!(bytes(plan, What::Packed) <= Aligned::BYTES);
+                    assert_eq!(
+                        convforge_pack(plan, own, w.as_ptr().cast(), packed),
+                        Status::Ok
+                    );
+                    for _ in 0..200 {
+                        let mut operands = operands(&x, &w, &mut y);
+                        operands.packed = if packs { packed } else { null() };
+                        assert_eq!(convforge_run(plan, own, &operands), Status::Ok);
+                    }
+                    assert_eq!(convforge_workspace_destroy(own), Status::Ok);
+                }
+                y
+            })
+        });
+        let lanes: Vec<_> = lanes.collect();
+        lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
+    });
+    // In the middle of an image all 27 weights count.
+    for (number, sums) in sums.iter().enumerate() {
+        assert_eq!(sums[9], 27.0 * (number + 1) as f32);
+    }
+}
+
+#[test]
+fn a_workspace_serves_one_thread_at_a_time() {
+    // Large enough that two threads meet.
+    let ready = Ready::new("mb1ic32ih64oc16oh64kh3ph1", Some(PLAIN));
+    let (x, w, y) = [What::X, What::W, What::Y]
+        .map(|what| vec![1f32; bytes(ready.plan, what) / 4])
+        .into();
+    let (plan, space) = (Shared(ready.plan), Shared(ready.workspace));
+    let running = AtomicBool::new(true);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let mut y: Vec<f32> = y;
+            // SAFETY: the handles are alive, the operands as large as the problem says.
+            let answer =
+                unsafe { convforge_run(plan.get(), space.get(), &operands(&x, &w, &mut y)) };
+            running.store(false, Relaxed);
+            answer
+        });
+        let mut busy = 0;
+        while running.load(Relaxed) {
+            // SAFETY: the handles are alive.
+            let answer = unsafe { convforge_workspace_reserve(space.get(), plan.get()) };
+            if answer == Status::Busy {
+                failed(answer, Status::Busy, "another thread");
+                busy += 1;
+            }
+        }
+        // Whoever comes first has it.
+        assert!(busy > 0 || first.join().unwrap() == Status::Busy);
+    });
+}
+
+/// Pages that the process holds, in bytes.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// Also of runs that fail, and of handles made and destroyed.
+#[test]
+fn a_million_runs_keep_nothing() {
+    let ready = Ready::new(SMALL, None);
+    let (x, w) = ([3f32; 4], [2f32; 4]);
+    let mut packed = Aligned::new();
+    let packed: *mut c_void = packed.address();
+    let mut y = [0f32; 4];
+    // SAFETY: the handles are alive, and everything is as large as it must be.
+    unsafe {
+        let answer = convforge_pack(ready.plan, ready.workspace, w.as_ptr().cast(), packed);
+        assert_eq!(answer, Status::Ok);
+    }
+    let mut operands = operands(&x, &w, &mut y);
+    if bytes(ready.plan, What::Packed) > 0 {
+        operands.packed = packed;
+    }
+    let wrong = Operands {
+        x: null(),
+        ..operands
+    };
+    let round = |runs: usize| {
+        for _ in 0..runs {
+            assert_eq!(ready.run(&operands), Status::Ok);
+        }
+        for _ in 0..runs / 100 {
+            assert_eq!(ready.run(&wrong), Status::Operand);
+            drop(Ready::new(SMALL, None));
+        }
+    };
+    round(10_000);
+    let before = resident();
+    round(1_000_000);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 1 << 20, "{grown} bytes");
+    assert_eq!(y[0], 6.0);
+}
+
+/// An `out` that was never written to is given null where there is nothing.
+#[test]
+fn a_failure_leaves_null() {
+    let mut out = MaybeUninit::<*mut Device>::uninit();
+    // SAFETY: it is written to.
+    unsafe {
+        assert_eq!(
+            convforge_device_open(-5, out.as_mut_ptr()),
+            Status::Argument
+        );
+        assert!(out.assume_init().is_null());
+    }
+}
