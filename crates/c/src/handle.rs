@@ -73,9 +73,8 @@ impl<T: Kind> Handle<T> {
         };
         let handle = NonNull::new(handle).ok_or_else(|| refuse("null"))?;
         // SAFETY: handles of every kind begin with this number.
-        if !handle.is_aligned()
-            || unsafe { (&raw const (*handle.as_ptr()).magic).read() } != T::MAGIC
-        {
+        let magic = |handle: NonNull<Self>| unsafe { (&raw const (*handle.as_ptr()).magic).read() };
+        if !handle.is_aligned() || magic(handle) != T::MAGIC {
             return Err(refuse("something else, or what was destroyed,"));
         }
         Ok(handle)

@@ -146,15 +146,10 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_code_and_a_text() {
-        for (status, part) in [
-            (guard(|| panic!("at {}", 7)), "at 7"),
-            (guard(|| panic!("at home")), "at home"),
-        ] {
-            assert_eq!(status, Status::Internal);
-            assert!(part.len() > 3);
-        }
         assert_eq!(guard(|| panic!("at {}", 7)), Status::Internal);
         assert!(said().1.ends_with("a panic: at 7"), "{:?}", said());
+        assert_eq!(guard(|| panic!("at home")), Status::Internal);
+        assert!(said().1.ends_with("a panic: at home"), "{:?}", said());
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {

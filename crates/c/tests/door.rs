@@ -5,7 +5,6 @@ mod common;
 
 use std::{
     ffi::{CStr, c_int, c_void},
-    fs,
     mem::MaybeUninit,
     ptr::{null, null_mut, without_provenance_mut},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -13,39 +12,10 @@ use std::{
 };
 
 use common::{
-    Made, PLAIN, SMALL, Shared, bytes, device, last_error, plan, workspace, workspace_in,
+    Aligned, CPU, Made, PLAIN, Ready, SMALL, Shared, bytes, device, last_error, operands, plan,
+    workspace, workspace_in,
 };
 use convforge_c::*;
-
-const CPU: c_int = -1;
-
-/// Memory as aligned as a workspace must be.
-#[repr(align(128))]
-struct Aligned([u8; Self::BYTES]);
-
-impl Aligned {
-    const BYTES: usize = 1 << 16;
-
-    fn new() -> Box<Self> {
-        Box::new(Aligned([0; Self::BYTES]))
-    }
-
-    fn address(&mut self) -> *mut c_void {
-        self.0.as_mut_ptr().cast()
-    }
-}
-
-/// Addresses of slices, as C would give them.
-fn operands(x: &[f32], w: &[f32], y: &mut [f32]) -> Operands {
-    Operands {
-        x: x.as_ptr().cast(),
-        w: w.as_ptr().cast(),
-        y: y.as_mut_ptr().cast(),
-        packed: null(),
-        bias: null(),
-        residual: null(),
-    }
-}
 
 /// The last failure has this code, and says this.
 #[track_caller]
@@ -59,42 +29,6 @@ fn failed(answer: Status, status: Status, part: &str) {
 #[track_caller]
 fn refused<T>(made: Made<T>, status: Status, part: &str) {
     failed(made.unwrap_err(), status, part);
-}
-
-/// A plan on the CPU, and what it needs; destroyed with it.
-struct Ready {
-    device: *mut Device,
-    plan: *mut Plan,
-    workspace: *mut Workspace,
-}
-
-impl Ready {
-    fn new(problem: &str, pick: Option<&str>) -> Self {
-        let device = device(CPU).unwrap();
-        let plan = plan(device, problem, pick).unwrap();
-        let workspace = workspace(plan, null_mut()).unwrap();
-        Ready {
-            device,
-            plan,
-            workspace,
-        }
-    }
-
-    fn run(&self, operands: &Operands) -> Status {
-        // SAFETY: the handles are alive, and the tests' operands as large as the problem says.
-        unsafe { convforge_run(self.plan, self.workspace, operands) }
-    }
-}
-
-impl Drop for Ready {
-    fn drop(&mut self) {
-        // SAFETY: each is destroyed once; the device first, which the plan keeps alive.
-        unsafe {
-            assert_eq!(convforge_device_close(self.device), Status::Ok);
-            assert_eq!(convforge_plan_destroy(self.plan), Status::Ok);
-            assert_eq!(convforge_workspace_destroy(self.workspace), Status::Ok);
-        }
-    }
 }
 
 #[test]
@@ -326,7 +260,7 @@ fn eight_threads_share_a_plan() {
                 let w = vec![number as f32; bytes(plan, What::W) / 4];
                 let x = vec![1f32; bytes(plan, What::X) / 4];
                 let mut packed = Aligned::new();
-                let packed: *mut c_void = packed.address();
+                let packed = packed.address();
                 let mut y = vec![0f32; bytes(plan, What::Y) / 4];
                 // SAFETY: the handles are alive, and everything is as large as it must be.
                 unsafe {
@@ -358,7 +292,7 @@ fn eight_threads_share_a_plan() {
 #[test]
 fn a_workspace_serves_one_thread_at_a_time() {
     // Large enough that two threads meet.
-    let ready = Ready::new("mb1ic32ih64oc16oh64kh3ph1", Some(PLAIN));
+    let ready = Ready::new("mb8ic32ih64oc16oh64kh3ph1", Some(PLAIN));
     let (x, w, y) = [What::X, What::W, What::Y]
         .map(|what| vec![1f32; bytes(ready.plan, what) / 4])
         .into();
@@ -385,51 +319,6 @@ fn a_workspace_serves_one_thread_at_a_time() {
         // Whoever comes first has it.
         assert!(busy > 0 || first.join().unwrap() == Status::Busy);
     });
-}
-
-/// Pages that the process holds, in bytes.
-fn resident() -> usize {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4096
-}
-
-/// Also of runs that fail, and of handles made and destroyed.
-#[test]
-fn a_million_runs_keep_nothing() {
-    let ready = Ready::new(SMALL, None);
-    let (x, w) = ([3f32; 4], [2f32; 4]);
-    let mut packed = Aligned::new();
-    let packed: *mut c_void = packed.address();
-    let mut y = [0f32; 4];
-    // SAFETY: the handles are alive, and everything is as large as it must be.
-    unsafe {
-        let answer = convforge_pack(ready.plan, ready.workspace, w.as_ptr().cast(), packed);
-        assert_eq!(answer, Status::Ok);
-    }
-    let mut operands = operands(&x, &w, &mut y);
-    if bytes(ready.plan, What::Packed) > 0 {
-        operands.packed = packed;
-    }
-    let wrong = Operands {
-        x: null(),
-        ..operands
-    };
-    let round = |runs: usize| {
-        for _ in 0..runs {
-            assert_eq!(ready.run(&operands), Status::Ok);
-        }
-        for _ in 0..runs / 100 {
-            assert_eq!(ready.run(&wrong), Status::Operand);
-            drop(Ready::new(SMALL, None));
-        }
-    };
-    round(10_000);
-    let before = resident();
-    round(1_000_000);
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 1 << 20, "{grown} bytes");
-    assert_eq!(y[0], 6.0);
 }
 
 /// An `out` that was never written to is given null where there is nothing.

@@ -16,6 +16,9 @@ pub const SMALL: &str = "mb1ic1ih1oc1kh1+align=4";
 /// The variant of plain loops, which starts no thread.
 pub const PLAIN: &str = "cpu_direct";
 
+/// The ordinal of the CPU.
+pub const CPU: c_int = -1;
+
 /// Where Cargo put the libraries.
 pub fn libraries() -> PathBuf {
     let test = env::current_exe().unwrap();
@@ -120,5 +123,69 @@ unsafe impl<T> Sync for Shared<T> {}
 impl<T> Shared<T> {
     pub fn get(&self) -> *mut T {
         self.0
+    }
+}
+
+/// Memory as aligned as a workspace must be.
+#[repr(align(128))]
+pub struct Aligned([u8; Self::BYTES]);
+
+impl Aligned {
+    pub const BYTES: usize = 1 << 16;
+
+    pub fn new() -> Box<Self> {
+        Box::new(Aligned([0; Self::BYTES]))
+    }
+
+    pub fn address(&mut self) -> *mut c_void {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// Addresses of slices, as C would give them.
+pub fn operands(x: &[f32], w: &[f32], y: &mut [f32]) -> Operands {
+    Operands {
+        x: x.as_ptr().cast(),
+        w: w.as_ptr().cast(),
+        y: y.as_mut_ptr().cast(),
+        packed: null(),
+        bias: null(),
+        residual: null(),
+    }
+}
+
+/// A plan on the CPU, and what it needs; destroyed with it.
+pub struct Ready {
+    pub device: *mut Device,
+    pub plan: *mut Plan,
+    pub workspace: *mut Workspace,
+}
+
+impl Ready {
+    pub fn new(problem: &str, pick: Option<&str>) -> Self {
+        let device = device(CPU).unwrap();
+        let plan = plan(device, problem, pick).unwrap();
+        let workspace = workspace(plan, null_mut()).unwrap();
+        Ready {
+            device,
+            plan,
+            workspace,
+        }
+    }
+
+    pub fn run(&self, operands: &Operands) -> Status {
+        // SAFETY: the handles are alive, and the tests' operands as large as the problem says.
+        unsafe { convforge_run(self.plan, self.workspace, operands) }
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // SAFETY: each is destroyed once; the device first, which the plan keeps alive.
+        unsafe {
+            assert_eq!(convforge_device_close(self.device), Status::Ok);
+            assert_eq!(convforge_plan_destroy(self.plan), Status::Ok);
+            assert_eq!(convforge_workspace_destroy(self.workspace), Status::Ok);
+        }
     }
 }
