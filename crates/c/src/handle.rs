@@ -22,23 +22,16 @@ pub struct Handle<T> {
 }
 
 impl<T: Kind> Handle<T> {
-    /// Puts one where C finds it.
-    ///
-    /// # Safety
-    /// `out` is not null, and may be written to.
-    pub(crate) unsafe fn give(value: T, out: *mut *mut Self) {
-        let handle = Box::new(Handle {
-            magic: T::MAGIC,
-            value,
-        });
-        // SAFETY: as the caller promised.
-        unsafe { out.write(Box::into_raw(handle)) };
+    /// One for C to destroy.
+    pub(crate) fn new(value: T) -> *mut Self {
+        let magic = T::MAGIC;
+        Box::into_raw(Box::new(Handle { magic, value }))
     }
 
     /// What C means by `handle`.
     ///
     /// # Safety
-    /// `handle` is null or from [`give`](Self::give) of any kind, and not taken back while the answer lives.
+    /// `handle` is null or from [`new`](Self::new) of any kind, and not taken back while the answer lives.
     pub(crate) unsafe fn of<'a>(handle: *const Self) -> Result<&'a T, Failure> {
         // SAFETY: as the caller promised.
         let handle = unsafe { Self::checked(handle.cast_mut()) }?;
@@ -56,7 +49,7 @@ impl<T: Kind> Handle<T> {
         }
         // SAFETY: as the caller promised.
         let handle = unsafe { Self::checked(handle) }?.as_ptr();
-        // SAFETY: it is from `give`, of this kind, and taken back once. The number is gone before the
+        // SAFETY: it is from `new`, of this kind, and taken back once. The number is gone before the
         // memory is, so that most later uses are refused.
         unsafe {
             (&raw mut (*handle).magic).write_volatile(0);

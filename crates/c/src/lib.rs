@@ -50,6 +50,25 @@ pub struct Planned {
     reason: CString,
 }
 
+impl Planned {
+    fn new(conv: Conv, reason: &str) -> Self {
+        let reason = match conv.note() {
+            Some(note) => format!("{reason}; {note}"),
+            None => reason.to_owned(),
+        };
+        Planned {
+            name: CString::new(conv.name()).unwrap_or_default(),
+            reason: CString::new(reason).unwrap_or_default(),
+            conv,
+        }
+    }
+}
+
+/// A plan for C of a convolution that Rust made, with a variant of its own for instance. C destroys it.
+pub fn plan_of(conv: Conv, reason: &str) -> *mut Plan {
+    Handle::new(Planned::new(conv, reason))
+}
+
 /// A stream, and the memory and library handles of what runs on it.
 #[derive(Debug)]
 pub struct Lane {
@@ -134,7 +153,7 @@ pub unsafe extern "C" fn convforge_device_open(ordinal: c_int, out: *mut *mut De
             }
         };
         // SAFETY: as above.
-        unsafe { Handle::give(device, out) };
+        unsafe { out.write(Handle::new(device)) };
         Ok(())
     })
 }
@@ -168,17 +187,9 @@ pub unsafe extern "C" fn convforge_plan_create(
             false => unsafe { text("pick", pick) }?.parse()?,
         };
         let conv = Conv::new(device, &problem, &pick)?;
-        let mut reason = format!("{pick}: {}", pick.explain()?);
-        if let Some(note) = conv.note() {
-            reason = format!("{reason}; {note}");
-        }
-        let planned = Planned {
-            name: CString::new(conv.name()).unwrap_or_default(),
-            reason: CString::new(reason).unwrap_or_default(),
-            conv,
-        };
+        let planned = Planned::new(conv, &format!("{pick}: {}", pick.explain()?));
         // SAFETY: as above.
-        unsafe { Handle::give(planned, out) };
+        unsafe { out.write(Handle::new(planned)) };
         Ok(())
     })
 }
@@ -273,7 +284,7 @@ pub unsafe extern "C" fn convforge_workspace_create(
             workspace: Mutex::new(workspace),
         };
         // SAFETY: as above.
-        unsafe { Handle::give(lane, out) };
+        unsafe { out.write(Handle::new(lane)) };
         Ok(())
     })
 }

@@ -7,13 +7,17 @@ use std::{
     ffi::{CStr, c_int, c_void},
     mem::MaybeUninit,
     ptr::{null, null_mut, without_provenance_mut},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{Arc, Barrier},
     thread,
 };
 
 use common::{
-    Aligned, CPU, Made, PLAIN, Ready, SMALL, Shared, bytes, device, last_error, operands, plan,
-    workspace, workspace_in,
+    Aligned, CPU, PLAIN, Ready, SMALL, Shared, bytes, device, last_error, odd::Odd, operands, plan,
+    refused, workspace, workspace_in,
+};
+use convforge::{
+    Error,
+    variant::{Packing, Space},
 };
 use convforge_c::*;
 
@@ -24,11 +28,6 @@ fn failed(answer: Status, status: Status, part: &str) {
     let (code, text) = last_error();
     assert_eq!(code, status);
     assert!(text.contains(part), "`{part}` is not in: {text}");
-}
-
-#[track_caller]
-fn refused<T>(made: Made<T>, status: Status, part: &str) {
-    failed(made.unwrap_err(), status, part);
 }
 
 #[test]
@@ -227,25 +226,6 @@ fn workspaces_that_are_wrong() {
     }
 }
 
-/// What the fast variant of the CPU takes of its caller's memory, and no less.
-#[cfg(feature = "cpu")]
-#[test]
-fn a_workspace_that_is_too_small() {
-    let cpu = device(CPU).unwrap();
-    let plan = plan(cpu, "mb1ic16ih32oc16oh32kh3ph1", Some("cpu_gemm")).unwrap();
-    let least = bytes(plan, What::WorkspaceLeast);
-    assert!(0 < least && least <= bytes(plan, What::Workspace));
-    let mut memory = Aligned::new();
-    let begin: *mut c_void = memory.address();
-    let less = workspace_in(plan, begin, (least - 1).min(Aligned::BYTES));
-    refused(less, Status::Workspace, "workspace");
-    // SAFETY: each is destroyed once.
-    unsafe {
-        assert_eq!(convforge_plan_destroy(plan), Status::Ok);
-        assert_eq!(convforge_device_close(cpu), Status::Ok);
-    }
-}
-
 #[test]
 fn eight_threads_share_a_plan() {
     let problem = "mb1ic3ih8oc4oh8kh3ph1";
@@ -291,34 +271,112 @@ fn eight_threads_share_a_plan() {
 
 #[test]
 fn a_workspace_serves_one_thread_at_a_time() {
-    // Large enough that two threads meet.
-    let ready = Ready::new("mb8ic32ih64oc16oh64kh3ph1", Some(PLAIN));
-    let (x, w, y) = [What::X, What::W, What::Y]
-        .map(|what| vec![1f32; bytes(ready.plan, what) / 4])
-        .into();
+    let began = Arc::new(Barrier::new(2));
+    let ends = began.clone();
+    let ready = Ready::odd(Odd::new(move || {
+        // The run has begun; the other thread has been refused.
+        ends.wait();
+        ends.wait();
+        Ok(())
+    }));
     let (plan, space) = (Shared(ready.plan), Shared(ready.workspace));
-    let running = AtomicBool::new(true);
     thread::scope(|scope| {
         let first = scope.spawn(|| {
-            let mut y: Vec<f32> = y;
+            let (x, w, mut y) = ([1f32], [1f32], [1f32]);
             // SAFETY: the handles are alive, the operands as large as the problem says.
-            let answer =
-                unsafe { convforge_run(plan.get(), space.get(), &operands(&x, &w, &mut y)) };
-            running.store(false, Relaxed);
-            answer
+            unsafe { convforge_run(plan.get(), space.get(), &operands(&x, &w, &mut y)) }
         });
-        let mut busy = 0;
-        while running.load(Relaxed) {
-            // SAFETY: the handles are alive.
-            let answer = unsafe { convforge_workspace_reserve(space.get(), plan.get()) };
-            if answer == Status::Busy {
-                failed(answer, Status::Busy, "another thread");
-                busy += 1;
-            }
+        began.wait();
+        // SAFETY: the handles are alive, and nothing is destroyed that is refused.
+        unsafe {
+            let busy = |answer| failed(answer, Status::Busy, "another thread");
+            busy(convforge_workspace_reserve(space.get(), plan.get()));
+            busy(convforge_run(
+                plan.get(),
+                space.get(),
+                &operands(&[], &[], &mut []),
+            ));
+            busy(convforge_workspace_destroy(space.get()));
         }
-        // Whoever comes first has it.
-        assert!(busy > 0 || first.join().unwrap() == Status::Busy);
+        began.wait();
+        assert_eq!(first.join().unwrap(), Status::Ok);
     });
+}
+
+#[test]
+fn failures_and_panics_of_a_launch() {
+    let missing = || {
+        let why = "it was looked for".to_owned();
+        Err(Error::Library {
+            library: "cuBLAS",
+            why,
+        })
+    };
+    let fault = || {
+        Err(Error::Gpu {
+            call: "cuLaunchKernel",
+            code: 700,
+            name: "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned(),
+            text: "an illegal memory access".to_owned(),
+        })
+    };
+    let (x, w, mut y) = ([1f32; 4], [1f32; 4], [1f32; 4]);
+    let operands = operands(&x, &w, &mut y);
+    let ready = Ready::odd(Odd::new(missing));
+    failed(ready.run(&operands), Status::Library, "looked for");
+    let ready = Ready::odd(Odd::new(fault));
+    failed(ready.run(&operands), Status::Gpu, "illegal memory access");
+    let ready = Ready::odd(Odd::new(|| panic!("on purpose")));
+    for _ in 0..2 {
+        failed(ready.run(&operands), Status::Internal, "on purpose");
+    }
+}
+
+#[test]
+fn workspaces_and_filters_that_do_not_fit() {
+    let large = plan_of(Odd::new(|| Ok(())).workspace(1 << 60).conv(SMALL), "");
+    refused(workspace(large, null_mut()), Status::Memory, "CPU");
+    let mut memory = Aligned::new();
+    let given = workspace_in(large, memory.address(), Aligned::BYTES);
+    refused(
+        given,
+        Status::Workspace,
+        "at least 1152921504606846976 bytes",
+    );
+
+    let packing = Packing::new(256, 1);
+    let ready = Ready::odd(Odd::new(|| Ok(())).packing(packing));
+    let (plan, space, w) = (ready.plan, ready.workspace, memory.address());
+    assert_eq!(bytes(plan, What::Packed), 256);
+    let (x, filter, mut y) = ([1f32; 4], [1f32; 4], [1f32; 4]);
+    failed(
+        ready.run(&operands(&x, &filter, &mut y)),
+        Status::Operand,
+        "packed",
+    );
+    let constant = Ready::odd(Odd::new(|| Ok(())).packing(packing.space(Space::Constant)));
+    // SAFETY: the handles are alive, and nothing is written: each call is refused.
+    unsafe {
+        failed(
+            convforge_pack(plan, space, w, null_mut()),
+            Status::Argument,
+            "null",
+        );
+        failed(
+            convforge_pack(plan, space, null(), w),
+            Status::Argument,
+            "null",
+        );
+        let aside = w.wrapping_byte_add(64);
+        failed(
+            convforge_pack(plan, space, w, aside),
+            Status::Misaligned,
+            "128",
+        );
+        let answer = convforge_pack(constant.plan, constant.workspace, w, w);
+        failed(answer, Status::Unsupported, "constant memory");
+        assert_eq!(convforge_plan_destroy(large), Status::Ok);
+    }
 }
 
 /// An `out` that was never written to is given null where there is nothing.

@@ -1,6 +1,8 @@
 //! What the tests share: C's compilers, and calls of the door from Rust.
 #![allow(dead_code)]
 
+pub mod odd;
+
 use std::{
     env,
     ffi::{CStr, CString, c_int, c_void},
@@ -59,8 +61,8 @@ pub fn last_error() -> (Status, String) {
     (status, text.to_str().unwrap().to_owned())
 }
 
-/// A handle, or the code of why there is none, with its text as the last error.
-pub type Made<T> = Result<*mut T, Status>;
+/// A handle, or the code and text of why there is none.
+pub type Made<T> = Result<*mut T, (Status, String)>;
 
 fn made<T>(call: impl FnOnce(*mut *mut T) -> Status) -> Made<T> {
     let mut handle = 8 as *mut T;
@@ -73,7 +75,7 @@ fn made<T>(call: impl FnOnce(*mut *mut T) -> Status) -> Made<T> {
             assert!(handle.is_null());
             assert_eq!(last_error().0, status);
             assert!(!last_error().1.is_empty());
-            Err(status)
+            Err(last_error())
         }
     }
 }
@@ -164,7 +166,15 @@ pub struct Ready {
 impl Ready {
     pub fn new(problem: &str, pick: Option<&str>) -> Self {
         let device = device(CPU).unwrap();
-        let plan = plan(device, problem, pick).unwrap();
+        Self::of(device, plan(device, problem, pick).unwrap())
+    }
+
+    pub fn odd(odd: odd::Odd) -> Self {
+        let device = device(CPU).unwrap();
+        Self::of(device, plan_of(odd.conv(SMALL), "for a test"))
+    }
+
+    fn of(device: *mut Device, plan: *mut Plan) -> Self {
         let workspace = workspace(plan, null_mut()).unwrap();
         Ready {
             device,
@@ -188,4 +198,12 @@ impl Drop for Ready {
             assert_eq!(convforge_workspace_destroy(self.workspace), Status::Ok);
         }
     }
+}
+
+/// Nothing was made, and the reason has this code and says this.
+#[track_caller]
+pub fn refused<T>(made: Made<T>, status: Status, part: &str) {
+    let (code, text) = made.unwrap_err();
+    assert_eq!(code, status, "{text}");
+    assert!(text.contains(part), "`{part}` is not in: {text}");
 }
