@@ -1,11 +1,11 @@
-/* One convolution with bias and relu, on the CPU or on GPU 0, and what plain loops make of it. The data are
- * small whole numbers, so that both must agree in every bit.
+/* One convolution with bias and relu, on the CPU or on GPU 0, and what plain loops make of it. The
+ * data are small whole numbers, so that both must agree in every bit.
  *
  *     cc -I include examples/convolve.c -L DIR -lconvforge_c -o convolve      DIR has the library
  *     ./convolve
  *
- * With -DCONVOLVE_CUDA, the toolkit's cuda.h and -lcuda, `./convolve --gpu` takes its device memory and
- * its stream from the CUDA driver. */
+ * With -DCONVOLVE_CUDA, the toolkit's cuda.h and -lcuda, `./convolve --gpu` takes its device memory
+ * and its stream from the CUDA driver. */
 #include <convforge.h>
 
 #include <stdio.h>
@@ -53,7 +53,11 @@ static void start_gpu(void) {
 static void *const stream = NULL;
 #endif
 
-/* Memory of the device, at a multiple of CONVFORGE_ALIGN bytes; the program's end frees it. */
+/* What was taken of the host's memory. */
+static void *taken[8];
+static int takings;
+
+/* Memory of the device, at a multiple of CONVFORGE_ALIGN bytes. A GPU's ends with the program. */
 static void *take(int on_gpu, size_t bytes) {
     char *memory;
     if (bytes == 0)
@@ -69,6 +73,7 @@ static void *take(int on_gpu, size_t bytes) {
     memory = (char *)malloc(bytes + CONVFORGE_ALIGN);
     if (!memory)
         exit(1);
+    taken[takings++] = memory;
     return memory + (CONVFORGE_ALIGN - (size_t)memory % CONVFORGE_ALIGN) % CONVFORGE_ALIGN;
 }
 
@@ -98,7 +103,8 @@ static void copy_out(int on_gpu, void *host, const void *device, size_t bytes) {
 }
 
 /* One output by plain loops. */
-static float expected(const float *x, const float *w, const float *bias, int n, int k, int p, int q) {
+static float expected(const float *x, const float *w, const float *bias, int n, int k, int p,
+                      int q) {
     float sum = bias[k];
     int c, r, s;
     for (c = 0; c < C; c++)
@@ -156,7 +162,8 @@ int main(int argc, char **argv) {
     must(convforge_plan_create(device, PROBLEM, NULL, &plan));
     must(convforge_plan_bytes(plan, CONVFORGE_PACKED, &packed_bytes));
     must(convforge_plan_bytes(plan, CONVFORGE_WORKSPACE, &workspace_bytes));
-    must(convforge_workspace_create(plan, stream, take(on_gpu, workspace_bytes), workspace_bytes, &workspace));
+    must(convforge_workspace_create(plan, stream, take(on_gpu, workspace_bytes), workspace_bytes,
+                                    &workspace));
 
     /* Once per filter. */
     x_there = take(on_gpu, sizeof x);
@@ -180,10 +187,12 @@ int main(int argc, char **argv) {
     copy_out(on_gpu, y, on_device.y, sizeof y);
 
     count = wrong(x, w, bias, y);
-    printf("convforge %s: %s by %s (%s): %d of %d outputs are wrong\n", convforge_version(), PROBLEM,
-           convforge_plan_name(plan), convforge_plan_reason(plan), count, (int)Y_LEN);
+    printf("convforge %s: %s by %s (%s): %d of %d outputs are wrong\n", convforge_version(),
+           PROBLEM, convforge_plan_name(plan), convforge_plan_reason(plan), count, (int)Y_LEN);
     must(convforge_workspace_destroy(workspace));
     must(convforge_plan_destroy(plan));
     must(convforge_device_close(device));
+    while (takings > 0)
+        free(taken[--takings]);
     return count != 0;
 }
