@@ -46,7 +46,7 @@ static void start_gpu(void) {
     cuda(cuInit(0));
     cuda(cuDeviceGet(&device, 0));
     cuda(cuDevicePrimaryCtxRetain(&context, device));
-    cuda(cuCtxSetCurrent(context));
+    cuda(cuCtxPushCurrent(context));
     cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }
 #else
