@@ -217,7 +217,7 @@ impl Conv {
     /// `w` is a filter of the problem's size on this convolution's device until `stream` is past
     /// this work.
     pub unsafe fn pack_raw(&self, w: *const c_void, stream: &Stream) -> Result<Option<Packed>> {
-        self.device.expect("the stream", &stream.device())?;
+        self.check_stream(stream)?;
         self.check_align("the filter (w)", w, self.problem.align())?;
         let Some(key) = self.key.clone() else {
             return Ok(None);
@@ -249,7 +249,7 @@ impl Conv {
         packed: *mut c_void,
         stream: &Stream,
     ) -> Result<()> {
-        self.device.expect("the stream", &stream.device())?;
+        self.check_stream(stream)?;
         self.check_align("the filter (w)", w, self.problem.align())?;
         self.check_align(PACKED, packed, Workspace::ALIGN)?;
         match self.packing() {

@@ -134,6 +134,14 @@ pub enum Error {
         "the workspace belongs to another stream; make one workspace per stream with Conv::workspace"
     )]
     WrongStream,
+    /// A stream with the handle of the per-thread default stream was used on another thread than the
+    /// one that took it.
+    #[error(
+        "the stream is another thread's default stream (handle 2, CU_STREAM_PER_THREAD), and that \
+         handle names another queue on this thread; take it anew on this thread with \
+         gpu::Stream::from_raw, with a workspace of its own, or share a stream that was created"
+    )]
+    WrongThread,
     /// An address is not a multiple of what the problem guarantees.
     #[error(
         "{what} starts at {address:#x}, which is no multiple of the {align} bytes that {problem} \

@@ -26,6 +26,10 @@
 //! workspace, a [`Pipeline`] and a graph serve one thread at a time. The CPU's fast variants run on the
 //! caller's rayon pool.
 //!
+//! One kind of stream serves one thread alone: CUDA's per-thread default stream, handle 2, which `Stream::from_raw`
+//! of `gpu` binds to the thread that took it. On another it answers [`Error::WrongThread`]. Each thread
+//! takes the handle anew, with a workspace of its own.
+//!
 //! Work on one stream is in order; nothing but a [`Mark`] orders that of two. What one of them reads while
 //! another writes it is any numbers, and no worse.
 //!

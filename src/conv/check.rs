@@ -3,7 +3,7 @@
 use std::{ffi::c_void, ptr::null};
 
 use super::{Conv, Operands, PACKED, Packed, Workspace};
-use crate::{Element, Error, Result, View, variant::RawOperands};
+use crate::{Element, Error, Result, Stream, View, variant::RawOperands};
 
 impl Conv {
     pub(super) fn check_operands<T: Element>(&self, operands: Operands<T>) -> Result<RawOperands> {
@@ -88,6 +88,11 @@ impl Conv {
         }
         self.check_align(PACKED, raw.packed, Workspace::ALIGN)?;
         self.check_align("the bias", raw.bias.cast(), self.problem.align().max(4))
+    }
+
+    pub(super) fn check_stream(&self, stream: &Stream) -> Result<()> {
+        self.device.expect("the stream", &stream.device())?;
+        stream.check_thread()
     }
 
     pub(super) fn check_align(

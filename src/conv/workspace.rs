@@ -166,11 +166,10 @@ impl Workspace {
 
     pub(super) fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.device.expect("the stream", &stream.device())?;
-        if self.stream.id() == stream.id() {
-            Ok(())
-        } else {
-            Err(Error::WrongStream)
+        if self.stream != *stream {
+            return Err(Error::WrongStream);
         }
+        stream.check_thread()
     }
 }
 

@@ -102,7 +102,7 @@ impl<'host> HostCopies<'_, 'host> {
     }
 
     /// Waits for every stream, and answers the first failure. A stream that fails takes its context
-    /// with it: the driver has ended all copies then.
+    /// with it: the driver has ended all copies then. One that is another thread's has refused them.
     fn wait(&self) -> Result<()> {
         let mut answer = Ok(());
         for stream in self.streams {

@@ -9,7 +9,7 @@ use crate::Result;
 #[cfg(feature = "cuda")]
 use crate::gpu;
 
-/// A queue of work on a device. Clones are the same queue.
+/// A queue of work on a device. Clones are the same queue, and equal.
 #[derive(Clone, Debug)]
 pub struct Stream(pub(super) Queue);
 
@@ -124,7 +124,16 @@ impl Stream {
         }
     }
 
-    /// What tells this stream from others for as long as it lives.
+    /// Refuses the per-thread default stream of another thread.
+    pub(crate) fn check_thread(&self) -> Result<()> {
+        match &self.0 {
+            Queue::Cpu(_) => Ok(()),
+            #[cfg(feature = "cuda")]
+            Queue::Gpu(stream) => stream.check_thread(),
+        }
+    }
+
+    /// A number of it, which no other has while it lives. Whether two are the same queue, `==` says.
     pub fn id(&self) -> u64 {
         match &self.0 {
             Queue::Cpu(id) => Arc::as_ptr(id) as u64,
@@ -133,6 +142,20 @@ impl Stream {
         }
     }
 }
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Queue::Cpu(a), Queue::Cpu(b)) => Arc::ptr_eq(a, b),
+            #[cfg(feature = "cuda")]
+            (Queue::Gpu(a), Queue::Gpu(b)) => a == b,
+            #[cfg(feature = "cuda")]
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Stream {}
 
 #[cfg(feature = "cuda")]
 impl From<gpu::Stream> for Stream {

@@ -22,7 +22,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        let _current = self.gpu().enter()?;
+        let _current = self.enter()?;
         // SAFETY: the buffer has so many bytes; work that is queued when it is dropped is waited
         // for by its `drop`.
         unsafe { cu!(cuMemsetD8Async(address, byte, bytes, self.handle())) }
@@ -40,7 +40,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        let _current = self.gpu().enter()?;
+        let _current = self.enter()?;
         // SAFETY: both buffers have so many bytes, and are waited for as in `memset`.
         unsafe {
             cu!(cuMemcpyDtoDAsync(
@@ -63,7 +63,7 @@ impl Stream {
     pub unsafe fn download_raw(&self, from: u64, to: &mut [u8]) -> Result<()> {
         if !to.is_empty() {
             let (target, bytes) = (to.as_mut_ptr().cast(), to.len());
-            let _current = self.gpu().enter()?;
+            let _current = self.enter()?;
             // SAFETY: as the caller promised; `to` is borrowed until the copy is done.
             unsafe { cu!(cuMemcpyDtoHAsync(target, from, bytes, self.handle())) }?;
         }
@@ -148,7 +148,7 @@ impl Stream {
         bytes: usize,
         enqueue: impl FnOnce(&PinnedBuffer<T>) -> Result<()>,
     ) -> Result<Pending<PinnedBuffer<T>>> {
-        let _current = self.gpu().enter()?;
+        let _current = self.enter()?;
         self.refuse_recording()?;
         Pending::start(self, buffer, |buffer| {
             if bytes == 0 { Ok(()) } else { enqueue(buffer) }
@@ -219,7 +219,7 @@ impl Stream {
     }
 
     fn slice_copy(&self, bytes: usize, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _current = self.gpu().enter()?;
+        let _current = self.enter()?;
         self.refuse_recording()?;
         // A copy of memory that is not pinned waits, which this thread may not do in a recording
         // of another stream.

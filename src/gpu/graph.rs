@@ -53,7 +53,7 @@ impl Graph {
     /// filter and its workspace, in which nothing larger was reserved since. A graph knows them by
     /// address only, and such an address may since belong to anything, memory of the host included.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
-        let _current = self.gpu.enter()?;
+        let _current = stream.enter()?;
         // SAFETY: graph and stream are alive, no other thread has the graph, and the caller
         // answers for the buffers.
         unsafe { cu!(cuGraphLaunch(self.executable, stream.handle())) }
@@ -64,7 +64,7 @@ impl Graph {
     /// # Errors
     /// What the driver answers.
     pub fn upload(&self, stream: &Stream) -> Result<()> {
-        let _current = self.gpu.enter()?;
+        let _current = stream.enter()?;
         // SAFETY: graph and stream are alive, and no other thread has the graph; nothing runs.
         unsafe { cu!(cuGraphUpload(self.executable, stream.handle())) }
     }
@@ -90,7 +90,7 @@ impl Stream {
     /// # Errors
     /// What `work` answers, or the driver.
     pub fn capture(&self, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
-        let _current = self.gpu().enter()?;
+        let _current = self.enter()?;
         let recorded = Recorded::of(self, work)?;
         Graph::instantiate(self.gpu(), recorded.0)
     }
@@ -105,7 +105,7 @@ impl Stream {
         &self,
         work: impl FnOnce(&Stream) -> Result<()>,
     ) -> Result<Option<Graph>> {
-        let _current = self.gpu().enter()?;
+        let _current = self.enter()?;
         let recorded = Recorded::of(self, work)?;
         match recorded.put_in_order()? {
             true => Graph::instantiate(self.gpu(), recorded.0).map(Some),

@@ -1,19 +1,28 @@
 //! A queue of work.
 
-use std::{ffi::c_void, ptr, sync::Arc};
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::Arc,
+    thread::{self, ThreadId},
+};
 
 use cuda_sys::{CUresult, CUstream};
 
 use super::{
     Event, Gpu,
-    call::{self, Unrecorded},
+    call::{self, Entered, Unrecorded},
 };
-use crate::Result;
+use crate::{Error, Result};
+
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: usize = 2;
 
 /// A queue of work on one GPU: in order within itself, beside other queues unless an [`Event`]
-/// says otherwise. It does not wait for CUDA's default stream, nor that for it.
+/// says otherwise. One from [`new`](Self::new) does not wait for CUDA's default stream, nor that for
+/// it.
 ///
-/// Clones are the same queue; the last one destroys it.
+/// Clones are the same queue, and equal; the last one destroys it.
 #[derive(Clone, Debug)]
 pub struct Stream(Arc<Inner>);
 
@@ -23,9 +32,12 @@ struct Inner {
     stream: CUstream,
     id: u64,
     owned: bool,
+    /// Who alone may use it; none for all but the per-thread default stream.
+    thread: Option<ThreadId>,
 }
 
-// SAFETY: the driver's streams may be used from any thread.
+// SAFETY: the driver's streams may be used from any thread, and where the handle names another queue
+// on another thread, `enter` refuses that.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -45,11 +57,26 @@ impl Stream {
             stream,
             id: 0,
             owned: true,
+            thread: None,
         })
     }
 
     /// A queue that someone else made, as a `CUstream` or `cudaStream_t`; it is not destroyed
     /// here.
+    ///
+    /// CUDA's special handles name queues of `gpu`'s primary context, whichever is current:
+    ///
+    /// | handle | queue |
+    /// | --- | --- |
+    /// | null, 1 (`CU_STREAM_LEGACY`) | the legacy default stream, however the caller was compiled; it cannot be captured |
+    /// | 2 (`CU_STREAM_PER_THREAD`) | this thread's default stream |
+    ///
+    /// On another thread handle 2 names another queue. So such a stream is bound to the thread that
+    /// made it here: whatever would queue work on it or ask about it from another one answers
+    /// [`Error::WrongThread`], and does nothing. Each thread takes the handle anew, and is given a
+    /// stream that is not equal to the others and needs a workspace of its own. To share one
+    /// queue, create it. A stream, and what was made for it, may be dropped on any thread: freeing memory
+    /// and destroying library handles waits for the whole device.
     ///
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice) for a stream of another context than `gpu`'s primary one, or what the
@@ -66,6 +93,7 @@ impl Stream {
             stream: stream.cast(),
             id: 0,
             owned: false,
+            thread: (stream.addr() == PER_THREAD).then(|| thread::current().id()),
         })
     }
 
@@ -75,12 +103,14 @@ impl Stream {
         Ok(Stream(Arc::new(inner)))
     }
 
-    /// The `CUstream`, which is also the `cudaStream_t`.
+    /// The `CUstream`, which is also the `cudaStream_t`. Where it is 2, it is this queue on one thread
+    /// only: [`from_raw`](Self::from_raw).
     pub fn raw(&self) -> *mut c_void {
         self.0.stream.cast()
     }
 
-    /// Tells streams apart; no later stream of this program gets the same one.
+    /// The driver's number of it, which no later stream of this program gets. Whether two are the same
+    /// queue, `==` says.
     pub fn id(&self) -> u64 {
         self.0.id
     }
@@ -90,12 +120,26 @@ impl Stream {
         &self.0.gpu
     }
 
+    /// Refuses the per-thread default stream of another thread.
+    pub(crate) fn check_thread(&self) -> Result<()> {
+        match self.0.thread {
+            Some(owner) if owner != thread::current().id() => Err(Error::WrongThread),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes its context current, for calls that use the stream.
+    pub(super) fn enter(&self) -> Result<Entered<'_>> {
+        self.check_thread()?;
+        self.0.gpu.enter()
+    }
+
     /// Waits until everything queued is done.
     ///
     /// # Errors
     /// A failure of work queued earlier shows here.
     pub fn synchronize(&self) -> Result<()> {
-        let _current = self.0.gpu.enter()?;
+        let _current = self.enter()?;
         // SAFETY: the stream is alive.
         unsafe { cu!(cuStreamSynchronize(self.0.stream)) }
     }
@@ -105,7 +149,7 @@ impl Stream {
     /// # Errors
     /// A failure of work queued earlier shows here.
     pub fn query(&self) -> Result<bool> {
-        let _current = self.0.gpu.enter()?;
+        let _current = self.enter()?;
         // SAFETY: the stream is alive.
         match unsafe { cuda_sys::cuStreamQuery(self.0.stream) } {
             Ok(CUresult::CUDA_ERROR_NOT_READY) => Ok(false),
@@ -118,7 +162,7 @@ impl Stream {
     /// # Errors
     /// What the driver answers; the event must be of the same GPU.
     pub fn record(&self, event: &Event) -> Result<()> {
-        let _current = self.0.gpu.enter()?;
+        let _current = self.enter()?;
         // SAFETY: stream and event are alive.
         unsafe { cu!(cuEventRecord(event.raw(), self.0.stream)) }
     }
@@ -128,7 +172,7 @@ impl Stream {
     /// # Errors
     /// What the driver answers.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        let _current = self.0.gpu.enter()?;
+        let _current = self.enter()?;
         // SAFETY: stream and event are alive.
         unsafe { cu!(cuStreamWaitEvent(self.0.stream, event.raw(), 0)) }
     }
@@ -149,7 +193,8 @@ impl Stream {
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id
+        // The driver does not promise each thread's default stream a number of its own.
+        (self.0.id, self.0.thread) == (other.0.id, other.0.thread)
     }
 }
 

@@ -11,7 +11,9 @@ enum { MULTIPROCESSORS = 16, MAJOR = 75 };
 static const size_t memory = (size_t)1 << 30;
 static _Atomic size_t used[2];
 static __thread int stack[16], depth;
-static _Atomic uint64_t streams;
+/* Up to here are CUDA's special handles, among them that of each thread's own default stream. */
+enum { SPECIAL = 2 };
+static _Atomic uint64_t streams = SPECIAL;
 static int stream_contexts[1 << 16];
 
 /* What the calling thread has done, and which of its calls are to fail: the copy that brings the count
@@ -140,9 +142,12 @@ int cuStreamCreate(uintptr_t *stream, unsigned flags) {
     return stream_contexts[*stream % (1 << 16)] = stack[depth - 1], OK;
 }
 int cuStreamGetCtx(uintptr_t stream, uintptr_t *context) {
+    if (stream <= SPECIAL)
+        return cuCtxGetCurrent(context);
     return *context = (uintptr_t)stream_contexts[stream % (1 << 16)], OK;
 }
 int cuStreamDestroy_v2(uintptr_t stream) { return (void)stream, OK; }
+/* Does not tell the default streams of two threads apart. */
 int cuStreamGetId(uintptr_t stream, uint64_t *id) { return *id = stream, OK; }
 int cuStreamSynchronize(uintptr_t stream) {
     return (void)stream, thread.waits++, thread.failing_waits ? FAULT : OK;

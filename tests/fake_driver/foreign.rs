@@ -2,12 +2,20 @@
 
 use std::{
     ffi::c_void,
-    ptr::{null, null_mut},
+    ptr::{null, null_mut, without_provenance_mut},
+    thread,
 };
 
-use convforge::{Device, Error, Operands, RawOperands, View, ViewMut, gpu};
+use convforge::{
+    Buffer, Conv, Device, Error, Operands, RawOperands, Result, Stream, View, ViewMut, Workspace,
+    gpu, with_host_copies,
+};
 
-use crate::{conv, devices, problem};
+use crate::{conv, devices, driver, problem};
+
+/// CUDA's handles of default streams.
+const LEGACY: [usize; 2] = [0, 1];
+const PER_THREAD: usize = 2;
 
 /// An address by which the driver knows memory of the right GPU makes a view; no other does.
 pub fn memory_is_checked_and_serves() {
@@ -63,6 +71,137 @@ pub fn streams_of_another_context() {
     own.unwrap();
     let error = strange.unwrap_err();
     assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+}
+
+fn special(device: &Device, handle: usize) -> Stream {
+    // SAFETY: CUDA's default streams are always there.
+    let stream =
+        unsafe { gpu::Stream::from_raw(device.as_gpu().unwrap(), without_provenance_mut(handle)) };
+    stream.unwrap().into()
+}
+
+/// One layer's operands, and the workspace of a stream.
+struct Lane {
+    conv: Conv,
+    x: Buffer<f32>,
+    w: Buffer<f32>,
+    y: Buffer<f32>,
+    workspace: Workspace,
+}
+
+impl Lane {
+    fn new(device: &Device, stream: &Stream) -> Self {
+        let (problem, conv) = (problem(), conv(device));
+        Lane {
+            x: device.upload(&vec![3f32; problem.x_len()]).unwrap(),
+            w: device.upload(&vec![2f32; problem.w_len()]).unwrap(),
+            y: device.upload(&vec![0f32; problem.y_len()]).unwrap(),
+            workspace: conv.workspace(stream).unwrap(),
+            conv,
+        }
+    }
+
+    fn run(&mut self, stream: &Stream) -> Result<()> {
+        let operands = Operands::new(&self.x, &self.w, &mut self.y);
+        self.conv.run_with(operands, &mut self.workspace, stream)
+    }
+}
+
+/// The handle of the thread's own default stream names another queue on another thread, so what was
+/// made of it here does nothing there; the fake driver gives both queues one number.
+pub fn the_default_stream_of_another_thread() {
+    let [device, ..] = devices();
+    let ours = special(&device, PER_THREAD);
+    let mut lane = Lane::new(&device, &ours);
+    lane.run(&ours).unwrap();
+    assert!(lane.y.to_vec(&ours).unwrap().iter().all(|y| *y == 6.0));
+    assert!(ours == ours.clone() && ours == special(&device, PER_THREAD));
+
+    let device = &device;
+    thread::scope(|scope| {
+        let there = scope.spawn(move || {
+            nothing_happens(device, &ours, &mut lane);
+            let theirs = special(device, PER_THREAD);
+            assert_eq!(theirs.id(), ours.id());
+            assert!(theirs != ours);
+            // The workspace stays that of the other queue.
+            assert!(matches!(lane.run(&theirs), Err(Error::WrongStream)));
+            lane.workspace = lane.conv.workspace(&theirs).unwrap();
+            lane.run(&theirs).unwrap();
+            // The other thread's stream is dropped here, with all that was made for it.
+        });
+        there.join().unwrap();
+    });
+}
+
+/// On a thread that `stream` is not of.
+fn nothing_happens(device: &Device, stream: &Stream, lane: &mut Lane) {
+    let wrong = |what: &str, answer: Result<()>| {
+        let error = answer.expect_err(what);
+        assert!(matches!(error, Error::WrongThread), "{what}: {error}");
+        assert!(error.to_string().contains("handle 2"), "{error}");
+    };
+    let gpu = device.as_gpu().unwrap();
+    let raw = stream.as_gpu().unwrap();
+    let x = lane.x.as_ptr();
+    let mut floats = gpu::DeviceBuffer::<f32>::alloc(gpu, 4).unwrap();
+    let other = gpu::DeviceBuffer::<f32>::alloc(gpu, 4).unwrap();
+    let pinned = || gpu::PinnedBuffer::<f32>::alloc(gpu, 4).unwrap();
+    let event = gpu::Event::new(gpu).unwrap();
+    let (copies, waits) = (*driver("fake_copies"), *driver("fake_waits"));
+
+    wrong("run", lane.run(stream));
+    // SAFETY: nothing is done with the addresses, as is shown here.
+    unsafe {
+        wrong("pack", lane.conv.pack_raw(x, stream).map(drop));
+        wrong("pack_into", lane.conv.pack_into(x, null_mut(), stream));
+    }
+    wrong("reserve", lane.workspace.reserve(&lane.conv, stream));
+    wrong("release", lane.workspace.release(stream));
+    wrong("workspace", lane.conv.workspace(stream).map(drop));
+    wrong("download", lane.y.to_vec(stream).map(drop));
+    wrong("synchronize", stream.synchronize());
+    wrong("mark", stream.mark().map(drop));
+    wrong("query", raw.query().map(drop));
+    wrong("record", raw.record(&event));
+    wrong("wait", raw.wait(&event));
+    wrong("memset", raw.memset(&mut floats, 1));
+    wrong("copy", raw.copy(&mut floats, &other));
+    wrong("upload", raw.upload_async(pinned(), &mut floats).map(drop));
+    wrong("download", raw.download_async(&other, pinned()).map(drop));
+    wrong(
+        "capture",
+        raw.capture(|_| panic!("nothing is recorded")).map(drop),
+    );
+    let host = [0f32; 4];
+    let streams = [stream.clone()];
+    let (upload, waited) =
+        with_host_copies(&streams, |copies| copies.upload(0, &host, &mut lane.x, 0));
+    wrong("host copy", upload);
+    wrong("waiting for it", waited);
+    assert_eq!(
+        (*driver("fake_copies"), *driver("fake_waits")),
+        (copies, waits)
+    );
+}
+
+/// One queue for all threads, so such a stream serves them all.
+pub fn the_legacy_default_stream() {
+    let [device, ..] = devices();
+    for handle in LEGACY {
+        let stream = special(&device, handle);
+        let mut lane = Lane::new(&device, &stream);
+        let lane = thread::scope(|scope| {
+            let stream = &stream;
+            let there = scope.spawn(move || {
+                lane.run(stream).unwrap();
+                stream.synchronize().unwrap();
+                lane
+            });
+            there.join().unwrap()
+        });
+        assert!(lane.y.to_vec(&stream).unwrap().iter().all(|y| *y == 6.0));
+    }
 }
 
 /// Without the check the launch would read address 0.

@@ -9,7 +9,9 @@ mod pipeline;
 mod scale;
 
 use std::{
-    env, fs,
+    env,
+    ffi::c_int,
+    fs,
     path::Path,
     process::{Command, ExitCode},
 };
@@ -52,6 +54,14 @@ fn main() -> ExitCode {
         case("data_comes_back", data_comes_back),
         case("foreign_memory", foreign::memory_is_checked_and_serves),
         case("foreign_streams", foreign::streams_of_another_context),
+        case(
+            "the_default_stream_of_another_thread",
+            foreign::the_default_stream_of_another_thread,
+        ),
+        case(
+            "the_legacy_default_stream",
+            foreign::the_legacy_default_stream,
+        ),
         case("null_operands", foreign::operands_that_are_null),
         case(
             "nothing_is_allocated_per_chunk",
@@ -87,6 +97,18 @@ fn stand_in(variable: &str, source: &str, library: &Path) {
     assert!(compiled.success());
     // SAFETY: no other thread runs yet.
     unsafe { env::set_var(variable, library) };
+}
+
+/// A count or setting of the fake driver's, for this thread.
+fn driver(name: &str) -> &'static mut c_int {
+    let path = env::var_os("CONVFORGE_CUDA_LIB").unwrap();
+    // SAFETY: the driver is loaded already and stays so. Each function answers the address of its
+    // own integer, which lives as long as the thread.
+    unsafe {
+        let library = libloading::Library::new(path).unwrap();
+        let integer = library.get::<unsafe extern "C" fn() -> *mut c_int>(name);
+        &mut *integer.unwrap()()
+    }
 }
 
 fn devices() -> [Device; 3] {

@@ -2,7 +2,6 @@
 //! fails.
 
 use std::{
-    env,
     error::Error as _,
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,24 +13,12 @@ use convforge::{
     pipeline::Options,
 };
 
-use crate::scale;
+use crate::{driver, scale};
 
 /// Ten images of 16 pixels, doubled; in chunks of 3, the last chunk is one image.
 const PROBLEM: &str = "mb10ic1ih4oc1kh1";
 const LEN: usize = 160;
 const CHUNKS: c_int = 4;
-
-/// A count or setting of the fake driver's, for this thread.
-fn driver(name: &str) -> &'static mut c_int {
-    let path = env::var_os("CONVFORGE_CUDA_LIB").unwrap();
-    // SAFETY: the driver is loaded already and stays so. Each function answers the address of its
-    // own integer, which lives as long as the thread.
-    unsafe {
-        let library = libloading::Library::new(path).unwrap();
-        let integer = library.get::<unsafe extern "C" fn() -> *mut c_int>(name);
-        &mut *integer.unwrap()()
-    }
-}
 
 /// Over two streams, with this weight.
 fn pipeline(weight: f32, timeline: bool) -> Pipeline<f32> {
