@@ -54,6 +54,10 @@ mod cases {
             "borrowed_streams_are_not_destroyed",
             borrowed_streams_are_not_destroyed,
         ),
+        (
+            "the_default_stream_of_another_thread",
+            the_default_stream_of_another_thread,
+        ),
         ("capture_and_replay", capture_and_replay),
         ("an_error_inside_a_capture", an_error_inside_a_capture),
         ("a_panic_inside_a_capture", a_panic_inside_a_capture),
@@ -287,6 +291,31 @@ mod cases {
         let default = unsafe { Stream::from_raw(gpu, ptr::null_mut()) }?;
         assert_ne!(default, stream);
         default.synchronize()
+    }
+
+    /// Each thread's own queue by one handle, which can be captured as well.
+    fn the_default_stream_of_another_thread(gpu: &Gpu) -> Result<(), Error> {
+        // SAFETY: each thread has its default stream.
+        let take = || unsafe { Stream::from_raw(gpu, ptr::without_provenance_mut(2)) };
+        let ours = take()?;
+        usable(gpu, &ours)?;
+        let mut buffer = DeviceBuffer::<u8>::alloc(gpu, 10)?;
+        let graph = ours.capture(|ours| ours.memset(&mut buffer, 3))?;
+        // SAFETY: the buffer is alive.
+        unsafe { graph.launch(&ours) }?;
+        ours.synchronize()?;
+        assert_eq!(buffer.download()?, [3; 10]);
+        thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                assert!(matches!(ours.synchronize(), Err(Error::WrongThread)));
+                let recorded = ours.capture(|_| panic!("nothing is recorded"));
+                assert!(matches!(recorded, Err(Error::WrongThread)));
+                let theirs = take()?;
+                assert_ne!(theirs, ours);
+                usable(gpu, &theirs)
+            });
+            there.join().unwrap()
+        })
     }
 
     fn capture_and_replay(gpu: &Gpu) -> Result<(), Error> {
