@@ -118,6 +118,14 @@ impl Outcome {
             _ => None,
         }
     }
+
+    /// The spread of the samples, where it was measured.
+    pub fn spread(&self) -> Option<f64> {
+        match self {
+            Outcome::Took { spread, .. } => Some(*spread),
+            _ => None,
+        }
+    }
 }
 
 impl Record {

@@ -1,5 +1,5 @@
 //! The results that are compiled into the program: a text for each model of GPU, made from the committed
-//! measurements by `convforge tune --export-shipped`.
+//! measurements by `convforge tune ship`.
 //!
 //! A line is `PROBLEM -> NAME 61.250us 0.2% SOURCE`. Lines are sorted by the problem without its number of
 //! images, then by that number, then by time, so that they are found by halves and the rest is not read.
