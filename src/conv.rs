@@ -34,7 +34,7 @@ const PACKED: &str = "the packed filter";
 ///
 /// let (device, _why_no_gpu) = Device::best();
 /// let problem: Problem = "mb1ic3ih8oc4oh8kh3ph1".parse()?;
-/// let conv = Conv::new(&device, &problem, &Pick::Rule)?;
+/// let conv = Conv::new(&device, &problem, &Pick::Auto)?;
 /// let stream = device.stream()?;
 /// let mut workspace = conv.workspace(&stream)?;
 /// let x = device.upload(&vec![1f32; problem.x_len()])?;

@@ -10,17 +10,17 @@ use crate::{Limits, Problem};
 
 /// A text of shipped results.
 #[derive(Clone, Copy, Debug)]
-pub struct Shipped {
+pub struct Shipped<'a> {
     /// The model of GPU that it is of.
     pub model: &'static str,
     /// The chip's name among [`Limits::CHIPS`].
     pub chip: &'static str,
     /// Its lines.
-    pub text: &'static str,
+    pub text: &'a str,
 }
 
 /// One for each model that was measured.
-pub const ALL: [Shipped; 1] = [Shipped {
+pub const ALL: [Shipped<'static>; 1] = [Shipped {
     model: "NVIDIA H200",
     chip: "h200",
     text: include_str!("h200.txt"),
@@ -29,7 +29,7 @@ pub const ALL: [Shipped; 1] = [Shipped {
 /// Between a line's problem and its results.
 const ARROW: &str = " -> ";
 
-impl Shipped {
+impl Shipped<'static> {
     /// Those of a model of device, if there are any.
     pub fn of_model(model: &str) -> Option<Self> {
         ALL.into_iter().find(|shipped| shipped.model == model)
@@ -40,7 +40,9 @@ impl Shipped {
         let is = |shipped: &&Shipped| Limits::of_chip(shipped.chip).as_ref() == Some(limits);
         ALL.iter().find(is).map(|shipped| shipped.model)
     }
+}
 
+impl Shipped<'_> {
     /// The results of a problem, if there are any.
     pub fn get(&self, problem: &Problem) -> Option<Record> {
         let text = problem.to_string();
