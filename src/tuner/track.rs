@@ -10,13 +10,15 @@ use crate::{
 
 /// Microseconds that a sample should last.
 const SAMPLE_US: f64 = 1_000.0;
+/// A sample is made no longer than this for the sake of rotating through all sets.
+const LONGEST_SAMPLE_US: f64 = 20_000.0;
 /// Samples of a variant, and of one that is far behind the fastest so far.
 const SAMPLES: usize = 9;
 const FEW_SAMPLES: usize = 3;
 /// How many times the fastest's time is far behind.
 const FAR: f64 = 5.0;
 /// Sets of operands at most, so that a graph stays small.
-const MOST_SETS: usize = 256;
+const MOST_SETS: usize = 1024;
 
 pub(super) struct Track {
     stream: Stream,
@@ -55,11 +57,10 @@ impl Track {
         self.stream.synchronize()?;
         let each = self.elapsed(|track| track.launch(conv, &sets, 1))?;
         let calls = (SAMPLE_US / each.max(1.0)).ceil() as usize;
-        let calls = match each < SAMPLE_US {
-            true => calls
-                .next_multiple_of(sets.len())
-                .min(calls.max(2 * MOST_SETS)),
-            false => 1,
+        let all_sets = calls.next_multiple_of(sets.len());
+        let calls = match each * all_sets as f64 <= LONGEST_SAMPLE_US {
+            true => all_sets,
+            false => calls,
         };
         let is_far = each > FAR * self.best_us;
         let count = if is_far { FEW_SAMPLES } else { SAMPLES };
