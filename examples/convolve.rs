@@ -9,7 +9,7 @@ fn main() -> Result<(), Error> {
     let problem = args
         .next()
         .unwrap_or("mb8ic3ih32oc16oh32kh3ph1+bias+relu".to_owned());
-    let pick = args.next().unwrap_or("rule".to_owned());
+    let pick = args.next().unwrap_or("auto".to_owned());
     let (problem, pick): (Problem, Pick) = (problem.parse()?, pick.parse()?);
 
     let (device, why_no_gpu) = Device::best();

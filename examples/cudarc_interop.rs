@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let problem = args.next().unwrap_or("mb8ic3ih32oc16oh32kh3ph1".to_owned());
-    let pick = args.next().unwrap_or("rule".to_owned());
+    let pick = args.next().unwrap_or("auto".to_owned());
     let (problem, pick): (Problem, Pick) = (problem.parse()?, pick.parse()?);
     if problem.storage() != Storage::F32 || !problem.epilogue().is_none() || problem.groups() != 1 {
         return Err("this example checks plain f32 convolutions without groups".into());

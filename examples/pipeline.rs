@@ -11,7 +11,7 @@ use convforge::{Device, Error, Pick, Pipeline, Problem, pipeline::Options};
 fn main() -> Result<(), Error> {
     let mut args = std::env::args().skip(1);
     let problem = args.next().unwrap_or("mb64ic1ih86oc4kh7".to_owned());
-    let pick = args.next().unwrap_or("rule".to_owned());
+    let pick = args.next().unwrap_or("auto".to_owned());
     let (problem, pick): (Problem, Pick) = (problem.parse()?, pick.parse()?);
     let timeline = args.next().is_some_and(|word| word == "timeline");
 

@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     Device, Element, Error, Pick, Problem, Result, Stream, View, ViewMut,
-    select::{Candidate, Candidates},
+    select::{Candidate, Candidates, Place},
     variant::{self, Args, Bytes, Packing, Plan, Prepared, Query, RawOperands, Space, Variant},
 };
 
@@ -34,7 +34,7 @@ const PACKED: &str = "the packed filter";
 ///
 /// let (device, _why_no_gpu) = Device::best();
 /// let problem: Problem = "mb1ic3ih8oc4oh8kh3ph1".parse()?;
-/// let conv = Conv::new(&device, &problem, &Pick::Rule)?;
+/// let conv = Conv::new(&device, &problem, &Pick::Auto)?;
 /// let stream = device.stream()?;
 /// let mut workspace = conv.workspace(&stream)?;
 /// let x = device.upload(&vec![1f32; problem.x_len()])?;
@@ -52,20 +52,24 @@ pub struct Conv {
     variant: Arc<dyn Variant>,
     config: usize,
     prepared: Box<dyn Prepared>,
+    /// Why this variant.
+    reason: String,
     /// What a packed filter must have been made for.
     key: Option<packed::Key>,
 }
 
 impl Conv {
     /// Finds the variant, plans the problem and readies the plan. A rule goes on to its next best
-    /// where a library is missing or has no plan. Nothing is searched by time.
+    /// where a library is missing or has no plan, and past what tuning remembers wherever that fails;
+    /// [`reason`](Self::reason) says so. Nothing is searched by time.
     ///
     /// # Errors
     /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`],
     /// [`Error::NoVariant`] where a rule finds none; for a variant that was named,
     /// [`Error::Unsupported`] with its reason, or a missing library.
     pub fn new(device: &Device, problem: &Problem, pick: &Pick) -> Result<Self> {
-        Self::first_of(device, problem, pick.candidates(&device.limits(), problem)?)
+        let candidates = pick.candidates(&Place::Here(device), problem)?;
+        Self::first_of(device, problem, candidates)
     }
 
     /// The first candidate that can be readied.
@@ -74,21 +78,29 @@ impl Conv {
         problem: &Problem,
         mut candidates: Candidates,
     ) -> Result<Self> {
-        for candidate in std::mem::take(&mut candidates.order) {
-            match Self::of_candidate(device, problem, candidate) {
-                Err(error) if candidates.passes_over(&error) => candidates.pass(error),
-                answer => return answer,
+        for mut candidate in std::mem::take(&mut candidates.order) {
+            let plan = candidate.plan.take();
+            match Self::of_candidate(device, problem, &candidate, plan) {
+                Err(error) if candidates.passes_over(&candidate, &error) => {
+                    candidates.pass(&candidate, error);
+                }
+                Err(error) => return Err(error),
+                Ok(conv) => {
+                    let reason = candidates.reason(&candidate);
+                    return Ok(Conv { reason, ..conv });
+                }
             }
         }
         Err(candidates.none(&device.to_string(), problem))
     }
 
-    fn of_candidate(device: &Device, problem: &Problem, candidate: Candidate) -> Result<Self> {
-        let Candidate {
-            variant,
-            config,
-            plan,
-        } = candidate;
+    fn of_candidate(
+        device: &Device,
+        problem: &Problem,
+        candidate: &Candidate,
+        plan: Option<Plan>,
+    ) -> Result<Self> {
+        let (variant, config) = (candidate.variant.clone(), candidate.config);
         match plan {
             Some(plan) => Self::prepare(device, problem, variant, config, plan),
             None => Self::with_variant(device, problem, variant, config),
@@ -137,6 +149,7 @@ impl Conv {
             variant,
             config,
             prepared,
+            reason: "by its name".to_owned(),
             key,
         })
     }
@@ -164,6 +177,11 @@ impl Conv {
     /// The index of its configuration.
     pub fn config(&self) -> usize {
         self.config
+    }
+
+    /// Why this variant serves: measured or estimated, by whose results, and what was passed over.
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 
     /// What was chosen inside: the name of a library's plan.

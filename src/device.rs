@@ -20,6 +20,8 @@ mod host_copies;
 mod stream;
 mod view;
 
+use std::{fs::File, io::Read};
+
 #[cfg(feature = "cuda")]
 use crate::gpu;
 use crate::{Error, Limits, Result};
@@ -101,6 +103,16 @@ impl Device {
         }
     }
 
+    /// What results of measurements on it are kept under: of a GPU its name, of the CPU the processor's
+    /// and the number of threads.
+    pub fn model(&self) -> String {
+        match &self.0 {
+            Place::Cpu => format!("{}, {} threads", processor(), cpu_threads()),
+            #[cfg(feature = "cuda")]
+            Place::Gpu(gpu) => gpu.name().to_owned(),
+        }
+    }
+
     /// What a kernel may use.
     pub fn limits(&self) -> Limits {
         match &self.0 {
@@ -141,6 +153,24 @@ impl std::fmt::Display for Device {
             Place::Gpu(gpu) => write!(f, "GPU {} ({})", gpu.ordinal(), gpu.name()),
         }
     }
+}
+
+/// The processor, as Linux calls it.
+fn processor() -> String {
+    // The first processor's lines: with many of them the file takes milliseconds to make.
+    let mut head = Vec::new();
+    let read = File::open("/proc/cpuinfo").and_then(|file| file.take(4096).read_to_end(&mut head));
+    let text = String::from_utf8_lossy(&head);
+    let name = |line: &str| {
+        Some(
+            line.strip_prefix("model name")?
+                .split_once(": ")?
+                .1
+                .to_owned(),
+        )
+    };
+    let name = read.ok().and_then(|_| text.lines().find_map(name));
+    name.unwrap_or_else(|| "CPU".to_owned())
 }
 
 /// Threads that the CPU's variants run on.

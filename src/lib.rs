@@ -8,6 +8,7 @@
 //! | [`Device`], [`Buffer`], [`View`], [`Stream`] | the CPU or a GPU, behind one set of types |
 //! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
 //! | [`Pick`], [`policy`] | how the variant is chosen |
+//! | [`tuning`], [`tuner`] | results of measurements that choices go by; making them |
 //! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
 //! | [`Pipeline`] | a batch in host memory, cut over streams: copies beside kernels |
 #![cfg_attr(
@@ -59,8 +60,9 @@
 //! # Environment
 //!
 //! `CONVFORGE_CUDA_LIB`, `CONVFORGE_CUBLAS_LIB`, `CONVFORGE_CUDNN_LIB` and `CONVFORGE_NVRTC_LIB` name
-//! libraries, or folders of them; `CONVFORGE_CACHE` is where scripts/toolkit.py installs them. Beside which
-//! libraries can be opened, no variable changes what is chosen or computed, and no default searches by time: what costs seconds is asked for by
+//! libraries, or folders of them; `CONVFORGE_CACHE` is where scripts/toolkit.py installs them and where a user's
+//! [results of tuning](tuning::Store::of_user) lie. Beside which libraries can be opened and which results there
+//! are, no variable changes what is chosen or computed, and no default searches by time: what costs seconds is asked for by
 //! a value that has a budget.
 //!
 //! # Features
@@ -89,6 +91,8 @@ pub mod pipeline;
 pub mod policy;
 mod problem;
 mod select;
+pub mod tuner;
+pub mod tuning;
 pub mod variant;
 pub mod variants;
 
@@ -100,7 +104,8 @@ pub use error::{Error, Result};
 pub use limits::Limits;
 pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};
-pub use select::Pick;
+pub use select::{Choice, Pick};
+pub use tuner::Tuner;
 pub use variant::RawOperands;
 
 /// Names the CUDA sources that this build was made from; results carry it.

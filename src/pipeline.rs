@@ -73,7 +73,7 @@ impl Default for Options {
 /// let problem: Problem = "mb10ic1ih8oc2kh3".parse()?;
 /// let filter = vec![0.5f32; problem.w_len()];
 /// let mut pipeline =
-///     Pipeline::new(&device, &problem, &Pick::Rule, &filter, &[], &Options::default())?;
+///     Pipeline::new(&device, &problem, &Pick::Auto, &filter, &[], &Options::default())?;
 /// let x = vec![1f32; problem.x_len()];
 /// let mut y = vec![0f32; problem.y_len()];
 /// pipeline.run(&x, &mut y)?;

@@ -1,14 +1,17 @@
-//! Which variant does a problem: named by the caller, or chosen by a rule.
+//! Which variant does a problem: named by the caller, chosen by what was measured, or by a rule.
 //!
 //! A rule makes a list of candidates, best first. Most of what can go wrong with one is known only
 //! when it is planned: a library that is missing on this machine, or that has no plan for the
 //! problem. Such a candidate is passed over, with its reason kept, and the next one serves.
 
-use std::{cmp::Reverse, fmt, str::FromStr, sync::Arc};
+pub(crate) mod tuned;
+
+use std::{cmp::Reverse, fmt, path::Path, str::FromStr, sync::Arc};
 
 use crate::{
     Device, Error, Limits, Problem, Result,
     policy::Policy,
+    tuning::{Store, shipped::Shipped},
     variant::{self, Kind, Plan, Query, Space, Variant},
     variants,
 };
@@ -17,6 +20,16 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Pick {
+    /// The fastest by the results of tuning: those of this user and those that come with the program for
+    /// this very problem; else those for the same problem with the nearest number of images, at most
+    /// [`NEAR`](crate::tuning::NEAR) times as many or as few; else, or where they have nothing of what
+    /// the rule would take, [`Rule`](Self::Rule).
+    ///
+    /// It reads a file or two and never searches: [`Tuner`](crate::Tuner) does.
+    #[default]
+    Auto,
+    /// As [`Auto`](Self::Auto), with the results of this store in place of the user's own.
+    Tuned(Store),
     /// The least estimated time among all that can do the problem, libraries included where they
     /// can be opened. Where none has an estimate, the first that can, in the order of
     /// [`variants::all`], the CPU's fast one before its plain one.
@@ -26,7 +39,6 @@ pub enum Pick {
     /// think best.
     /// Configurations that keep the filter in constant memory are not taken, as there is room for few
     /// filters.
-    #[default]
     Rule,
     /// The same among handwritten kernels only.
     Kernels,
@@ -41,8 +53,30 @@ pub enum Pick {
     },
 }
 
-/// A variant and the index of its configuration.
-type Choice = (Arc<dyn Variant>, usize);
+/// What a pick comes to.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Choice {
+    /// The variant.
+    pub variant: Arc<dyn Variant>,
+    /// Index of its configuration; 0 where it has none.
+    pub config: usize,
+    /// Why it was chosen, and what was passed over.
+    pub reason: String,
+}
+
+impl Choice {
+    /// The variant with its configuration: `fused_shared:tile=24`.
+    pub fn name(&self) -> String {
+        self.variant.info().spelled(self.config)
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Choice({}: {})", self.name(), self.reason)
+    }
+}
 
 /// One that may serve.
 pub(crate) struct Candidate {
@@ -50,14 +84,49 @@ pub(crate) struct Candidate {
     pub config: usize,
     /// What it would do; nothing for one that was named, which is asked when its turn comes.
     pub plan: Option<Plan>,
+    /// Why it stands where it does.
+    pub reason: String,
+    /// Whether results of another time put it there: whatever is wrong with it now, the next one serves.
+    pub remembered: bool,
 }
 
-impl From<Choice> for Candidate {
-    fn from((variant, config): Choice) -> Self {
+impl Candidate {
+    fn new(variant: Arc<dyn Variant>, config: usize, reason: impl Into<String>) -> Self {
         Candidate {
             variant,
             config,
             plan: None,
+            reason: reason.into(),
+            remembered: false,
+        }
+    }
+
+    pub fn name(&self) -> String {
+        self.variant.info().spelled(self.config)
+    }
+}
+
+/// Where a convolution is to run.
+pub(crate) enum Place<'a> {
+    /// On a device that is here.
+    Here(&'a Device),
+    /// On one of these limits, where every library can be opened.
+    Elsewhere(&'a Limits),
+}
+
+impl Place<'_> {
+    fn limits(&self) -> Limits {
+        match self {
+            Place::Here(device) => device.limits(),
+            Place::Elsewhere(limits) => Limits::clone(limits),
+        }
+    }
+
+    /// What results are kept under, where that is known.
+    fn model(&self) -> Option<String> {
+        match self {
+            Place::Here(device) => Some(device.model()),
+            Place::Elsewhere(limits) => Shipped::model_of(limits).map(str::to_owned),
         }
     }
 }
@@ -68,6 +137,8 @@ pub(crate) struct Candidates {
     pub order: Vec<Candidate>,
     /// Why the others were not considered, one clause each.
     pub refused: Vec<String>,
+    /// What is to be said of results that did not serve, and of candidates that were passed over.
+    pub notes: Vec<String>,
     /// Whether the next one may serve where one fails.
     pub lenient: bool,
 }
@@ -76,7 +147,7 @@ impl Pick {
     /// The picks that choose by themselves.
     pub fn automatic() -> Vec<Pick> {
         let policies = Policy::names().map(|name| Pick::Policy(name.to_owned()));
-        [Pick::Rule, Pick::Kernels]
+        [Pick::Auto, Pick::Rule, Pick::Kernels]
             .into_iter()
             .chain(policies)
             .collect()
@@ -88,6 +159,15 @@ impl Pick {
     /// [`Error::UnknownPolicy`].
     pub fn explain(&self) -> Result<String> {
         Ok(match self {
+            Pick::Auto => {
+                "the fastest by the results of tuning, yours and those that come with the \
+                           program; where they say nothing, what `rule` takes"
+                    .to_owned()
+            }
+            Pick::Tuned(store) => match store.folder() {
+                Some(folder) => format!("as `auto`, by the results in {}", folder.display()),
+                None => "as `auto`, without results of yours".to_owned(),
+            },
             Pick::Rule => "the least estimated time of all variants of the device, cuBLAS and \
                            cuDNN included where they can be opened"
                 .to_owned(),
@@ -100,7 +180,7 @@ impl Pick {
         })
     }
 
-    /// The variant and the index of its configuration. Nothing is readied: where a library that can
+    /// The variant, its configuration and the reason. Nothing is readied: where a library that can
     /// be opened turns out to have no plan for the problem, [`Conv::new`](crate::Conv::new) goes on
     /// to the next best.
     ///
@@ -108,15 +188,13 @@ impl Pick {
     /// [`Error::UnknownVariant`], [`Error::UnknownConfig`], [`Error::UnknownPolicy`], or
     /// [`Error::NoVariant`] with the commonest reasons.
     pub fn choose(&self, device: &Device, problem: &Problem) -> Result<Choice> {
-        let mut candidates = self.candidates(&device.limits(), problem)?;
-        let order = std::mem::take(&mut candidates.order);
-        for Candidate {
-            variant, config, ..
-        } in order
-        {
-            match variant.open() {
-                Err(error) if candidates.passes_over(&error) => candidates.pass(error),
-                _ => return Ok((variant, config)),
+        let mut candidates = self.candidates(&Place::Here(device), problem)?;
+        for candidate in std::mem::take(&mut candidates.order) {
+            match candidate.variant.open() {
+                Err(error) if candidates.passes_over(&candidate, &error) => {
+                    candidates.pass(&candidate, error);
+                }
+                _ => return Ok(candidates.choice(candidate)),
             }
         }
         Err(candidates.none(&device.to_string(), problem))
@@ -128,10 +206,10 @@ impl Pick {
     /// # Errors
     /// As [`choose`](Self::choose).
     pub fn choose_for(&self, limits: &Limits, problem: &Problem) -> Result<Choice> {
-        let mut candidates = self.candidates(limits, problem)?;
+        let mut candidates = self.candidates(&Place::Elsewhere(limits), problem)?;
         let order = std::mem::take(&mut candidates.order);
         match order.into_iter().next() {
-            Some(first) => Ok((first.variant, first.config)),
+            Some(first) => Ok(candidates.choice(first)),
             None if limits.is_gpu() => {
                 Err(candidates.none(&format!("a GPU of sm_{}", limits.arch), problem))
             }
@@ -139,29 +217,54 @@ impl Pick {
         }
     }
 
-    pub(crate) fn candidates(&self, limits: &Limits, problem: &Problem) -> Result<Candidates> {
+    pub(crate) fn candidates(&self, place: &Place, problem: &Problem) -> Result<Candidates> {
+        let limits = &place.limits();
         match self {
+            Pick::Auto => Ok(tuned::candidates(place, limits, problem, &Store::of_user())),
+            Pick::Tuned(store) => Ok(tuned::candidates(place, limits, problem, store)),
             Pick::Rule => Ok(by_rank(limits, problem, |_| true)),
             Pick::Kernels => Ok(by_rank(limits, problem, |kind| kind == Kind::Kernel)),
             Pick::Policy(name) => Ok(by_policy(limits, problem, &Policy::find(name)?)),
-            Pick::Named { variant, config } => Ok(Candidates {
-                order: vec![find(variant, config.as_deref())?.into()],
-                refused: Vec::new(),
-                lenient: false,
-            }),
+            Pick::Named { variant, config } => {
+                let (variant, config) = find(variant, config.as_deref())?;
+                Ok(Candidates {
+                    order: vec![Candidate::new(variant, config, "by its name")],
+                    refused: Vec::new(),
+                    notes: Vec::new(),
+                    lenient: false,
+                })
+            }
         }
     }
 }
 
 impl Candidates {
     /// Whether this failure is a reason to go on to the next one.
-    pub fn passes_over(&self, error: &Error) -> bool {
-        self.lenient && matches!(error, Error::Library { .. } | Error::Unsupported { .. })
+    pub fn passes_over(&self, candidate: &Candidate, error: &Error) -> bool {
+        let is_usual = matches!(error, Error::Library { .. } | Error::Unsupported { .. });
+        candidate.remembered || self.lenient && is_usual
     }
 
     /// Keeps the reason of a candidate that failed, before those of all that could not do it anyway.
-    pub fn pass(&mut self, error: Error) {
+    pub fn pass(&mut self, candidate: &Candidate, error: Error) {
+        self.notes
+            .push(format!("{} was passed over: {error}", candidate.name()));
         self.refused.insert(0, error.to_string());
+    }
+
+    /// What a candidate is as a choice.
+    fn choice(&self, candidate: Candidate) -> Choice {
+        Choice {
+            reason: self.reason(&candidate),
+            variant: candidate.variant,
+            config: candidate.config,
+        }
+    }
+
+    /// Why this one serves, and what was passed over.
+    pub fn reason(&self, candidate: &Candidate) -> String {
+        let parts = [&candidate.reason].into_iter().chain(&self.notes);
+        parts.cloned().collect::<Vec<_>>().join("; ")
     }
 
     /// That none is left, and why: as much as is read.
@@ -180,7 +283,7 @@ impl Candidates {
     }
 }
 
-fn find(variant: &str, config: Option<&str>) -> Result<Choice> {
+fn find(variant: &str, config: Option<&str>) -> Result<(Arc<dyn Variant>, usize)> {
     let variant = variants::find(variant)?;
     let index = match config {
         Some(config) => variant.info().config(config)?,
@@ -213,6 +316,7 @@ fn by_rank(limits: &Limits, problem: &Problem, kinds: impl Fn(Kind) -> bool) -> 
     Candidates {
         order: timed.into_iter().map(|(_, candidate)| candidate).collect(),
         refused,
+        notes: Vec::new(),
         lenient: true,
     }
 }
@@ -270,12 +374,13 @@ fn best_config(
         };
         let us = plan.us.unwrap_or(f64::INFINITY);
         if best.as_ref().is_none_or(|(least, _)| us < *least) {
-            let candidate = Candidate {
-                variant: variant.clone(),
-                config,
-                plan: Some(plan),
+            let reason = match us.is_finite() {
+                true => format!("by its estimate, {us:.1} us"),
+                false => "as the first that can, without an estimate".to_owned(),
             };
-            best = Some((us, candidate));
+            let candidate = Candidate::new(variant.clone(), config, reason);
+            let plan = Some(plan);
+            best = Some((us, Candidate { plan, ..candidate }));
         }
     }
     best.ok_or_else(|| first_refusal.unwrap_or_default())
@@ -286,6 +391,7 @@ fn by_policy(limits: &Limits, problem: &Problem, policy: &Policy) -> Candidates 
     let mut candidates = Candidates {
         order: Vec::new(),
         refused: Vec::new(),
+        notes: Vec::new(),
         lenient: true,
     };
     for rule in policy.fitting(problem) {
@@ -300,9 +406,8 @@ fn by_policy(limits: &Limits, problem: &Problem, policy: &Policy) -> Candidates 
         let query = Query::new(problem, config, limits);
         match variant::plan(&*variant, limits.is_gpu(), &query) {
             Ok(plan) => candidates.order.push(Candidate {
-                variant,
-                config,
                 plan: Some(plan),
+                ..Candidate::new(variant, config, format!("by the policy: {rule}"))
             }),
             Err(why) => {
                 let name = variant.info().spelled(config);
@@ -316,13 +421,15 @@ fn by_policy(limits: &Limits, problem: &Problem, policy: &Policy) -> Candidates 
 impl FromStr for Pick {
     type Err = Error;
 
-    /// `rule`, `kernels`, `policy:per-layer`, `direct_naive` or `fused_shared:tile=24`. Whether the
-    /// variant or policy exists is seen when it is chosen.
+    /// `auto`, `tuned:FOLDER`, `rule`, `kernels`, `policy:per-layer`, `direct_naive` or
+    /// `fused_shared:tile=24`. Whether the variant or policy exists is seen when it is chosen.
     fn from_str(text: &str) -> Result<Self> {
         Ok(match text.split_once(':') {
+            _ if text == "auto" => Pick::Auto,
             _ if text == "rule" => Pick::Rule,
             _ if text == "kernels" => Pick::Kernels,
             Some(("policy", name)) => Pick::Policy(name.to_owned()),
+            Some(("tuned", folder)) => Pick::Tuned(Store::at(folder)),
             Some((variant, config)) => Pick::Named {
                 variant: variant.to_owned(),
                 config: Some(config.to_owned()),
@@ -338,6 +445,11 @@ impl FromStr for Pick {
 impl fmt::Display for Pick {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
+            Pick::Auto => f.write_str("auto"),
+            Pick::Tuned(store) => {
+                let folder = store.folder().unwrap_or(Path::new(""));
+                write!(f, "tuned:{}", folder.display())
+            }
             Pick::Rule => f.write_str("rule"),
             Pick::Kernels => f.write_str("kernels"),
             Pick::Policy(name) => write!(f, "policy:{name}"),

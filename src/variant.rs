@@ -57,6 +57,15 @@ pub unsafe trait Variant: Any + Send + Sync {
         Ok(())
     }
 
+    /// The library that it is made of with its version, `cuBLAS-13.1.0`, which is opened for it; none
+    /// where it is made of none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn library(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Readies a plan of its own, for the same question, on a device.
     ///
     /// # Errors
@@ -149,6 +158,26 @@ pub unsafe trait Prepared: Send + Sync {
 pub unsafe trait ConstantPart: Send + Sync {
     /// Where it begins, as an address of the device.
     fn address(&self) -> *mut c_void;
+}
+
+/// What a measurement of a variant depends on beside the device, in one word: its [`code`], and where it
+/// is made of a library that one and its version before it, `cuBLAS-13.1.0/0f3a77c2d1e85b69`.
+///
+/// # Errors
+/// As [`Variant::open`].
+pub fn source(variant: &dyn Variant) -> Result<String> {
+    let code = code(variant.info());
+    Ok(match variant.library()? {
+        Some(library) => format!("{library}/{code}"),
+        None => code,
+    })
+}
+
+/// The part of [`source`] that is known without a library: the hash of what a variant is made of; the
+/// version of this crate for the CPU's, which have none.
+pub fn code(info: &Info) -> String {
+    let version = || concat!("convforge-", env!("CARGO_PKG_VERSION")).to_owned();
+    info.hash.clone().unwrap_or_else(version)
 }
 
 /// Plans the problem of `query` for a device of this kind, or says why not.

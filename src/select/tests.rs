@@ -50,10 +50,12 @@ fn problem() -> Problem {
     "mb1ic3ih8oc4kh3".parse().unwrap()
 }
 
-fn first_of(order: Vec<Choice>, lenient: bool) -> Result<Conv> {
+fn first_of(order: Vec<(Arc<dyn Variant>, usize)>, lenient: bool) -> Result<Conv> {
+    let candidate = |(variant, config)| Candidate::new(variant, config, "first");
     let candidates = Candidates {
-        order: order.into_iter().map(Candidate::from).collect(),
+        order: order.into_iter().map(candidate).collect(),
         refused: vec!["other needs a GPU".to_owned()],
+        notes: Vec::new(),
         lenient,
     };
     Conv::first_of(&Device::cpu(), &problem(), candidates)
@@ -79,6 +81,7 @@ fn of_many_reasons_the_first_are_told_and_the_rest_counted() {
     let candidates = Candidates {
         order: Vec::new(),
         refused: (1..=6).map(|i| format!("v{i} says no")).collect(),
+        notes: Vec::new(),
         lenient: true,
     };
     let text = candidates.none("a GPU", &problem()).to_string();
@@ -91,6 +94,11 @@ fn the_next_best_serves_where_a_library_is_missing() {
     let plain = (variants::find("cpu_direct").unwrap(), 0);
     let conv = first_of(vec![(missing(), 0), plain.clone()], true).unwrap();
     assert_eq!(conv.name(), "cpu_direct");
+    let reason = conv.reason();
+    assert!(
+        reason.starts_with("first; missing was passed over: libfake"),
+        "{reason}"
+    );
 
     let none = first_of(vec![(missing(), 0)], true).err().unwrap();
     let text = none.to_string();
@@ -104,9 +112,70 @@ fn the_next_best_serves_where_a_library_is_missing() {
     assert!(matches!(named, Err(Error::Library { .. })));
 }
 
+/// A candidate that results of another time put first, and whose device then fails.
+#[test]
+fn what_tuning_remembers_is_passed_over_whatever_is_wrong_with_it() {
+    struct Fails(Info);
+    // SAFETY: nothing of it is ever ready.
+    unsafe impl Variant for Fails {
+        fn info(&self) -> &Info {
+            &self.0
+        }
+
+        fn plan(&self, _: &Query) -> Result<Plan, String> {
+            Ok(Plan::default())
+        }
+
+        fn prepare(&self, _: &Device, _: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
+            Err(Error::OutOfMemory {
+                device: "the CPU".to_owned(),
+                asked: 77,
+                free: 0,
+                total: 0,
+            })
+        }
+    }
+    let conv = |remembered| {
+        let fails = Arc::new(Fails(missing().info().clone()));
+        let first = Candidate {
+            remembered,
+            ..Candidate::new(fails, 0, "measured")
+        };
+        let plain = variants::find("cpu_direct").unwrap();
+        let candidates = Candidates {
+            order: vec![first, Candidate::new(plain, 0, "second")],
+            refused: Vec::new(),
+            notes: Vec::new(),
+            lenient: true,
+        };
+        Conv::first_of(&Device::cpu(), &problem(), candidates)
+    };
+    let served = conv(true).unwrap();
+    assert_eq!(served.name(), "cpu_direct");
+    let reason = served.reason();
+    assert!(
+        reason.starts_with("second; missing was passed over: out of memory"),
+        "{reason}"
+    );
+    // The rule's own choice fails as it is.
+    assert!(matches!(
+        conv(false),
+        Err(Error::OutOfMemory { asked: 77, .. })
+    ));
+}
+
 #[test]
 fn picks_are_spelled_as_they_are_read() {
-    for text in ["rule", "kernels", "policy:per-layer", "a", "a:tile=24"] {
+    let picks = [
+        "auto",
+        "tuned:/a/b:c",
+        "rule",
+        "kernels",
+        "policy:per-layer",
+        "a",
+        "a:tile=24",
+    ];
+    for text in picks {
         assert_eq!(text.parse::<Pick>().unwrap().to_string(), text);
     }
     for pick in Pick::automatic() {
@@ -125,13 +194,14 @@ fn picks_are_spelled_as_they_are_read() {
 fn on_the_cpu_kernels_have_a_reason() {
     // Large enough that however many cores do not make loops worth while.
     let problem: Problem = "mb8ic64ih56oc64kh3ph1".parse().unwrap();
-    let (rule, _) = Pick::Rule.choose(&Device::cpu(), &problem).unwrap();
-    assert_eq!(rule.info().name, "cpu_gemm");
-    let (same, _) = Pick::Rule
+    let rule = Pick::Rule.choose(&Device::cpu(), &problem).unwrap();
+    assert_eq!(rule.name(), "cpu_gemm");
+    assert!(rule.reason.contains("estimate"), "{}", rule.reason);
+    let same = Pick::Rule
         .choose_for(&Device::cpu().limits(), &problem)
         .unwrap();
-    assert_eq!(same.info().name, "cpu_gemm");
-    for pick in Pick::automatic().into_iter().skip(1) {
+    assert_eq!(same.name(), "cpu_gemm");
+    for pick in Pick::automatic().into_iter().skip(2) {
         let error = pick.choose(&Device::cpu(), &problem).err().unwrap();
         assert!(matches!(error, Error::NoVariant { .. }), "{error}");
     }

@@ -11,6 +11,7 @@
 //! | [`study`] | what the source reports measured, measured again and kept in one file |
 //! | [`results`] | files of results, and their compact form |
 //! | [`page`] | one HTML page of all results |
+//! | [`tune`] | results of tuning, from comparisons |
 //! | [`files`] | files that are whole at any time |
 //! | [`Range`] | names on a profiler's timeline |
 #![cfg_attr(
@@ -42,6 +43,7 @@ mod range;
 pub mod results;
 pub mod study;
 pub mod suite;
+pub mod tune;
 
 pub use contender::Contender;
 pub use contenders::Contenders;

@@ -1066,3 +1066,64 @@ fn what_is_recorded_is_not_measured_again() {
         "{plan}"
     );
 }
+
+#[test]
+fn tuning_goes_on_where_it_was_and_moves_between_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (store, other, file) = (path("store"), path("other"), path("results.txt"));
+    let tune = |problems: &[&str]| {
+        let args = [
+            "tune",
+            "--device",
+            "cpu",
+            "--samples",
+            "5",
+            "--store",
+            &store,
+        ];
+        says(&[&args[..], problems].concat())
+    };
+    let [one, two] = ["mb1ic3ih8oc4oh6kh3", "mb2ic3ih8oc4oh6kh3"];
+    let text = tune(&["--problem", one]);
+    assert!(text.contains(one) && text.contains("2 measured"), "{text}");
+    let text = tune(&["--problem", one, "--problem", two, "--json"]);
+    let run: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let counts = |i: usize| {
+        let told = &run["problems"][i];
+        (
+            told["measured"].as_u64().unwrap(),
+            told["known"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!((counts(0), counts(1)), ((0, 2), (2, 0)));
+    assert!(run["problems"][1]["us"].as_f64().unwrap() > 0.0);
+    let picked = format!("tuned:{store}");
+    let args = [
+        "compare",
+        "--device",
+        "cpu",
+        "--problem",
+        one,
+        "--samples",
+        "1",
+    ];
+    let text = says(&[&args[..], &["--variant", &picked]].concat());
+    assert!(text.contains("1 passed"), "{text}");
+
+    let text = says(&["tune", "export", &file, "--store", &store]);
+    assert!(text.contains("2 problems"), "{text}");
+    let mut text = fs::read_to_string(&file).unwrap();
+    text += "what is no result\n";
+    fs::write(&file, text).unwrap();
+    let text = says(&["tune", "import", &file, "--store", &other]);
+    assert!(
+        text.contains("2 problems were added") && text.contains("line 15: "),
+        "{text}"
+    );
+    fails(&["tune", "--device", "cpu"], &["nothing to tune"]);
+    fails(
+        &["tune", "import", &path("none")],
+        &["none: cannot be read"],
+    );
+}

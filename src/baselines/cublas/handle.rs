@@ -65,6 +65,17 @@ pub(super) fn open() -> Result<()> {
     cublas_sys::LIBRARY.open().map(drop).map_err(missing)
 }
 
+/// The library's version, `13.1.0`.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn version() -> Result<String> {
+    // SAFETY: the function takes no argument.
+    let version = unsafe { cublas_sys::cublasLtGetVersion() }.map_err(missing)?;
+    let [major, minor, patch] = [version / 10_000, version / 100 % 100, version % 100];
+    Ok(format!("{major}.{minor}.{patch}"))
+}
+
 /// cuBLAS for one stream. Every plan of the variant sets it up alike, so one serves them all.
 pub(super) struct Handle {
     gpu: Gpu,

@@ -152,6 +152,10 @@ unsafe impl Variant for CublasGemm {
         handle::open()
     }
 
+    fn library(&self) -> Result<Option<String>> {
+        handle::version().map(|version| Some(format!("cuBLAS-{version}")))
+    }
+
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
         let Some(gpu) = device.as_gpu() else {
             return Err(Error::NoGpu("cuBLAS runs on GPUs only".to_owned()));

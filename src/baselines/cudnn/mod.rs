@@ -207,6 +207,10 @@ unsafe impl Variant for Cudnn {
         Version::found().map(drop)
     }
 
+    fn library(&self) -> Result<Option<String>> {
+        Version::found().map(|version| Some(format!("cuDNN-{version}")))
+    }
+
     fn prepare(&self, device: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         let problem = query.problem;
         let (gpu, handle) = open(device)?;

@@ -262,7 +262,7 @@ impl SearchArgs {
 #[derive(clap::Args)]
 pub struct VariantArgs {
     /// A variant, one configuration of it as in fused_shared:tile=24, or in `compare` and `study` a
-    /// pick that chooses for each problem: rule, kernels, policy:per-layer; may be repeated [default:
+    /// pick that chooses for each problem: auto, rule, kernels, policy:per-layer; may be repeated [default:
     /// every variant of the device]
     #[arg(long, value_name = "VARIANT")]
     variant: Vec<Pick>,

@@ -3,13 +3,12 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
-    sync::Arc,
 };
 
 use clap::builder::PossibleValuesParser;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
-    Device, Error, Limits, Pick,
+    Choice, Device, Error, Limits, Pick,
     variant::{self, Info, Query, Variant},
 };
 use convforge_check as check;
@@ -71,6 +70,8 @@ struct Answer {
     rank_us: Option<f64>,
     /// The picks that choose it.
     picked_by: Vec<String>,
+    /// The reason of each of them.
+    picked_because: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -285,8 +286,8 @@ fn tell_unranked(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
     Ok(())
 }
 
-/// What a pick chose, and with which configuration; or why nothing.
-type Picked = (Pick, convforge::Result<(Arc<dyn Variant>, usize)>);
+/// What a pick chose, or why nothing.
+type Picked = (Pick, convforge::Result<Choice>);
 
 /// A problem, and where it would be computed.
 struct Asked<'a> {
@@ -332,9 +333,9 @@ impl<'a> Asked<'a> {
         let name = &variant.info().name;
         let chose = |(_, choice): &&Picked| {
             let choice = choice.as_ref();
-            choice.is_ok_and(|(chosen, _)| chosen.info().name == *name)
+            choice.is_ok_and(|chosen| chosen.variant.info().name == *name)
         };
-        let picks = self.picks.iter().filter(chose);
+        let picked = || self.picks.iter().filter(chose);
         let answer = variant::plan(variant, self.limits.is_gpu(), &query);
         let (rank_us, reason) = match answer {
             Ok(plan) => (plan.us, None),
@@ -345,15 +346,19 @@ impl<'a> Asked<'a> {
             supported: reason.is_none(),
             reason,
             rank_us,
-            picked_by: picks.map(|(pick, _)| pick.to_string()).collect(),
+            picked_by: picked().map(|(pick, _)| pick.to_string()).collect(),
+            picked_because: picked()
+                .filter_map(|(_, choice)| Some(choice.as_ref().ok()?.reason.clone()))
+                .collect(),
         }
     }
 
     fn tell_picks(&self, out: &mut impl Write) -> io::Result<()> {
         for (pick, choice) in &self.picks {
             match choice {
-                Ok((variant, config)) => {
-                    writeln!(out, "{pick} picks {}", variant.info().spelled(*config))?;
+                Ok(choice) => {
+                    let Choice { reason, .. } = choice;
+                    say(out, &format!("{pick} picks {}, {reason}", choice.name()))?;
                 }
                 Err(Error::NoVariant { why, .. }) => {
                     say(out, &format!("{pick} picks none: {why}"))?;

@@ -17,6 +17,7 @@ mod shape;
 mod study;
 mod sweep;
 mod terminal;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,8 @@ enum Command {
     Compare(compare::Args),
     /// Check every configuration of variants, then time them side by side.
     Sweep(sweep::Args),
+    /// Measure what is fastest on this device, for all programs of this user to go by.
+    Tune(tune::Args),
     /// Measure what the source reports measured: layers, the network, streams.
     Study(study::Args),
     /// Show results of `compare`, `sweep` and `study` again, as tables, Markdown, CSV or charts.
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -18,8 +18,8 @@ pub struct Args {
     /// Only the first COUNT images
     #[arg(long)]
     pub count: Option<usize>,
-    /// The variant of both convolutions, or one configuration as in fused_shared:tile=24; `rule`,
-    /// `kernels` or a policy as in policy:per-layer choose one for each
+    /// The variant of both convolutions, or one configuration as in fused_shared:tile=24; `auto`,
+    /// `rule`, `kernels` or a policy as in policy:per-layer choose one for each
     #[arg(long, default_value = "rule")]
     pub variant: Pick,
     #[command(flatten)]

@@ -1,0 +1,355 @@
+//! `convforge tune`: measures what this device does fastest, and keeps it for every program of this user.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Subcommand;
+use convforge::{
+    Device, Tuner,
+    tuner::Wanted,
+    tuning::{Conditions, Record, Store, shipped},
+};
+use convforge_tools::{
+    Error,
+    files::write_whole,
+    measure::{self, Options, Row, Status, duration},
+    suite::{self, Layer},
+    tune::{self, Exchanged},
+};
+use serde::Serialize;
+
+use crate::{
+    args::{DeviceArgs, ProblemArgs, seconds},
+    failure::Failure,
+    terminal::{self, Progress},
+};
+
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "The pick `auto`, which is the library's default, goes by these results. What is there \
+                  already and of the same code and libraries is not measured again, so that a run \
+                  that was interrupted goes on where it was. A variant that fails its check is \
+                  remembered too. Without --store the results are in the folder tuning of convforge's \
+                  cache, which CONVFORGE_CACHE names."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    problems: ProblemArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// A folder for the results [default: this user's]
+    #[arg(long, value_name = "DIR", global = true)]
+    store: Option<PathBuf>,
+    /// Samples of each variant [default: 30 on a GPU, 10 on the CPU]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: Option<u32>,
+    /// Time for the samples of one problem; slow variants then take fewer, but at least 5
+    /// [default: 60 on a GPU, 2 on the CPU]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// For calls whose operands stay in the L2 cache; such results stand by themselves
+    #[arg(long)]
+    warm: bool,
+    /// Seed of the data
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Write all results into one file, for another machine with the same GPU
+    Export {
+        /// The file
+        file: PathBuf,
+    },
+    /// Add the results of such a file; what is no result is counted and named
+    Import {
+        /// The file
+        file: PathBuf,
+    },
+    /// Write what ships with the library, of the committed results, for each GPU that they are of
+    Ship {
+        /// The folder of results
+        #[arg(long, value_name = "DIR", default_value = "benches/results")]
+        results: PathBuf,
+        /// The folder that is compiled into the library
+        #[arg(long, value_name = "DIR", default_value = "src/tuning")]
+        into: PathBuf,
+    },
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let store = args.store.as_ref().map_or_else(Store::of_user, Store::at);
+    match &args.action {
+        None => tune(args, store),
+        Some(Action::Export { file }) => export(&store, file),
+        Some(Action::Import { file }) => import(&store, file),
+        Some(Action::Ship { results, into }) => ship(results, into),
+    }
+}
+
+/// What became of a problem.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    layer: &'a Layer,
+    /// How many variants were measured now.
+    measured: usize,
+    /// How many had a result before.
+    known: usize,
+    /// The fastest of all of them.
+    fastest: Option<String>,
+    /// Its median.
+    us: Option<f64>,
+    /// From the fastest tenth of its samples to the slowest, as a share of the median.
+    spread: Option<f64>,
+    /// What went wrong.
+    notes: Vec<String>,
+    /// How many failed their check now.
+    failed: usize,
+}
+
+/// All of a run.
+#[derive(Serialize)]
+struct Run<'a> {
+    device: String,
+    store: Option<PathBuf>,
+    notes: Vec<String>,
+    problems: Vec<Told<'a>>,
+    interrupted: bool,
+}
+
+fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
+    if args.problems.is_empty() {
+        return Err(Failure::Usage(
+            "nothing to tune: name problems with --problem or --suite".to_owned(),
+        ));
+    }
+    terminal::catch_interrupts();
+    let (device, no_gpu) = args.device.open()?;
+    let mut layers = args.problems.layers()?;
+    let mut notes: Vec<String> = no_gpu.iter().map(terminal::no_gpu).collect();
+    if !device.is_gpu() {
+        let reduced = suite::reduce_for_cpu(&layers);
+        layers = reduced.0;
+        notes.extend(reduced.1);
+    }
+    for note in &notes {
+        terminal::remark(note, !args.json)?;
+    }
+    let cold = !args.warm;
+    let store = store.under(Conditions {
+        cold,
+        ..Conditions::default()
+    });
+    let folder = store.folder().map(Path::to_owned);
+    // Results of a tuner whose time ran out are measured here.
+    let tuner = Tuner::new(Duration::MAX).store(store);
+    let mut progress = Progress::new(layers.len());
+    let mut problems = Vec::new();
+    for layer in &layers {
+        if terminal::interrupted() {
+            break;
+        }
+        let told = args.tune_one(&tuner, &device, layer, &mut progress);
+        if !args.json {
+            progress.print(&told.text())?;
+        }
+        problems.push(told);
+        progress.step();
+    }
+    drop(progress);
+    let failed = problems.iter().any(|told| told.failed > 0);
+    if args.json {
+        terminal::print_json(&Run {
+            device: device.model(),
+            store: folder,
+            notes,
+            problems,
+            interrupted: terminal::interrupted(),
+        })?;
+    } else if let Some(folder) = folder {
+        terminal::remark(&format!("The results are in {}.", folder.display()), true)?;
+    }
+    Ok(match terminal::interrupted() {
+        true => ExitCode::from(terminal::INTERRUPTED),
+        false if failed => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+impl Args {
+    fn options(&self, device: &Device) -> Options {
+        let default = Options::of(device);
+        Options {
+            samples: self.samples.map_or(default.samples, |n| n as usize),
+            budget: self.seconds.unwrap_or(default.budget),
+            warm: self.warm,
+            seed: self.seed,
+            ceilings: None,
+        }
+    }
+
+    /// Measures what a problem has no results of, and keeps them before the next one begins.
+    fn tune_one<'a>(
+        &self,
+        tuner: &Tuner,
+        device: &Device,
+        layer: &'a Layer,
+        progress: &mut Progress,
+    ) -> Told<'a> {
+        let wanted = match tuner.wanted(device, &layer.problem) {
+            Ok(wanted) => wanted,
+            Err(why) => return Told::new(layer, None, vec![why.to_string()]),
+        };
+        let Wanted {
+            known,
+            missing,
+            mut notes,
+            ..
+        } = wanted;
+        let mut told = Told::new(layer, Some(&known), Vec::new());
+        if !missing.is_empty() {
+            let contenders = tune::contenders(&missing);
+            let title = layer.title();
+            let mut say = |doing: &str| progress.say(&format!("{title}: {doing}"));
+            let (options, stop) = (self.options(device), terminal::stop());
+            let rows = measure::compare(device, layer, &contenders, &options, stop, &mut say);
+            let mut record = known;
+            for (entrant, row) in missing.iter().zip(&rows) {
+                let line = tune::line(entrant, row);
+                told.measured += usize::from(line.is_some());
+                line.into_iter().for_each(|line| record.put(line));
+                notes.extend(why_not(row));
+            }
+            told.failed = rows
+                .iter()
+                .filter(|row| row.status == Status::Failed)
+                .count();
+            notes.extend(tuner.keep(&record).err());
+            told.fastest_of(&record);
+        }
+        Told { notes, ..told }
+    }
+}
+
+/// What is to be said of a row that has no time.
+fn why_not(row: &Row) -> Option<String> {
+    let reason = row
+        .reason
+        .as_ref()
+        .filter(|_| row.status != Status::Unsupported)?;
+    Some(format!("{} {}: {reason}", row.name(), row.status.word()))
+}
+
+impl<'a> Told<'a> {
+    fn new(layer: &'a Layer, known: Option<&Record>, notes: Vec<String>) -> Self {
+        let mut told = Told {
+            layer,
+            measured: 0,
+            known: known.map_or(0, |record| record.lines.len()),
+            fastest: None,
+            us: None,
+            spread: None,
+            notes,
+            failed: 0,
+        };
+        known.into_iter().for_each(|record| told.fastest_of(record));
+        told
+    }
+
+    fn fastest_of(&mut self, record: &Record) {
+        if let Some((us, line)) = record.fastest_first().first() {
+            (self.fastest, self.us) = (Some(line.name.clone()), Some(*us));
+            self.spread = line.outcome.spread();
+        }
+    }
+
+    /// A line of what is fastest and what was measured, and one for each note.
+    fn text(&self) -> String {
+        let fastest = match (&self.fastest, self.us) {
+            (Some(name), Some(us)) => format!("{name} {}", duration(us)),
+            _ => "nothing serves".to_owned(),
+        };
+        let counts = match (self.measured, self.known) {
+            (0, 0) => String::new(),
+            (0, known) => format!(" (already there: {known} variants)"),
+            (measured, 0) => format!(" ({measured} measured)"),
+            (measured, known) => format!(" ({measured} measured, {known} already there)"),
+        };
+        let notes = self.notes.iter().map(|note| format!("\n  {note}"));
+        format!(
+            "{}: {fastest}{counts}{}",
+            self.layer.title(),
+            notes.collect::<String>()
+        )
+    }
+}
+
+fn export(store: &Store, file: &Path) -> Result<ExitCode, Failure> {
+    let (records, notes) = store.all();
+    write_whole(
+        file,
+        records.iter().map(Record::to_string).collect::<String>(),
+    )?;
+    tell(&notes)?;
+    let text = format!("{} problems are in {}.", records.len(), file.display());
+    terminal::remark(&text, true)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn import(store: &Store, file: &Path) -> Result<ExitCode, Failure> {
+    let text = fs::read(file).map_err(|why| Error::file_because(file, "cannot be read", why))?;
+    let Exchanged {
+        records,
+        mut notes,
+        foreign,
+        foreign_names,
+    } = tune::read(&String::from_utf8_lossy(&text));
+    let mut kept = 0;
+    for record in &records {
+        match store.put(record) {
+            Ok(()) => kept += 1,
+            Err(note) => notes.push(note),
+        }
+    }
+    if foreign > 0 {
+        let names = foreign_names.into_iter().collect::<Vec<_>>().join(", ");
+        notes.push(format!(
+            "{foreign} lines are of variants that this program does not have: {names}"
+        ));
+    }
+    tell(&notes)?;
+    terminal::remark(&format!("{kept} problems were added."), true)?;
+    Ok(match kept == records.len() && kept > 0 {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+fn ship(results: &Path, into: &Path) -> Result<ExitCode, Failure> {
+    for of in shipped::ALL {
+        let records = tune::shipped(results, &of)?;
+        let path = into.join(format!("{}.txt", of.chip));
+        write_whole(&path, shipped::text(&records))?;
+        let text = format!("{}: {} problems", path.display(), records.len());
+        terminal::remark(&text, true)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(notes: &[String]) -> std::io::Result<()> {
+    notes
+        .iter()
+        .try_for_each(|note| terminal::remark(note, true))
+}

@@ -1,0 +1,174 @@
+//! What was measured, before what is estimated.
+
+use super::{Candidate, Candidates, Place, by_rank, find};
+use crate::{
+    Device, Limits, Problem,
+    tuning::{Line, Outcome, Record, Store, shipped::Shipped},
+    variant::{self, Info, Query, Space, Variant},
+};
+
+/// Where results come from, in words, and how they are had.
+type Source<'a> = (&'a str, &'a dyn Fn() -> Result<Option<Record>, String>);
+
+/// Those of the rule; before them the fastest by the first results that serve: kept or shipped ones.
+pub(super) fn candidates(
+    place: &Place,
+    limits: &Limits,
+    problem: &Problem,
+    store: &Store,
+) -> Candidates {
+    let Some(model) = place.model() else {
+        return by_rank(limits, problem, |_| true);
+    };
+    let store = &store.clone().under(store.conditions().on(limits.is_gpu()));
+    let shipped = Shipped::of_model(&model);
+    let shipped = shipped.filter(|_| store.conditions() == Default::default());
+    // What is nearest is asked for only where there is nothing of the problem itself.
+    let sources: [Source; 4] = [
+        ("kept results", &|| store.get(&model, problem)),
+        ("shipped results", &|| {
+            Ok(shipped.and_then(|all| all.get(problem)))
+        }),
+        ("kept results", &|| store.nearest(&model, problem)),
+        ("shipped results", &|| {
+            Ok(shipped.and_then(|all| all.nearest(problem)))
+        }),
+    ];
+    let asked = Asked {
+        place,
+        limits,
+        problem,
+    };
+    asked.candidates(&sources)
+}
+
+/// The same by what was just measured on a device.
+pub(crate) fn measured(device: &Device, record: &Record) -> Candidates {
+    let asked = Asked {
+        place: &Place::Here(device),
+        limits: &device.limits(),
+        problem: &record.problem,
+    };
+    asked.candidates(&[("just now", &|| Ok(Some(record.clone())))])
+}
+
+/// What records are asked about.
+struct Asked<'a> {
+    place: &'a Place<'a>,
+    limits: &'a Limits,
+    problem: &'a Problem,
+}
+
+impl Asked<'_> {
+    fn candidates(&self, sources: &[Source]) -> Candidates {
+        let mut candidates = by_rank(self.limits, self.problem, |_| true);
+        if self.problem.n() == 0 {
+            return candidates;
+        }
+        for (whose, find) in sources {
+            let first = match find() {
+                Ok(None) => continue,
+                Ok(Some(record)) => {
+                    self.put_wrong_last(&record, &mut candidates);
+                    self.winner(&record, candidates.order.first())
+                        .map_err(|why| format!("{whose}, of {}: {why}", record.problem))
+                }
+                Err(note) => Err(note),
+            };
+            match first {
+                Ok(mut first) => {
+                    first.reason += &format!(" ({whose})");
+                    let name = first.name();
+                    candidates.order.retain(|other| other.name() != name);
+                    candidates.order.insert(0, first);
+                    break;
+                }
+                Err(note) => candidates.notes.push(note),
+            }
+        }
+        candidates
+    }
+
+    /// The fastest that a record names and that is what it was then.
+    ///
+    /// Where it has no time of what the rule would take, nobody knows who is faster: a variant that was
+    /// added or changed since would lose unseen.
+    fn winner(&self, record: &Record, ruled: Option<&Candidate>) -> Result<Candidate, String> {
+        if let Some(ruled) = ruled
+            && !record
+                .lines
+                .iter()
+                .any(|line| is_time_of(line, ruled.variant.info()))
+        {
+            return Err(format!(
+                "there is no time of {} as it is now, which the rule takes",
+                ruled.name()
+            ));
+        }
+        let timed = record.fastest_first();
+        let serving = timed
+            .iter()
+            .find_map(|(us, line)| Some((us, self.candidate(line)?)));
+        let Some((us, mut candidate)) = serving else {
+            return Err("nothing in them is what it was when they were taken".to_owned());
+        };
+        let on = match record.problem == *self.problem {
+            true => "measured on this problem".to_owned(),
+            false => format!("measured on {} images", record.problem.n()),
+        };
+        let count = timed.len();
+        candidate.reason = format!("{on}: {us} us, the fastest of {count}");
+        Ok(candidate)
+    }
+
+    /// What a line names, if it is here, is what it was then, and can do the problem.
+    fn candidate(&self, line: &Line) -> Option<Candidate> {
+        let (name, config) = match line.name.split_once(':') {
+            Some((name, config)) => (name, Some(config)),
+            None => (&*line.name, None),
+        };
+        let (variant, config) = find(name, config).ok()?;
+        if !self.is_fresh(line, &*variant) {
+            return None;
+        }
+        let query = Query::new(self.problem, config, self.limits);
+        let plan = variant::plan(&*variant, self.limits.is_gpu(), &query).ok()?;
+        let constant = plan.packing.is_some_and(|p| p.space == Space::Constant);
+        (!constant).then(|| Candidate {
+            plan: Some(plan),
+            remembered: true,
+            ..Candidate::new(variant, config, "")
+        })
+    }
+
+    fn is_fresh(&self, line: &Line, variant: &dyn Variant) -> bool {
+        match self.place {
+            Place::Here(_) => variant::source(variant).is_ok_and(|now| now == line.source),
+            Place::Elsewhere(_) => is_same_code(line, variant.info()),
+        }
+    }
+
+    /// What failed its check on this very problem serves only where nothing else does, whatever the rule
+    /// says.
+    fn put_wrong_last(&self, record: &Record, candidates: &mut Candidates) {
+        if record.problem != *self.problem {
+            return;
+        }
+        candidates.order.sort_by_cached_key(|candidate| {
+            let line = record.line(&candidate.name());
+            let line = line.filter(|line| line.outcome == Outcome::Wrong);
+            line.is_some_and(|line| self.is_fresh(line, &*candidate.variant))
+        });
+    }
+}
+
+/// Whether a line is a time of a variant in any configuration, as far as is known without opening a
+/// library: what serves in its place need not wait for that.
+fn is_time_of(line: &Line, info: &Info) -> bool {
+    let name = line.name.split(':').next();
+    name == Some(&info.name) && line.outcome.us().is_some() && is_same_code(line, info)
+}
+
+fn is_same_code(line: &Line, info: &Info) -> bool {
+    line.source.rsplit('/').next() == Some(&variant::code(info))
+}

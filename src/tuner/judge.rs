@@ -1,0 +1,174 @@
+//! A check on the spot: on whole numbers two variants must agree.
+//!
+//! The one beside it is the plainest that can do the problem: on the CPU the nested loops, the last of
+//! the list; on a GPU the first kernel of the list, or for that one itself the next. On the CPU, where loops
+//! take long, both compute fewer images.
+
+use std::sync::Arc;
+
+use super::operands::{Operands, largest_sum};
+use crate::{
+    Conv, Device, Math, Problem, Result, Storage, Workspace,
+    variant::{self, Query, Variant},
+    variants,
+};
+
+/// Microseconds that the CPU's plain loops may be estimated to take.
+const PLAIN_US: f64 = 500_000.0;
+
+/// What is wrong with a result, or why nobody knows.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    Right,
+    Wrong(String),
+    Unknown(String),
+}
+
+pub(super) struct Judge {
+    device: Device,
+    problem: Problem,
+    operands: Operands,
+    /// What variants have given that others are compared with.
+    references: Vec<(String, Vec<f32>)>,
+}
+
+impl Judge {
+    pub(super) fn new(device: &Device, problem: &Problem) -> Result<Self> {
+        let problem = affordable(device, problem);
+        Ok(Judge {
+            operands: Operands::new(device, &problem, 1)?,
+            device: device.clone(),
+            problem,
+            references: Vec::new(),
+        })
+    }
+
+    /// What a variant gives, beside another.
+    pub(super) fn judge(&mut self, variant: &Arc<dyn Variant>, config: usize) -> Result<Verdict> {
+        let (device, problem) = (&self.device, &self.problem);
+        let conv = Conv::with_variant(device, problem, variant.clone(), config)?;
+        let name = &variant.info().name;
+        let Some(beside) = self.reference(name)? else {
+            let why = format!("no other variant on {} can do it", self.device);
+            return Ok(Verdict::Unknown(why));
+        };
+        let found = self.output(&conv)?;
+        let (beside, expected) = &self.references[beside];
+        let bound = Bound::of(&self.problem);
+        let wrong = found.iter().zip(expected);
+        let wrong = wrong.enumerate().find(|(_, (y, t))| !bound.holds(**y, **t));
+        Ok(match wrong {
+            None => Verdict::Right,
+            Some((i, (y, t))) => Verdict::Wrong(format!(
+                "output {i} of {} is {y}, by {beside} {t}",
+                self.problem
+            )),
+        })
+    }
+
+    /// The place of a result of the plainest variant that is not this one.
+    fn reference(&mut self, name: &str) -> Result<Option<usize>> {
+        if let Some(known) = self.references.iter().position(|(known, _)| known != name) {
+            return Ok(Some(known));
+        }
+        let mut all: Vec<_> = variants::all().iter().collect();
+        if !self.device.is_gpu() {
+            all.reverse();
+        }
+        for variant in all {
+            let info = variant.info();
+            if info.name == name {
+                continue;
+            }
+            let conv = Conv::with_variant(&self.device, &self.problem, variant.clone(), 0);
+            // Who cannot serve here is passed over.
+            if let Some(output) = conv.ok().and_then(|conv| self.output(&conv).ok()) {
+                self.references.push((info.name.clone(), output));
+                return Ok(Some(self.references.len() - 1));
+            }
+        }
+        Ok(None)
+    }
+
+    fn output(&mut self, conv: &Conv) -> Result<Vec<f32>> {
+        let stream = self.device.stream()?;
+        let mut workspace = Workspace::new(&stream)?;
+        workspace.reserve(conv, &stream)?;
+        self.operands.poison(&stream)?;
+        // SAFETY: the filter has the problem's size, and the operands outlive the work, which is waited
+        // for below.
+        let packed = unsafe { conv.pack_raw(self.operands.raw[0].w, &stream)? };
+        let packed = packed.as_ref();
+        let mut raw = self.operands.raw[0];
+        raw.packed = packed.map_or(raw.packed, |packed| packed.as_ptr());
+        // SAFETY: as above; output and workspace overlap nothing.
+        unsafe { conv.run_raw(&raw, &mut workspace, &stream)? };
+        self.operands.output(&stream)
+    }
+}
+
+/// The problem, on the CPU with so few images that plain loops get through it.
+pub(super) fn affordable(device: &Device, problem: &Problem) -> Problem {
+    let limits = device.limits();
+    if limits.is_gpu() {
+        return problem.clone();
+    }
+    let us = |problem: &Problem| {
+        let query = Query::new(problem, 0, &limits);
+        let plans = variants::all().iter().rev();
+        let mut plans = plans.filter_map(|v| variant::plan(&**v, false, &query).ok());
+        plans.next().and_then(|plan| plan.us).unwrap_or_default()
+    };
+    let mut images = problem.n();
+    loop {
+        let Ok(fewer) = problem.with(|shape| shape.n = images) else {
+            return problem.clone();
+        };
+        if images <= 1 || us(&fewer) <= PLAIN_US {
+            return fewer;
+        }
+        images /= 2;
+    }
+}
+
+/// How far two right results may be apart.
+struct Bound {
+    /// As a share of the value.
+    share: f64,
+    /// In any case.
+    floor: f64,
+}
+
+impl Bound {
+    /// Sums of whole numbers are exact, and so rounded by what follows only: the epilogue's arithmetic, an
+    /// activation's approximation, and storing.
+    fn of(problem: &Problem) -> Self {
+        let epilogue = problem.epilogue();
+        // Two units in the last place.
+        let stored = match problem.storage() {
+            Storage::F32 => 2f64.powi(-22),
+            Storage::F16 => 2f64.powi(-10),
+            Storage::Bf16 => 2f64.powi(-7),
+        };
+        let arithmetic = match problem.math() {
+            Math::F16Acc => 2f64.powi(-9),
+            _ => 2f64.powi(-20),
+        };
+        let exponential = if epilogue.activation.is_exponential() {
+            2f64.powi(-18)
+        } else {
+            0.0
+        };
+        let largest = largest_sum(problem) * f64::from(epilogue.scale.abs()) + 8.0;
+        Bound {
+            share: stored + exponential,
+            floor: arithmetic * largest + exponential,
+        }
+    }
+
+    fn holds(&self, y: f32, t: f32) -> bool {
+        let (y, t) = (f64::from(y), f64::from(t));
+        // Infinite where what is stored has no larger number; of NaN neither holds.
+        y == t || (y - t).abs() <= self.share * t.abs() + self.floor
+    }
+}

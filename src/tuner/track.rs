@@ -1,0 +1,133 @@
+//! Taking the time of a convolution as it will run: by a graph or call by call, on operands that the L2
+//! cache has or has not.
+
+use super::operands::Operands;
+use crate::{
+    Conv, Device, Packed, Problem, Result, Stream, Workspace,
+    tuning::{Conditions, Outcome},
+    variant::RawOperands,
+};
+
+/// Microseconds that a sample should last.
+const SAMPLE_US: f64 = 1_000.0;
+/// A sample is made no longer than this for the sake of rotating through all sets.
+const LONGEST_SAMPLE_US: f64 = 20_000.0;
+/// Samples of a variant, and of one that is far behind the fastest so far.
+const SAMPLES: usize = 9;
+const FEW_SAMPLES: usize = 3;
+/// How many times the fastest's time is far behind.
+const FAR: f64 = 5.0;
+/// Sets of operands at most, so that a graph stays small.
+const MOST_SETS: usize = 1024;
+
+pub(super) struct Track {
+    stream: Stream,
+    operands: Operands,
+    workspace: Workspace,
+    /// Whether a sample is a captured graph.
+    #[cfg(feature = "cuda")]
+    graph: bool,
+    best_us: f64,
+}
+
+impl Track {
+    pub(super) fn new(device: &Device, problem: &Problem, conditions: Conditions) -> Result<Self> {
+        let twice_l2 = 2 * device.limits().l2_bytes as usize;
+        let sets = match conditions.cold {
+            true => (twice_l2 / (problem.bytes() as usize).max(1) + 1).min(MOST_SETS),
+            false => 1,
+        };
+        let stream = device.stream()?;
+        Ok(Track {
+            operands: Operands::new(device, problem, sets)?,
+            workspace: Workspace::new(&stream)?,
+            stream,
+            #[cfg(feature = "cuda")]
+            graph: conditions.graph,
+            best_us: f64::INFINITY,
+        })
+    }
+
+    /// Median and spread of a call with its filter packed.
+    pub(super) fn time(&mut self, conv: &Conv) -> Result<Outcome> {
+        self.workspace.reserve(conv, &self.stream)?;
+        let (_packed, sets) = self.packed(conv)?;
+        // The first call loads what is loaded at first use.
+        self.launch(conv, &sets, 1)?;
+        self.stream.synchronize()?;
+        let each = self.elapsed(|track| track.launch(conv, &sets, 1))?;
+        let calls = (SAMPLE_US / each.max(1.0)).ceil() as usize;
+        let all_sets = calls.next_multiple_of(sets.len());
+        let calls = match each * all_sets as f64 <= LONGEST_SAMPLE_US {
+            true => all_sets,
+            false => calls,
+        };
+        let is_far = each > FAR * self.best_us;
+        let count = if is_far { FEW_SAMPLES } else { SAMPLES };
+        let mut samples = self.samples(conv, &sets, calls, count)?;
+        samples.sort_by(f64::total_cmp);
+        let at = |share: f64| samples[(share * (samples.len() - 1) as f64).round() as usize];
+        let median = at(0.5);
+        self.best_us = self.best_us.min(median);
+        Ok(Outcome::took(
+            median,
+            (at(0.9) - at(0.1)) / median.max(f64::MIN_POSITIVE),
+        ))
+    }
+
+    /// The operands with filters as the convolution wants them, and what keeps these.
+    fn packed(&self, conv: &Conv) -> Result<(Vec<Packed>, Vec<RawOperands>)> {
+        let (mut kept, mut sets) = (Vec::new(), self.operands.raw.clone());
+        for set in &mut sets {
+            // SAFETY: the filter has the problem's size and stays as long as the track.
+            if let Some(packed) = unsafe { conv.pack_raw(set.w, &self.stream)? } {
+                set.packed = packed.as_ptr();
+                kept.push(packed);
+            }
+        }
+        Ok((kept, sets))
+    }
+
+    fn launch(&mut self, conv: &Conv, sets: &[RawOperands], calls: usize) -> Result<()> {
+        for set in sets.iter().cycle().take(calls) {
+            // SAFETY: the operands are the problem's, and outlive the work, which is waited for.
+            unsafe { conv.run_raw(set, &mut self.workspace, &self.stream)? };
+        }
+        Ok(())
+    }
+
+    /// Microseconds that work takes on the stream.
+    fn elapsed(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<f64> {
+        let from = self.stream.mark()?;
+        work(self)?;
+        self.stream.mark()?.us_since(&from)
+    }
+
+    /// Microseconds of a call, `count` times.
+    fn samples(
+        &mut self,
+        conv: &Conv,
+        sets: &[RawOperands],
+        calls: usize,
+        count: usize,
+    ) -> Result<Vec<f64>> {
+        #[cfg(feature = "cuda")]
+        if let Some(queue) = self.stream.as_gpu().cloned().filter(|_| self.graph) {
+            let graph = queue.capture(|_| self.launch(conv, sets, calls));
+            let graph = graph.map_err(|why| crate::Error::Unsupported {
+                variant: conv.name(),
+                problem: conv.problem().to_string(),
+                why: format!("no graph of it can be captured: {why}"),
+            })?;
+            // SAFETY: the convolution, its filters, the operands and the workspace stay until the work was
+            // waited for, in `elapsed`; nothing is reserved meanwhile.
+            let sample = |_: &mut Self| unsafe { graph.launch(&queue) };
+            self.elapsed(sample)?;
+            let samples = (0..count).map(|_| Ok(self.elapsed(sample)? / calls as f64));
+            return samples.collect();
+        }
+        let sample = |track: &mut Self| track.launch(conv, sets, calls);
+        let samples = (0..count).map(|_| Ok(self.elapsed(sample)? / calls as f64));
+        samples.collect()
+    }
+}

@@ -1,0 +1,254 @@
+//! A folder of records: a folder for each model of device, in it one for each problem without its
+//! number of images, in that a file for each number.
+//!
+//! Nothing is locked. A file is written under another name and renamed, so that whoever reads sees a
+//! whole one, and of several who write at once the last one's stays. Whatever is wrong with a file or a
+//! folder is a note.
+
+use std::{
+    env, fs,
+    fs::File,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{Batchless, Conditions, Record, distance};
+use crate::Problem;
+
+/// Bytes of the largest file that is read: a record has a few dozen lines.
+const LARGEST: u64 = 1 << 17;
+/// Files of a folder that are looked at for the nearest number of images.
+const MOST_FILES: usize = 1000;
+/// How files of records end.
+const END: &str = "txt";
+
+/// A folder of tuning results, taken under the same conditions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Store {
+    /// None where not even a home folder is known: nothing is found or kept.
+    folder: Option<PathBuf>,
+    conditions: Conditions,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store::of_user()
+    }
+}
+
+impl Store {
+    /// The user's own, `${CONVFORGE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/convforge}/tuning`.
+    pub fn of_user() -> Self {
+        let var = |name| {
+            env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let cache = var("CONVFORGE_CACHE")
+            .or_else(|| Some(var("XDG_CACHE_HOME")?.join("convforge")))
+            .or_else(|| Some(var("HOME")?.join(".cache/convforge")));
+        Store {
+            folder: cache.map(|cache| cache.join("tuning")),
+            conditions: Conditions::default(),
+        }
+    }
+
+    /// In this folder, which is made when something is kept.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Store {
+            folder: Some(folder.into()),
+            conditions: Conditions::default(),
+        }
+    }
+
+    /// The results that were taken under these conditions.
+    pub fn under(self, conditions: Conditions) -> Self {
+        Store { conditions, ..self }
+    }
+
+    /// How its times are taken.
+    pub fn conditions(&self) -> Conditions {
+        self.conditions
+    }
+
+    /// Where it is, if it is anywhere.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The record of a problem on a model of device, if there is one.
+    ///
+    /// # Errors
+    /// A note: why a file that is there cannot be used. It is as good as none, and replaced when the
+    /// problem is measured again.
+    pub fn get(&self, model: &str, problem: &Problem) -> Result<Option<Record>, String> {
+        let text = problem.to_string();
+        match Batchless::of(&text).and_then(|parts| self.file(model, &parts)) {
+            Some(path) => self.read(&path, model, problem),
+            None => Ok(None),
+        }
+    }
+
+    /// The record of the same problem with the nearest other number of images, at most
+    /// [`NEAR`](super::NEAR) times as many or as few; of two as near, that with more.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn nearest(&self, model: &str, problem: &Problem) -> Result<Option<Record>, String> {
+        let text = problem.to_string();
+        let Some(parts) = Batchless::of(&text) else {
+            return Ok(None);
+        };
+        let images = self.images(model, &parts).into_iter();
+        let near = images.filter_map(|images| Some((distance(images, parts.images)?, images)));
+        let nearest = near
+            .filter(|(_, images)| *images != parts.images)
+            .min_by(|(a, m), (b, n)| a.total_cmp(b).then(n.cmp(m)));
+        match nearest.map(|(_, images)| problem.with(|shape| shape.n = images)) {
+            Some(Ok(near)) => self.get(model, &near),
+            _ => Ok(None),
+        }
+    }
+
+    /// Keeps a record under its own conditions, with those lines of an earlier one of the same problem that it has no line for.
+    ///
+    /// # Errors
+    /// A note: why it could not be kept. What was there stays.
+    pub fn put(&self, record: &Record) -> Result<(), String> {
+        let store = self.clone().under(record.conditions);
+        let text = record.problem.to_string();
+        let path = Batchless::of(&text).and_then(|parts| store.file(&record.model, &parts));
+        let path = path.ok_or("tuning results are not kept: there is no home folder")?;
+        let mut whole = match store.read(&path, &record.model, &record.problem) {
+            Ok(Some(earlier)) => earlier,
+            _ => Record::new(&record.problem, &record.model, record.conditions),
+        };
+        for line in &record.lines {
+            whole.put(line.clone());
+        }
+        replace(&path, &whole.to_string())
+            .map_err(|why| format!("{}: not kept: {why}", path.display()))
+    }
+
+    /// Every record that can be read, under any conditions and of any model; and a note for each file
+    /// that cannot.
+    pub fn all(&self) -> (Vec<Record>, Vec<String>) {
+        let (mut records, mut notes) = (Vec::new(), Vec::new());
+        let models = self.folder.iter().flat_map(|folder| children(folder));
+        for path in models
+            .flat_map(|model| children(&model))
+            .flat_map(|shape| children(&shape))
+        {
+            if !is_record(&path) {
+                continue;
+            }
+            match read_limited(&path).map(|text| text.parse::<Record>()) {
+                Ok(Ok(record)) => records.push(record),
+                Ok(Err(why)) => notes.push(format!("{}: {why}", path.display())),
+                Err(why) => notes.push(format!("{}: cannot be read: {why}", path.display())),
+            }
+        }
+        (records, notes)
+    }
+
+    fn file(&self, model: &str, parts: &Batchless) -> Option<PathBuf> {
+        let name = format!("mb{}{}.{END}", parts.images, self.suffix());
+        Some(self.shape_folder(model, parts)?.join(name))
+    }
+
+    fn shape_folder(&self, model: &str, parts: &Batchless) -> Option<PathBuf> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        let model: String = model
+            .chars()
+            .map(|c| if fits(c) { c } else { '-' })
+            .collect();
+        Some(self.folder.as_ref()?.join(model).join(parts.shared()))
+    }
+
+    /// What sets files of other conditions than usual apart.
+    fn suffix(&self) -> &'static str {
+        match (self.conditions.graph, self.conditions.cold) {
+            (true, true) => "",
+            (true, false) => "-warm",
+            (false, true) => "-calls",
+            (false, false) => "-calls-warm",
+        }
+    }
+
+    /// The numbers of images that there are records of.
+    fn images(&self, model: &str, parts: &Batchless) -> Vec<usize> {
+        let end = format!("{}.{END}", self.suffix());
+        let images = |path: PathBuf| {
+            let name = path.file_name()?.to_str()?;
+            name.strip_prefix("mb")?.strip_suffix(&end)?.parse().ok()
+        };
+        let folder = self.shape_folder(model, parts);
+        let files = folder.iter().flat_map(|folder| children(folder));
+        files.take(MOST_FILES).filter_map(images).collect()
+    }
+
+    fn read(&self, path: &Path, model: &str, problem: &Problem) -> Result<Option<Record>, String> {
+        let note = |why: &str| format!("{}: {why}", path.display());
+        let text = match read_limited(path) {
+            Ok(text) => text,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(note(&format!("cannot be read: {why}"))),
+        };
+        let record: Record = text.parse().map_err(|why| note(&format!("{why}")))?;
+        let is = (&*record.model, &record.problem, record.conditions);
+        match is == (model, problem, self.conditions) {
+            true => Ok(Some(record)),
+            false => Err(note(&format!(
+                "is of {} on {}, {}, and not of what its name says",
+                record.problem, record.model, record.conditions
+            ))),
+        }
+    }
+}
+
+/// What is in a folder; nothing where it cannot be read.
+fn children(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+/// Whether a file is called as records are, and not as one that is being written.
+fn is_record(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("mb") && name.ends_with(&format!(".{END}")))
+}
+
+/// The text of a plain file that is not too large to be a record. What is no plain file, as a pipe,
+/// would be waited for.
+fn read_limited(path: &Path) -> io::Result<String> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    if !fs::metadata(path)?.is_file() {
+        return Err(invalid("it is no plain file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(LARGEST).read_to_string(&mut text)?;
+    match (text.len() as u64) < LARGEST {
+        true => Ok(text),
+        false => Err(invalid("it is too large to be a record")),
+    }
+}
+
+/// Writes a file under another name in the same folder and renames it; where that fails nothing is left
+/// behind. It is not waited until the disk has it: a file that is cut off is seen by its sum.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let made = folder.join(format!(".{}-{count}", process::id()));
+    let written = File::create(&made)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&made, path));
+    if written.is_err() {
+        // It may not even have been made.
+        let _ = fs::remove_file(&made);
+    }
+    written
+}
