@@ -32,8 +32,9 @@ fetch
 if [[ ${1:-} == fetch ]]; then
     exit
 fi
-cargo fmt --check --package convforge-candle --package convforge-cudarc
-(cd shim && cargo fmt --check --package candle-nn@0.11.1+convforge --package models)
+for crate in cudarc candle shim/candle-nn shim/models; do
+    cargo fmt --check --manifest-path "$crate/Cargo.toml"
+done
 cargo clippy --locked --package convforge-candle --all-targets -- -D warnings
 cargo test --locked --package convforge-candle
 (cd shim && cargo clippy --locked --package models --all-targets -- -D warnings)
