@@ -10,7 +10,7 @@ use candle_core::{
     CudaStorage, DType, Layout, Result, Storage, bail,
     cuda::{
         CudaDType,
-        cudarc::driver::{CudaStream, CudaView, DeviceRepr},
+        cudarc::driver::{CudaSlice, CudaStream, CudaView, DeviceRepr},
     },
 };
 use convforge::{Device, Element, Filter};
@@ -45,9 +45,9 @@ fn typed<T: CudaDType + DeviceRepr + Element>(op: &Op, x: Part, w: Part) -> Resu
     let (x, w) = (elements::<T>(x)?, elements::<T>(w)?);
     // SAFETY: the call writes all of it before anything that is queued later reads it.
     let mut y = unsafe { device.alloc::<T>(op.y_len())? };
-    let operands = Operands::new(&x, &w, &mut y);
+    let stream = device.cuda_stream();
     match op.bias() {
-        None => run(op, align_of(starts), &device.cuda_stream(), &w, operands)?,
+        None => run(op, align_of(starts), &stream, (&x, &w, None), &mut y)?,
         Some(bias) => {
             let (storage, layout) = bias.storage_and_layout();
             let Storage::Cuda(storage) = storage.deref() else {
@@ -56,7 +56,7 @@ fn typed<T: CudaDType + DeviceRepr + Element>(op: &Op, x: Part, w: Part) -> Resu
             let start = range(layout)?.start * size_of::<f32>();
             let align = align_of(starts.into_iter().chain([start]));
             let bias = elements::<f32>((storage, layout))?;
-            run(op, align, &device.cuda_stream(), &w, operands.bias(&bias))?;
+            run(op, align, &stream, (&x, &w, Some(&bias)), &mut y)?;
         }
     }
     Ok(CudaStorage::wrap_cuda_slice(y, device))
@@ -66,12 +66,19 @@ fn elements<'a, T: CudaDType>((storage, layout): Part<'a>) -> Result<CudaView<'a
     Ok(storage.as_cuda_slice::<T>()?.slice(range(layout)?))
 }
 
+/// Input, filter, bias.
+type Read<'a, T> = (
+    &'a CudaView<'a, T>,
+    &'a CudaView<'a, T>,
+    Option<&'a CudaView<'a, f32>>,
+);
+
 fn run<T: Element>(
     op: &Op,
     align: usize,
     stream: &Arc<CudaStream>,
-    w: &CudaView<T>,
-    operands: Operands<T>,
+    (x, w, bias): Read<T>,
+    y: &mut CudaSlice<T>,
 ) -> Result<()> {
     let mut queue = take(stream).map_err(error)?;
     let conv = op.conv(queue.device(), align)?;
@@ -79,7 +86,11 @@ fn run<T: Element>(
         let once = Filter::new();
         let filter = op.layer.filter().unwrap_or(&once);
         let packed = queue.packed(filter, &conv, w)?;
-        queue.run(&conv, operands.packed(packed.as_deref()))
+        let mut operands = Operands::new(x, w, y).packed(packed.as_deref());
+        if let Some(bias) = bias {
+            operands = operands.bias(bias);
+        }
+        queue.run(&conv, operands)
     };
     let answer = launch().map_err(error);
     put(queue);
