@@ -2,6 +2,7 @@
 //! its operands and enqueues.
 
 mod check;
+mod filter;
 mod operands;
 mod packed;
 mod stages;
@@ -19,6 +20,7 @@ use crate::{
     variant::{self, Args, Bytes, Packing, Plan, Prepared, Query, RawOperands, Space, Variant},
 };
 
+pub use filter::Filter;
 pub use operands::Operands;
 pub use packed::Packed;
 use stages::Stages;

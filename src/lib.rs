@@ -7,6 +7,7 @@
 //! | [`Problem`] | shapes, layout, storage, math, epilogue, and the text that names them |
 //! | [`Device`], [`Buffer`], [`View`], [`Stream`] | the CPU or a GPU, behind one set of types |
 //! | [`Conv`] | a problem with its chosen variant; [`Conv::run`] only enqueues |
+//! | [`ConvCache`], [`Filter`] | ready convolutions and packed filters, made at first use and kept |
 //! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`tuning`], [`tuner`] | results of measurements that choices go by; making them |
 //! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
@@ -22,7 +23,7 @@
 //!
 //! # Threads
 //!
-//! Whatever lives on a device is `Send`. [`Conv`], [`Packed`], devices, streams, buffers and views are
+//! Whatever lives on a device is `Send`. [`Conv`], [`ConvCache`], [`Packed`], [`Filter`], devices, streams, buffers and views are
 //! `Sync` too: one convolution serves any number of threads, each with a stream and a [`Workspace`] of its own. A
 //! workspace, a [`Pipeline`] and a graph serve one thread at a time. The CPU's fast variants run on the
 //! caller's rayon pool.
@@ -77,6 +78,7 @@
 #![warn(missing_docs, missing_debug_implementations)]
 
 mod baselines;
+mod cache;
 mod conv;
 #[cfg(feature = "cudnn")]
 pub mod cudnn;
@@ -96,7 +98,8 @@ pub mod tuning;
 pub mod variant;
 pub mod variants;
 
-pub use conv::{Conv, Operands, Packed, Workspace};
+pub use cache::ConvCache;
+pub use conv::{Conv, Filter, Operands, Packed, Workspace};
 pub use device::{
     Buffer, Device, Element, HostCopies, Mark, Stream, View, ViewMut, with_host_copies,
 };

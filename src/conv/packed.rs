@@ -79,6 +79,11 @@ impl Packed {
         }
     }
 
+    /// Whether this is what a convolution with this key takes.
+    pub(super) fn fits(&self, device: &Device, key: &Key) -> bool {
+        self.device == *device && self.key == *key
+    }
+
     /// The device that it lies on.
     pub fn device(&self) -> &Device {
         &self.device
