@@ -9,8 +9,6 @@ mod node;
 mod ops;
 pub mod proto;
 mod shapes;
-#[cfg(test)]
-mod tests;
 mod values;
 mod window;
 
