@@ -37,9 +37,13 @@ fn numbers(conv: &Conv, input: &TypedFact) -> TractResult<String> {
     let shape = spec.data_format.shape(input.shape.to_tvec())?;
     let n = shape.n().map_or(Ok(1), |n| n.to_usize())?;
     let sizes = shape.hw_dims().iter();
-    let image: TVec<usize> = sizes.map(|size| Ok(size.to_usize()?)).collect::<TractResult<_>>()?;
+    let image: TVec<usize> = sizes
+        .map(|size| Ok(size.to_usize()?))
+        .collect::<TractResult<_>>()?;
     let (stride, dilation) = (spec.strides(), spec.dilations());
-    let sides = spec.padding.compute(&image, &spec.kernel_shape, &dilation, &stride);
+    let sides = spec
+        .padding
+        .compute(&image, &spec.kernel_shape, &dilation, &stride);
     let out: Vec<usize> = sides.iter().map(|side| side.convoluted).collect();
     let pad: Vec<usize> = sides.iter().map(|side| side.pad_before).collect();
     Ok(format!(
@@ -60,6 +64,10 @@ fn numbers(conv: &Conv, input: &TypedFact) -> TractResult<String> {
 fn pair(sizes: &[usize], of_height: usize) -> String {
     match sizes {
         [across] => format!("{of_height}x{across}"),
-        sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join("x"),
+        sizes => sizes
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("x"),
     }
 }
