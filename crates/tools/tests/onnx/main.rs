@@ -85,14 +85,12 @@ fn numbers(p: &Problem) -> String {
 fn shapes_are_what_tract_finds() {
     let mut lines = Vec::new();
     for (name, model) in models::all() {
-        let mut of_model = Vec::new();
         for layer in open(&model, &Asked::default()).unwrap().layers {
             let nodes = layer.nodes.iter();
-            of_model.extend(nodes.map(|node| format!("{name} {node} {}", numbers(&layer.problem))));
+            lines.extend(nodes.map(|node| format!("{name} {node} {}", numbers(&layer.problem))));
         }
-        of_model.sort();
-        lines.extend(of_model);
     }
+    lines.sort();
     let tract: Vec<&str> = TRACT
         .lines()
         .filter(|line| !line.starts_with('#'))
