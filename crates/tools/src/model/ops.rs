@@ -187,7 +187,7 @@ fn axis(axis: i64, rank: usize) -> Option<usize> {
     } else {
         axis
     };
-    (0..rank).contains(&at).then(|| at as usize)
+    (0..rank).contains(&at).then_some(at as usize)
 }
 
 /// Integers of an attribute, or of the input that took its place.
