@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 seconds=${1-10}
 targets=("${@:2}")
-[[ ${#targets[@]} -gt 0 ]] || targets=(problem policy tuning idx npy weights plans)
+[[ ${#targets[@]} -gt 0 ]] || targets=(problem policy tuning idx npy weights model plans)
 cargo fuzz --version >/dev/null 2>&1 || { echo "skipped, nothing was fuzzed: cargo install cargo-fuzz" && exit; }
 cargo +nightly --version >/dev/null 2>&1 || { echo "skipped, nothing was fuzzed: rustup toolchain install nightly" && exit; }
 

@@ -7,6 +7,7 @@
 //! | [`contenders`] | who can be compared: the library's variants, cuDNN at its strongest among them |
 //! | [`measure`] | timing, tables, charts |
 //! | [`suite`] | named sets of problems |
+//! | [`model`] | the convolutions of ONNX files |
 //! | [`net`] | the small network of the accuracy study |
 //! | [`study`] | what the source reports measured, measured again and kept in one file |
 //! | [`results`] | files of results, and their compact form |
@@ -37,6 +38,7 @@ mod error;
 mod ffi;
 pub mod files;
 pub mod measure;
+pub mod model;
 pub mod net;
 pub mod page;
 mod range;

@@ -94,6 +94,9 @@ pub struct Layer {
     pub layer: String,
     /// The problem.
     pub problem: Problem,
+    /// Of a model's layer the nodes that it stands for; empty for others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
 }
 
 /// A named set of problems.
@@ -183,6 +186,7 @@ pub fn read_layers(place: &Path, suite: &str, text: &str) -> Result<Vec<Layer>> 
                 problem: problem.map_err(|why: convforge::Error| {
                     Error::file(place, format!("line {number}: {why}"))
                 })?,
+                nodes: Vec::new(),
             })
         })
         .collect::<Result<Vec<_>>>()?;
@@ -202,6 +206,7 @@ impl Layer {
             suite: String::new(),
             layer: String::new(),
             problem,
+            nodes: Vec::new(),
         }
     }
 

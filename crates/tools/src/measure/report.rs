@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     entry::{Status, put},
     environment::{Clocks, Environment, Load},
+    network::Network,
     row::Row,
     view::{Part, View},
 };
@@ -32,6 +33,9 @@ pub struct Report {
     pub clocks: Vec<ClockLog>,
     /// What was done otherwise than asked: batches reduced on the CPU.
     pub notes: Vec<String>,
+    /// The models that the problems are of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Network>,
 }
 
 /// What the GPU ran at around one problem.
@@ -63,6 +67,7 @@ impl Report {
             rows: Vec::new(),
             clocks: Vec::new(),
             notes: Vec::new(),
+            networks: Vec::new(),
         }
     }
 
@@ -117,6 +122,7 @@ impl Report {
                         suite: row.suite.clone(),
                         layer: row.layer.clone(),
                         problem: row.problem.clone(),
+                        nodes: Vec::new(),
                     };
                     problems.push((layer, vec![row.clone()]));
                 }
@@ -132,6 +138,17 @@ impl Report {
     /// What was interrupted or skipped does not take the place of what was not.
     pub fn put(&mut self, rows: &[Row]) {
         put(&mut self.rows, rows);
+        for network in &mut self.networks {
+            network.fill(&self.rows);
+        }
+    }
+
+    /// Takes models whose layers are measured; rows that are there already are theirs too.
+    pub fn expect(&mut self, networks: Vec<Network>) {
+        let is_new = |old: &Network| networks.iter().all(|network| network.model != old.model);
+        self.networks.retain(is_new);
+        self.networks.extend(networks);
+        self.put(&[]);
     }
 
     fn csv(&self) -> String {

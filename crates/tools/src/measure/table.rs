@@ -61,7 +61,7 @@ pub(super) fn compared(rows: &[Row]) -> Lines<'_> {
 /// What a table shows: two columns of words, then numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
-    pub header: Vec<&'static str>,
+    pub header: Vec<&'a str>,
     pub lines: Vec<Line<'a>>,
 }
 
@@ -105,7 +105,8 @@ const WORDS: usize = 2;
 const GAP: usize = 3;
 
 /// What is left out first where a terminal is narrow.
-const LEAST_NEEDED: [&str; 16] = [
+const LEAST_NEEDED: [&str; 17] = [
+    "problem",
     "workspace",
     "GB/s",
     "vs im2col_gemm_shared",

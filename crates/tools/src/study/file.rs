@@ -69,6 +69,7 @@ impl Study {
             rows: self.layers.clone(),
             clocks: self.clocks.clone(),
             notes: self.notes.clone(),
+            networks: Vec::new(),
         }
     }
 

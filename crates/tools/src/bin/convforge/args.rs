@@ -9,7 +9,7 @@ use convforge_tools::{
     suite::{Layer, Overrides, Suite, read_layers},
 };
 
-use crate::{failure::Failure, shape::ShapeArgs, terminal};
+use crate::{failure::Failure, model::ModelArgs, shape::ShapeArgs, terminal};
 
 /// `cpu`, `gpu` or `gpu:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub struct ProblemArgs {
     /// nets-grouped and nets-dense are those of real networks; may be repeated
     #[arg(long, value_name = "SUITE", value_parser = suite)]
     suite: Vec<Suite>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Replace the storage of every problem: f32, f16 or bf16
     #[arg(long)]
     storage: Option<Storage>,
@@ -106,7 +108,7 @@ pub struct ProblemArgs {
     /// Replace the math of every problem: fp32, tf32, f16, bf16 or f16acc
     #[arg(long)]
     math: Option<Math>,
-    /// Replace the number of images of every problem
+    /// Replace the number of images of every problem; a model whose own is not fixed needs it
     #[arg(long, value_name = "IMAGES")]
     batch: Option<usize>,
     #[command(flatten)]
@@ -151,9 +153,10 @@ fn suite(name: &str) -> Result<Suite, String> {
 }
 
 impl ProblemArgs {
-    /// Whether neither a problem nor a suite was named.
+    /// Whether neither a problem nor a suite nor a model was named.
     pub fn is_empty(&self) -> bool {
-        self.problem.is_empty() && self.suite.is_empty() && self.shape.is_empty()
+        let named = self.problem.is_empty() && self.suite.is_empty();
+        named && self.model.is_empty() && self.shape.is_empty()
     }
 
     /// The problems that were named.
@@ -167,10 +170,11 @@ impl ProblemArgs {
             layers.push(Layer::alone(problem));
         }
         layers.extend(self.suite.iter().flat_map(|suite| suite.layers.clone()));
+        layers.extend(self.model.layers(self.batch)?);
         if layers.is_empty() && self.overrides() != Overrides::default() {
             return Err(Failure::Usage(
                 "--storage, --layout, --math and --batch change problems that are named: name some with \
-                 --problem or --suite"
+                 --problem, --suite or --model"
                     .to_owned(),
             ));
         }

@@ -31,7 +31,7 @@ const JOBS: usize = 8;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --problem, --suite, --generated and --each it takes 100 \
+    after_help = "Without --problem, --suite, --model, --generated and --each it takes 100 \
                         generated problems. A failure is printed with the command that repeats it."
 )]
 pub struct Args {

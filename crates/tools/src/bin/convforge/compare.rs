@@ -16,7 +16,7 @@ pub const DEFAULT_SUITE: &str = "quick";
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --problem and --suite it takes the suite `quick`, without --variant every \
+    after_help = "Without --problem, --suite and --model it takes the suite `quick`, without --variant every \
                   variant of the device and `rule`. A variant is timed only after it has passed \
                   its check in the same run. A handwritten one that takes more than five times as \
                   long as the fastest gets three samples."

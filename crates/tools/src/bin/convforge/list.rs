@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let layers = args.problems.layers()?;
     if layers.is_empty() && args.chip.is_some() {
         return Err(Failure::Usage(
-            "--as takes a problem: give --problem, --suite or sizes".to_owned(),
+            "--as takes a problem: give --problem, --suite, --model or sizes".to_owned(),
         ));
     }
     if layers.is_empty() {
@@ -97,6 +97,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         let gap = if i == 0 { "" } else { "\n" };
         let shared = shared(&entries);
         writeln!(out, "{gap}{} on {}", asked.layer.title(), asked.place)?;
+        if let nodes @ [_, _, ..] = &asked.layer.nodes[..] {
+            let names = nodes.join(", ");
+            say(&mut out, &format!("{} nodes: {names}", nodes.len()))?;
+        }
         writeln!(out, "{}", answers(&entries, &shared))?;
         for (note, why) in shared.iter().enumerate() {
             say(&mut out, &format!("({}) {why}", note + 1))?;

@@ -10,6 +10,7 @@ mod failure;
 mod infer;
 mod list;
 mod measuring;
+mod model;
 mod page;
 mod profile;
 mod report;

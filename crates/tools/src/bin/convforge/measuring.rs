@@ -14,7 +14,8 @@ use convforge_tools::{
     Contender,
     files::{Target, file_stem},
     measure::{
-        self, Ceilings, ClockLog, Clocks, Environment, Format, Options, Part, Report, Status, View,
+        self, Ceilings, ClockLog, Clocks, Environment, Format, Network, Options, Part, Report,
+        Status, View,
     },
     results::Recorded,
     suite::{self, Layer},
@@ -24,6 +25,7 @@ use crate::{
     args::{DeviceArgs, seconds},
     charts,
     failure::Failure,
+    report::networks,
     terminal::{self, Progress},
 };
 
@@ -133,6 +135,9 @@ impl MeasuringArgs {
         if !device.is_gpu() {
             (layers, report.notes) = suite::reduce_for_cpu(&layers);
         }
+        if view == View::Compare {
+            report.expect(Network::of(&layers));
+        }
         let recorded = match &self.unless {
             Some(folder) => Recorded::read(folder, &device, &report.environment)?,
             None => Recorded::default(),
@@ -211,6 +216,7 @@ impl MeasuringArgs {
             target.finish(report.text(self.format()).as_bytes())?;
         }
         if self.prints_tables() {
+            networks(&mut terminal::out(), &report.networks)?;
             print_end(Some(&device), self.out.as_deref(), |status| {
                 report.count(status)
             })?;
@@ -359,19 +365,31 @@ const PATHS: [&str; 7] = [
     "--expect",
 ];
 
+/// What a suite or a model is called whose file an option names.
+fn named_by(option: &str, file: &str) -> Option<String> {
+    let path = Path::new(file);
+    match option {
+        "--suite" => Some(file_stem(path)),
+        "--model" => Some(path.file_name()?.to_string_lossy().into_owned()),
+        _ => None,
+    }
+}
+
 /// The command line as it was given, but for names of files, which would differ between machines, and
 /// --resume: they say nothing about the numbers.
 fn without_paths(args: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut skip = false;
     for arg in args {
-        let suite = kept.last().is_some_and(|last| last == "--suite");
-        if suite {
-            kept.push(file_stem(Path::new(&arg)));
+        let last = kept.last().map(String::as_str);
+        if let Some(name) = last.and_then(|option| named_by(option, &arg)) {
+            kept.push(name);
             continue;
         }
-        if let Some(file) = arg.strip_prefix("--suite=") {
-            kept.push(format!("--suite={}", file_stem(Path::new(file))));
+        if let Some((option, file)) = arg.split_once('=')
+            && let Some(name) = named_by(option, file)
+        {
+            kept.push(format!("{option}={name}"));
             continue;
         }
         let option = arg.split_once('=').map(|(option, _)| option);
@@ -413,10 +431,15 @@ mod tests {
             "--suite",
             "a/b/mine.txt",
             "--suite=c/mine.txt",
+            "--model",
+            "a/b/net.onnx",
+            "--model=c/net.onnx",
         ];
         let kept = without_paths(args.into_iter().map(str::to_owned));
         let suites = ["--suite", "vgg16", "--suite", "mine", "--suite=mine"];
-        assert_eq!(kept, [&["compare", "--warm"], &suites[..]].concat());
+        let models = ["--model", "net.onnx", "--model=net.onnx"];
+        let whole = [&["compare", "--warm"], &suites[..], &models].concat();
+        assert_eq!(kept, whole);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use convforge_tools::{
     Error,
-    measure::{Environment, Format, Part, Report},
+    measure::{Environment, Format, Network, Part, Report},
     results::{Kept, Source, committed},
     study::{Study, Table},
 };
@@ -143,8 +143,14 @@ fn show(args: &Args, files: &[(Report, Option<Study>)]) -> Result<ExitCode, Fail
                 for table in &more {
                     write!(out, "\n## {}\n\n{}", table.title, table.markdown())?;
                 }
+                for network in &report.networks {
+                    write!(out, "\n## {}\n\n{}", network.title(), network.markdown())?;
+                }
             }
-            false => tables(&mut out, &parts, &more)?,
+            false => {
+                tables(&mut out, &parts, &more)?;
+                networks(&mut out, &report.networks)?;
+            }
         }
         if i + 1 < files.len() {
             writeln!(out)?;
@@ -161,6 +167,15 @@ pub fn tables(out: &mut impl Write, parts: &[Part], tables: &[Table]) -> io::Res
     }
     for table in tables {
         writeln!(out, "\n{}\n{}", table.title, table.text(look))?;
+    }
+    Ok(())
+}
+
+/// Prints what models take, for a terminal.
+pub fn networks(out: &mut impl Write, networks: &[Network]) -> io::Result<()> {
+    for network in networks {
+        let (title, table) = (network.title(), network.text(terminal::look()));
+        writeln!(out, "\n{title}\n{table}")?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const DEFAULT_BATCH: usize = 1000;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --problem and --suite it takes the layers of report-86 and report-70 \
+    after_help = "Without --problem, --suite and --model it takes the layers of report-86 and report-70 \
                         with 1000 images; on the CPU the suite `quick`. A configuration is timed \
                         only after it has passed its check in the same run. --svg draws a curve \
                         where configurations are numbers, as tile=4 to tile=32, bars elsewhere."
