@@ -31,6 +31,7 @@
 //! | `judged` | what a verdict means |
 //! | `launched` | [`Launched`]: what timed launches should leave behind |
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
+//! | `split` | [`split`]: sums on tensor cores whose operands come in parts, emulated |
 //! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
 //! | `generate` | [`Profile`]: random valid problems |
 //! | `domain` | [`Domain`]: random problems that one variant can do, up to where it refuses |
@@ -62,6 +63,7 @@ mod recipe;
 mod reference;
 mod rng;
 mod run;
+pub mod split;
 mod stored;
 mod trial;
 mod verdict;
