@@ -24,7 +24,7 @@ print(pathlib.Path(found).parent)')
 objects() {
     mkdir -p target/convforge-objects
     if [[ -d ../target/convforge-objects ]]; then
-        cp --no-clobber ../target/convforge-objects/* target/convforge-objects/
+        cp -r --no-clobber ../target/convforge-objects/* target/convforge-objects/
     fi
 }
 
