@@ -8,7 +8,7 @@ use std::{
 };
 
 use convforge::{
-    Conv, Device, Pick, Problem, Tuner,
+    Conv, Device, Error, Pick, Problem, Tuner,
     tuning::{Conditions, Line, NEAR, Outcome, Record, Store, shipped::Shipped},
     variant, variants,
 };
@@ -679,6 +679,10 @@ fn what_cannot_be_done_is_an_error_and_no_image_is_nothing_to_measure() {
     let tuned = tuner.tune(&Device::cpu(), &images(0)).unwrap();
     assert_eq!(tuned.measured, 0);
     tuner.conv(&Device::cpu(), &images(0)).unwrap();
+    // More memory than addresses have bits for.
+    let huge = problem("mb300000000ic64ih56oc64kh1");
+    let error = tuner.tune(&Device::cpu(), &huge).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
 }
 
 /// The judge on the spot agrees with the variants, whatever the problem: they are right.
