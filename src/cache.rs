@@ -176,11 +176,12 @@ impl Table {
 
     /// Takes out a place where nothing was made, unless others wait there to try it themselves.
     fn forget(&mut self, key: &Key, place: &Arc<Place>) -> Vec<Slot> {
-        // One is the table's, one the caller's; more are given out by the table alone. One who waited
-        // may have made it and gone.
-        let alone = Arc::strong_count(place) == 2 && lock(place).is_none();
         let same = |slot: &Slot| Arc::ptr_eq(&slot.place, place);
-        match alone && self.slots.get(key).is_some_and(same) {
+        let ours = self.slots.get(key).is_some_and(same);
+        // One is the table's, one the caller's; more are given out by the table alone, so that nobody holds
+        // its lock then. One who waited may have made it and gone.
+        let alone = || Arc::strong_count(place) == 2 && lock(place).is_none();
+        match ours && alone() {
             true => self.slots.remove(key).into_iter().collect(),
             false => Vec::new(),
         }

@@ -429,6 +429,13 @@ impl FromStr for Pick {
             _ if text == "rule" => Pick::Rule,
             _ if text == "kernels" => Pick::Kernels,
             Some(("policy", name)) => Pick::Policy(name.to_owned()),
+            Some(("tuned", "")) => {
+                return Err(Error::Parse {
+                    what: "a pick",
+                    text: text.to_owned(),
+                    why: "no folder is named; it reads `tuned:FOLDER`".to_owned(),
+                });
+            }
             Some(("tuned", folder)) => Pick::Tuned(Store::at(folder)),
             Some((variant, config)) => Pick::Named {
                 variant: variant.to_owned(),

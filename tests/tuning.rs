@@ -8,7 +8,7 @@ use std::{
 };
 
 use convforge::{
-    Conv, Device, Pick, Problem, Tuner,
+    Conv, Device, Error, Pick, Problem, Tuner,
     tuning::{Conditions, Line, NEAR, Outcome, Record, Store, shipped::Shipped},
     variant, variants,
 };
@@ -195,6 +195,16 @@ fn shipped_results_are_found_among_many() {
     ] {
         assert_eq!(shipped.get(&problem(absent)), None, "{absent}");
     }
+    // As a checkout for Windows has it.
+    let returns = Shipped {
+        text: shipped.text.replace('\n', "\r\n").leak(),
+        ..shipped
+    };
+    for record in &records {
+        assert_eq!(returns.get(&record.problem), shipped.get(&record.problem));
+        let nearest = returns.nearest(&record.problem);
+        assert_eq!(nearest, shipped.nearest(&record.problem));
+    }
     // A text that is none of it answers nothing.
     for text in ["", "\n\n", "mb1 -> ", "mb1ic1ih8oc4oh6kh3 -> x", "a\nb\nc"] {
         let shipped = Shipped { text, ..shipped };
@@ -331,6 +341,59 @@ fn where_nothing_can_be_kept_it_is_said() {
     assert_eq!(store.get(MODEL, &images(4)), Ok(None));
     store.put(&record(&images(4))).unwrap();
     assert!(store.get(MODEL, &images(4)).unwrap().is_some());
+}
+
+#[test]
+fn what_could_not_be_read_again_is_not_kept() {
+    let (folder, store) = store();
+    let one = record(&images(4));
+    store.put(&one).unwrap();
+    let with = |name: &str, us: f64| {
+        let mut record = one.clone();
+        record.put(line(name, us, "1"));
+        record
+    };
+    let lines = (0..10_000).map(|i| line(&format!("variant_{i}"), 1.0, "1"));
+    let spoiled = [
+        with("a", f64::NAN),
+        with("a", f64::INFINITY),
+        with("two words", 1.0),
+        with("two\nlines", 1.0),
+        Record {
+            lines: lines.collect(),
+            ..one.clone()
+        },
+        Record {
+            model: "two\nlines".to_owned(),
+            ..one.clone()
+        },
+    ];
+    for record in spoiled {
+        let note = store.put(&record).unwrap_err();
+        assert!(note.contains("could not be read again"), "{note}");
+    }
+    assert_eq!(store.get(MODEL, &one.problem), Ok(Some(one)));
+    assert_eq!(files(folder.path()).len(), 1);
+    // Finite as it stands there, and not when it is rounded.
+    for text in ["a 1e308us 0.0% 1", "a 1us 1e308% 1"] {
+        let line = text.parse::<Line>();
+        assert!(line.is_err(), "{line:?}");
+    }
+}
+
+#[test]
+fn files_of_another_process_with_this_ones_number_are_left_alone() {
+    let (folder, store) = store();
+    store.put(&record(&images(1))).unwrap();
+    let others = files(folder.path())[0].with_file_name("");
+    for count in 0..100 {
+        let name = format!(".{}-{count}", std::process::id());
+        fs::write(others.join(name), "half").unwrap();
+    }
+    store.put(&record(&images(4))).unwrap();
+    assert_eq!(store.get(MODEL, &images(4)), Ok(Some(record(&images(4)))));
+    // Two records and what the others write.
+    assert_eq!(files(folder.path()).len(), 102);
 }
 
 /// What a child process of a test does: the variable names the store's folder.
@@ -484,6 +547,13 @@ fn what_was_measured_comes_before_what_is_estimated() {
     };
     store.put(&on_cpu(&problem, vec![wrong])).unwrap();
     assert_eq!(chosen(&problem).0, "cpu_direct");
+    // Nor where results for another number of images say that he is the fastest.
+    let fast = [line("cpu_gemm", 3.0, gemm), line("cpu_direct", 5.0, direct)];
+    store.put(&on_cpu(&more(7), fast.into())).unwrap();
+    let slow = line("cpu_direct", 5.0, "old");
+    store.put(&on_cpu(&problem, vec![slow])).unwrap();
+    assert_eq!(chosen(&problem).0, "cpu_direct");
+    assert_eq!(chosen(&more(9)).0, "cpu_gemm");
     // Variants and configurations that there are not.
     let others = [
         "cpu_no_more",
@@ -492,7 +562,7 @@ fn what_was_measured_comes_before_what_is_estimated() {
         ":",
         "direct_naive",
     ];
-    let mut lines = vec![line("cpu_gemm", 9.0, gemm)];
+    let mut lines = vec![line("cpu_gemm", 9.0, gemm), line("cpu_direct", 5.0, direct)];
     lines.extend(others.map(|name| line(name, 1.0, direct)));
     store.put(&on_cpu(&problem, lines)).unwrap();
     let kept = store.clone().under(Conditions::default().on(false));
@@ -504,7 +574,6 @@ fn what_was_measured_comes_before_what_is_estimated() {
             .len()
             >= 7
     );
-    // `cpu_direct` at 5 us is still there.
     assert_eq!(chosen(&problem).0, "cpu_direct");
 
     for file in files(folder.path()) {
@@ -568,7 +637,7 @@ fn without_time_the_rules_choice_is_measured() {
     let cpu = Device::cpu();
     let (_folder, store) = store();
     let problem = images(4);
-    let tuner = |ms| Tuner::new(Duration::from_millis(ms)).store(store.clone());
+    let tuner = |us| Tuner::new(Duration::from_micros(us)).store(store.clone());
     let ruled = Pick::Rule.choose(&cpu, &problem).unwrap().name();
     let first = tuner(0).tune(&cpu, &problem).unwrap();
     assert_eq!(first.measured, 1);
@@ -583,8 +652,23 @@ fn without_time_the_rules_choice_is_measured() {
         "{others:?}"
     );
     assert_eq!(tuner(0).tune(&cpu, &problem).unwrap().measured, 0);
+    // A budget between two milliseconds is remembered as well.
+    let rounded = Record {
+        lines: vec![Line {
+            outcome: Outcome::Late {
+                budget: Duration::from_micros(2_500),
+            },
+            ..line("a", 0.0, "1")
+        }],
+        ..first.record
+    };
+    let rounded: Record = rounded.to_string().parse().unwrap();
+    let Outcome::Late { budget } = rounded.lines[0].outcome else {
+        panic!("{rounded}");
+    };
+    assert!(budget >= Duration::from_micros(2_500), "{budget:?}");
     // With more time their turn comes.
-    let second = tuner(20_000).tune(&cpu, &problem).unwrap();
+    let second = tuner(20_000_000).tune(&cpu, &problem).unwrap();
     assert_eq!(second.measured, others.len());
 }
 
@@ -595,6 +679,10 @@ fn what_cannot_be_done_is_an_error_and_no_image_is_nothing_to_measure() {
     let tuned = tuner.tune(&Device::cpu(), &images(0)).unwrap();
     assert_eq!(tuned.measured, 0);
     tuner.conv(&Device::cpu(), &images(0)).unwrap();
+    // More memory than addresses have bits for.
+    let huge = problem("mb300000000ic64ih56oc64kh1");
+    let error = tuner.tune(&Device::cpu(), &huge).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
 }
 
 /// The judge on the spot agrees with the variants, whatever the problem: they are right.

@@ -124,6 +124,24 @@ fn who_waited_for_an_error_tries_it_himself() {
     assert_eq!((times.into_inner(), cache.len()), (2, 1));
 }
 
+/// After `clear` a place that failed may have another asker, who makes its convolution at this moment.
+#[test]
+fn forgetting_waits_for_nobody() {
+    let mut table = Table::default();
+    let place = table.place(&key(1));
+    table.slots.clear();
+    let others = place.clone();
+    let making = lock(&others);
+    let (done, forgot) = mpsc::channel();
+    thread::scope(|scope| {
+        let place = &place;
+        scope.spawn(move || done.send(table.forget(&key(1), place).len()));
+        let answer = forgot.recv_timeout(Duration::from_secs(5));
+        drop(making);
+        assert_eq!(answer, Ok(0));
+    });
+}
+
 #[test]
 fn a_panic_while_making_harms_nobody_else() {
     let cache = ConvCache::default();

@@ -102,7 +102,8 @@ impl<'host> HostCopies<'_, 'host> {
     }
 
     /// Waits for every stream, and answers the first failure. A stream that fails takes its context
-    /// with it: the driver has ended all copies then. One that is another thread's has refused them.
+    /// with it: the driver has ended all copies then. One that is another thread's has refused them:
+    /// this type is not `Sync`, so that they were asked for on this thread.
     fn wait(&self) -> Result<()> {
         let mut answer = Ok(());
         for stream in self.streams {

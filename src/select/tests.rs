@@ -178,6 +178,9 @@ fn picks_are_spelled_as_they_are_read() {
     for text in picks {
         assert_eq!(text.parse::<Pick>().unwrap().to_string(), text);
     }
+    // Not the working directory.
+    let error = "tuned:".parse::<Pick>().unwrap_err();
+    assert!(error.to_string().contains("tuned:FOLDER"), "{error}");
     for pick in Pick::automatic() {
         assert!(!pick.explain().unwrap().is_empty());
     }

@@ -1,5 +1,7 @@
 //! What was measured, before what is estimated.
 
+use std::sync::Arc;
+
 use super::{Candidate, Candidates, Place, by_rank, find};
 use crate::{
     Device, Limits, Problem,
@@ -65,12 +67,16 @@ impl Asked<'_> {
         if self.problem.n() == 0 {
             return candidates;
         }
+        let mut wrong = Vec::new();
         for (whose, find) in sources {
             let first = match find() {
                 Ok(None) => continue,
                 Ok(Some(record)) => {
-                    self.put_wrong_last(&record, &mut candidates);
-                    self.winner(&record, candidates.order.first())
+                    wrong.extend(self.wrong(&record));
+                    // The sort is stable.
+                    let order = &mut candidates.order;
+                    order.sort_by_cached_key(|candidate| wrong.contains(&candidate.name()));
+                    self.winner(&record, candidates.order.first(), &wrong)
                         .map_err(|why| format!("{whose}, of {}: {why}", record.problem))
                 }
                 Err(note) => Err(note),
@@ -89,11 +95,16 @@ impl Asked<'_> {
         candidates
     }
 
-    /// The fastest that a record names and that is what it was then.
+    /// The fastest that a record names, that is what it was then and is not known to be wrong.
     ///
     /// Where it has no time of what the rule would take, nobody knows who is faster: a variant that was
     /// added or changed since would lose unseen.
-    fn winner(&self, record: &Record, ruled: Option<&Candidate>) -> Result<Candidate, String> {
+    fn winner(
+        &self,
+        record: &Record,
+        ruled: Option<&Candidate>,
+        wrong: &[String],
+    ) -> Result<Candidate, String> {
         if let Some(ruled) = ruled
             && !record
                 .lines
@@ -106,9 +117,8 @@ impl Asked<'_> {
             ));
         }
         let timed = record.fastest_first();
-        let serving = timed
-            .iter()
-            .find_map(|(us, line)| Some((us, self.candidate(line)?)));
+        let mut right = timed.iter().filter(|(_, line)| !wrong.contains(&line.name));
+        let serving = right.find_map(|(us, line)| Some((us, self.candidate(line)?)));
         let Some((us, mut candidate)) = serving else {
             return Err("nothing in them is what it was when they were taken".to_owned());
         };
@@ -123,11 +133,7 @@ impl Asked<'_> {
 
     /// What a line names, if it is here, is what it was then, and can do the problem.
     fn candidate(&self, line: &Line) -> Option<Candidate> {
-        let (name, config) = match line.name.split_once(':') {
-            Some((name, config)) => (name, Some(config)),
-            None => (&*line.name, None),
-        };
-        let (variant, config) = find(name, config).ok()?;
+        let (variant, config) = named(line).ok()?;
         if !self.is_fresh(line, &*variant) {
             return None;
         }
@@ -148,17 +154,26 @@ impl Asked<'_> {
         }
     }
 
-    /// What failed its check on this very problem serves only where nothing else does, whatever the rule
-    /// says.
-    fn put_wrong_last(&self, record: &Record, candidates: &mut Candidates) {
-        if record.problem != *self.problem {
-            return;
-        }
-        candidates.order.sort_by_cached_key(|candidate| {
-            let line = record.line(&candidate.name());
-            let line = line.filter(|line| line.outcome == Outcome::Wrong);
-            line.is_some_and(|line| self.is_fresh(line, &*candidate.variant))
+    /// Who failed the check on this very problem, and is what it was then: that serves only where nothing
+    /// else does, whatever the rule or other results say.
+    fn wrong(&self, record: &Record) -> Vec<String> {
+        let lines = record
+            .lines
+            .iter()
+            .filter(|line| record.problem == *self.problem && line.outcome == Outcome::Wrong);
+        let fresh = lines.filter(|line| {
+            let named = named(line).ok();
+            named.is_some_and(|(variant, _)| self.is_fresh(line, &*variant))
         });
+        fresh.map(|line| line.name.clone()).collect()
+    }
+}
+
+/// The variant and the configuration that a line names.
+fn named(line: &Line) -> crate::Result<(Arc<dyn Variant>, usize)> {
+    match line.name.split_once(':') {
+        Some((name, config)) => find(name, Some(config)),
+        None => find(&line.name, None),
     }
 }
 

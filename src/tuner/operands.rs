@@ -22,16 +22,24 @@ struct Copies {
 }
 
 impl Copies {
-    fn new(device: &Device, problem: &Problem, content: &[u8], count: usize) -> Result<Self> {
+    /// Of so many bytes. What is too large for the device is never made on the host.
+    fn new(
+        device: &Device,
+        problem: &Problem,
+        bytes: usize,
+        content: impl FnOnce() -> Vec<u8>,
+        count: usize,
+    ) -> Result<Self> {
         let align = problem.align().max(256);
-        let stride = content.len().next_multiple_of(align);
+        let stride = bytes.next_multiple_of(align);
         // The base of an allocation is aligned to less than some problems guarantee.
         let mut memory = device.alloc::<u8>(stride * count + align)?;
+        let content = content();
         let base = memory.as_ptr() as usize;
         let start = base.next_multiple_of(align) - base;
         let mut host = vec![0; memory.len()];
         for copy in 0..count {
-            host[start + copy * stride..][..content.len()].copy_from_slice(content);
+            host[start + copy * stride..][..bytes].copy_from_slice(&content);
         }
         memory.copy_from(&host, &device.stream()?)?;
         Ok(Copies {
@@ -59,15 +67,16 @@ pub(super) struct Operands {
 impl Operands {
     pub(super) fn new(device: &Device, problem: &Problem, count: usize) -> Result<Self> {
         let storage = problem.storage();
-        let ones = |len, thinned| encode(storage, numbers(len, 1, thinned));
-        let added = |len, storage| encode(storage, numbers(len, ADDED, 1));
-        let copies = |content: Vec<u8>| Copies::new(device, problem, &content, count);
-        let x = copies(ones(problem.x_len(), 1))?;
-        let w = copies(ones(problem.w_len(), thinned(problem)))?;
-        let bias = copies(added(problem.bias_len(), Storage::F32))?;
-        let residual = copies(added(problem.residual_len(), storage))?;
+        let copies = |storage: Storage, len: usize, most, thinned| {
+            let content = || encode(storage, numbers(len, most, thinned));
+            Copies::new(device, problem, len * storage.bytes(), content, count)
+        };
+        let x = copies(storage, problem.x_len(), 1, 1)?;
+        let w = copies(storage, problem.w_len(), 1, thinned(problem))?;
+        let bias = copies(Storage::F32, problem.bias_len(), ADDED, 1)?;
+        let residual = copies(storage, problem.residual_len(), ADDED, 1)?;
         let y_bytes = problem.y_len() * storage.bytes();
-        let y = copies(poison(y_bytes))?;
+        let y = Copies::new(device, problem, y_bytes, || poison(y_bytes), count)?;
         let set = |i| {
             let given = |copies: &Copies, is| if is { copies.at(i) } else { null() };
             RawOperands::new(x.at(i), w.at(i), y.at(i).cast_mut())

@@ -21,6 +21,8 @@ use crate::{Error, Problem, Result};
 
 /// First line of a record. Another number is another form, and foreign.
 const HEAD: &str = "convforge tuning 1";
+/// Bytes of the largest text that is read: a record has a few dozen lines.
+pub(super) const LARGEST: usize = 1 << 17;
 /// What an error calls it.
 const WHAT: &str = "a record of tuning";
 
@@ -198,7 +200,11 @@ impl fmt::Display for Line {
                 write!(f, "{name} {us:.3}us {:.1}% {source}", spread * 100.0)
             }
             Outcome::Wrong => write!(f, "{name} wrong {source}"),
-            Outcome::Late { budget } => write!(f, "{name} late {}ms {source}", budget.as_millis()),
+            // Rounded up, so that the same budget is known to be too short.
+            Outcome::Late { budget } => {
+                let ms = budget.as_nanos().div_ceil(1_000_000);
+                write!(f, "{name} late {ms}ms {source}")
+            }
         }
     }
 }
@@ -241,7 +247,10 @@ fn took(us: &str, spread: &str) -> Option<Outcome> {
     };
     let us = number(us.strip_suffix("us")?)?;
     let percent = number(spread.strip_suffix('%')?)?;
-    Some(Outcome::took(us, percent / 100.0))
+    let took = Outcome::took(us, percent / 100.0);
+    // The largest numbers do not bear rounding.
+    let is_finite = |n: Option<f64>| n.is_some_and(f64::is_finite);
+    (is_finite(took.us()) && is_finite(took.spread())).then_some(took)
 }
 
 fn late(budget: &str) -> Option<Outcome> {
@@ -273,6 +282,9 @@ impl FromStr for Record {
             text: text.lines().next().unwrap_or_default().to_owned(),
             why: why.to_owned(),
         };
+        if text.len() > LARGEST {
+            return Err(damaged("it is too large to be a record"));
+        }
         if !text.starts_with(&format!("{HEAD}\n")) {
             return Err(damaged(&format!("its first line is not `{HEAD}`")));
         }

@@ -88,10 +88,10 @@ fn lines_from<'a>(text: &'a str, least: Batchless) -> impl Iterator<Item = &'a s
         let begin = text.as_bytes()[..middle].iter().rposition(|b| *b == b'\n');
         let begin = begin.map_or(0, |newline| newline + 1);
         let rest = &text[begin..];
-        let line = rest.lines().next().unwrap_or_default();
+        let line = rest.split_inclusive('\n').next().unwrap_or_default();
         // What is no line of results stands before all that are.
         if problem_of(line).is_none_or(|found| found < least) {
-            low = (begin + line.len() + 1).min(high);
+            low = begin + line.len();
         } else {
             high = begin;
         }

@@ -8,17 +8,14 @@
 use std::{
     env, fs,
     fs::File,
+    hash::{BuildHasher, Hasher, RandomState},
     io::{self, Read, Write},
     path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Batchless, Conditions, Record, distance};
+use super::{Batchless, Conditions, Record, distance, record};
 use crate::Problem;
 
-/// Bytes of the largest file that is read: a record has a few dozen lines.
-const LARGEST: u64 = 1 << 17;
 /// Files of a folder that are looked at for the nearest number of images.
 const MOST_FILES: usize = 1000;
 /// How files of records end.
@@ -128,8 +125,12 @@ impl Store {
         for line in &record.lines {
             whole.put(line.clone());
         }
-        replace(&path, &whole.to_string())
-            .map_err(|why| format!("{}: not kept: {why}", path.display()))
+        let text = whole.to_string();
+        let note = |why: &str| format!("{}: not kept: {why}", path.display());
+        store
+            .whole(&text, &record.model, &record.problem)
+            .map_err(|why| note(&format!("it could not be read again: {why}")))?;
+        replace(&path, &text).map_err(|why| note(&why.to_string()))
     }
 
     /// Every record that can be read, under any conditions and of any model; and a note for each file
@@ -196,14 +197,20 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(why) => return Err(note(&format!("cannot be read: {why}"))),
         };
-        let record: Record = text.parse().map_err(|why| note(&format!("{why}")))?;
+        let record = self.whole(&text, model, problem);
+        record.map(Some).map_err(|why| note(&why))
+    }
+
+    /// The record that is a file's text, if it is of what the file's name says.
+    fn whole(&self, text: &str, model: &str, problem: &Problem) -> Result<Record, String> {
+        let record: Record = text.parse().map_err(|why| format!("{why}"))?;
         let is = (&*record.model, &record.problem, record.conditions);
         match is == (model, problem, self.conditions) {
-            true => Ok(Some(record)),
-            false => Err(note(&format!(
+            true => Ok(record),
+            false => Err(format!(
                 "is of {} on {}, {}, and not of what its name says",
                 record.problem, record.model, record.conditions
-            ))),
+            )),
         }
     }
 }
@@ -220,34 +227,33 @@ fn is_record(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("mb") && name.ends_with(&format!(".{END}")))
 }
 
-/// The text of a plain file that is not too large to be a record. What is no plain file, as a pipe,
-/// would be waited for.
+/// The text of a plain file, of one that is too large to be a record so much that this is seen. What is no
+/// plain file, as a pipe, would be waited for.
 fn read_limited(path: &Path) -> io::Result<String> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     if !fs::metadata(path)?.is_file() {
         return Err(invalid("it is no plain file"));
     }
     let mut text = String::new();
-    File::open(path)?.take(LARGEST).read_to_string(&mut text)?;
-    match (text.len() as u64) < LARGEST {
-        true => Ok(text),
-        false => Err(invalid("it is too large to be a record")),
-    }
+    let most = record::LARGEST as u64;
+    File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Writes a file under another name in the same folder and renames it; where that fails nothing is left
 /// behind. It is not waited until the disk has it: a file that is cut off is seen by its sum.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let made = folder.join(format!(".{}-{count}", process::id()));
-    let written = File::create(&made)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+    // Random, as containers that share a folder have the same numbers of processes; seeded anew each time.
+    let random = RandomState::new().build_hasher().finish();
+    let made = folder.join(format!(".{random:016x}"));
+    let mut file = File::create_new(&made)?;
+    let written = file
+        .write_all(text.as_bytes())
         .and_then(|()| fs::rename(&made, path));
     if written.is_err() {
-        // It may not even have been made.
+        // Whatever keeps it there, the first failure is what is told.
         let _ = fs::remove_file(&made);
     }
     written

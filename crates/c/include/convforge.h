@@ -131,14 +131,14 @@ convforge_status convforge_device_open(int ordinal, convforge_device **out);
 convforge_status convforge_device_close(convforge_device *device);
 
 /* Plans a problem, as "mb64ic64ih56oc64oh56kh3ph1+f16+nhwc+bias+relu". `pick` is how its variant is
- * found: null for the default, "rule", "kernels", "policy:NAME" or a variant's name. Kernels are
- * loaded here; nothing is searched by time. */
+ * found: null for the default, "auto", "tuned:FOLDER", "rule", "kernels", "policy:NAME" or a
+ * variant's name. Kernels are loaded here; nothing is searched by time. */
 convforge_status convforge_plan_create(const convforge_device *device, const char *problem,
                                        const char *pick, convforge_plan **out);
 convforge_status convforge_plan_destroy(convforge_plan *plan);
 
-/* The variant with its configuration, as "fused_shared:tile=24", and how it was picked. The texts
- * stay as long as the plan. Null where the handle is none. */
+/* The variant with its configuration, as "fused_shared:tile=24", and how and why it was picked. The
+ * texts stay as long as the plan. Null where the handle is none. */
 const char *convforge_plan_name(const convforge_plan *plan);
 const char *convforge_plan_reason(const convforge_plan *plan);
 

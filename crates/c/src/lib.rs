@@ -187,7 +187,8 @@ pub unsafe extern "C" fn convforge_plan_create(
             false => unsafe { text("pick", pick) }?.parse()?,
         };
         let conv = Conv::new(device, &problem, &pick)?;
-        let planned = Planned::new(conv, &format!("{pick}: {}", pick.explain()?));
+        let reason = format!("{pick}: {}", conv.reason());
+        let planned = Planned::new(conv, &reason);
         // SAFETY: as above.
         unsafe { out.write(Handle::new(planned)) };
         Ok(())
