@@ -120,7 +120,9 @@ impl Store {
         let store = self.clone().under(record.conditions);
         let text = record.problem.to_string();
         let path = Batchless::of(&text).and_then(|parts| store.file(&record.model, &parts));
-        let path = path.ok_or("tuning results are not kept: there is no home folder")?;
+        let path = path.ok_or(
+            "tuning results are not kept: there is no home folder; CONVFORGE_CACHE names another",
+        )?;
         let mut whole = match store.read(&path, &record.model, &record.problem) {
             Ok(Some(earlier)) => earlier,
             _ => Record::new(&record.problem, &record.model, record.conditions),
@@ -196,7 +198,9 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(why) => return Err(note(&format!("cannot be read: {why}"))),
         };
-        let record: Record = text.parse().map_err(|why| note(&format!("{why}")))?;
+        let record: Record = text
+            .parse()
+            .map_err(|why| note(&format!("{why}; tuning this problem again replaces it")))?;
         let is = (&*record.model, &record.problem, record.conditions);
         match is == (model, problem, self.conditions) {
             true => Ok(Some(record)),
