@@ -117,7 +117,9 @@ impl Store {
         let store = self.clone().under(record.conditions);
         let text = record.problem.to_string();
         let path = Batchless::of(&text).and_then(|parts| store.file(&record.model, &parts));
-        let path = path.ok_or("tuning results are not kept: there is no home folder")?;
+        let path = path.ok_or(
+            "tuning results are not kept: there is no home folder; CONVFORGE_CACHE names another",
+        )?;
         let mut whole = match store.read(&path, &record.model, &record.problem) {
             Ok(Some(earlier)) => earlier,
             _ => Record::new(&record.problem, &record.model, record.conditions),
@@ -198,7 +200,9 @@ impl Store {
             Err(why) => return Err(note(&format!("cannot be read: {why}"))),
         };
         let record = self.whole(&text, model, problem);
-        record.map(Some).map_err(|why| note(&why))
+        record
+            .map(Some)
+            .map_err(|why| note(&format!("{why}; tuning this problem again replaces it")))
     }
 
     /// The record that is a file's text, if it is of what the file's name says.

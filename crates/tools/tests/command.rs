@@ -1112,16 +1112,28 @@ fn tuning_goes_on_where_it_was_and_moves_between_stores() {
     assert!(text.contains("1 passed"), "{text}");
 
     let text = says(&["tune", "export", &file, "--store", &store]);
-    assert!(text.contains("2 problems"), "{text}");
+    assert!(text.ends_with("results.txt: 2.\n"), "{text}");
     let mut text = fs::read_to_string(&file).unwrap();
     text += "what is no result\n";
     fs::write(&file, text).unwrap();
     let text = says(&["tune", "import", &file, "--store", &other]);
     assert!(
-        text.contains("2 problems were added") && text.contains("line 15: "),
+        text.contains("Problems added: 2.") && text.contains("line 15: "),
         "{text}"
     );
     fails(&["tune", "--device", "cpu"], &["nothing to tune"]);
+    let export = ["tune", "export", &file, "--store", &path("none")];
+    fails(&export, &["no results in", "none"]);
+    // A plain file is a folder that nothing can be written to, for root as well.
+    let unkept = ["--problem", one, "--store", &file];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let args = ["tune", "--device", "cpu", "--samples", "5"];
+    let output = command.args(args).args(unkept).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        !output.status.success() && text.contains("--store"),
+        "{text}"
+    );
     fails(
         &["tune", "import", &path("none")],
         &["none: cannot be read"],

@@ -44,7 +44,7 @@ pub struct Args {
     problems: ProblemArgs,
     #[command(flatten)]
     device: DeviceArgs,
-    /// A folder for the results [default: this user's]
+    /// The folder of the results [default: this user's]
     #[arg(long, value_name = "DIR", global = true)]
     store: Option<PathBuf>,
     /// Samples of each variant [default: 30 on a GPU, 10 on the CPU]
@@ -117,6 +117,8 @@ struct Told<'a> {
     notes: Vec<String>,
     /// How many failed their check now.
     failed: usize,
+    /// Whether all results that it has are in the store.
+    kept: bool,
 }
 
 /// All of a run.
@@ -169,7 +171,8 @@ fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
         progress.step();
     }
     drop(progress);
-    let failed = problems.iter().any(|told| told.failed > 0);
+    let kept = problems.iter().all(|told| told.kept);
+    let failed = !kept || problems.iter().any(|told| told.failed > 0);
     if args.json {
         terminal::print_json(&Run {
             device: device.model(),
@@ -178,6 +181,9 @@ fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
             problems,
             interrupted: terminal::interrupted(),
         })?;
+    } else if !kept {
+        let text = "Not all results were kept: name a folder that can be written with --store.";
+        terminal::remark(text, true)?;
     } else if let Some(folder) = folder {
         terminal::remark(&format!("The results are in {}.", folder.display()), true)?;
     }
@@ -236,7 +242,11 @@ impl Args {
                 .iter()
                 .filter(|row| row.status == Status::Failed)
                 .count();
-            notes.extend(tuner.keep(&record).err());
+            if told.measured > 0 {
+                let note = tuner.keep(&record).err();
+                told.kept = note.is_none();
+                notes.extend(note);
+            }
             told.fastest_of(&record);
         }
         Told { notes, ..told }
@@ -263,6 +273,7 @@ impl<'a> Told<'a> {
             spread: None,
             notes,
             failed: 0,
+            kept: true,
         };
         known.into_iter().for_each(|record| told.fastest_of(record));
         told
@@ -279,11 +290,12 @@ impl<'a> Told<'a> {
     fn text(&self) -> String {
         let fastest = match (&self.fastest, self.us) {
             (Some(name), Some(us)) => format!("{name} {}", duration(us)),
+            _ if terminal::interrupted() => "not measured".to_owned(),
             _ => "nothing serves".to_owned(),
         };
         let counts = match (self.measured, self.known) {
             (0, 0) => String::new(),
-            (0, known) => format!(" (already there: {known} variants)"),
+            (0, known) => format!(" ({known} already there)"),
             (measured, 0) => format!(" ({measured} measured)"),
             (measured, known) => format!(" ({measured} measured, {known} already there)"),
         };
@@ -298,12 +310,20 @@ impl<'a> Told<'a> {
 
 fn export(store: &Store, file: &Path) -> Result<ExitCode, Failure> {
     let (records, notes) = store.all();
+    if records.is_empty() {
+        tell(&notes)?;
+        let folder = store.folder().unwrap_or(Path::new("any folder"));
+        return Err(Failure::Usage(format!(
+            "no results in {}: `convforge tune --problem P` makes them, --store names another folder",
+            folder.display()
+        )));
+    }
     write_whole(
         file,
         records.iter().map(Record::to_string).collect::<String>(),
     )?;
     tell(&notes)?;
-    let text = format!("{} problems are in {}.", records.len(), file.display());
+    let text = format!("Problems in {}: {}.", file.display(), records.len());
     terminal::remark(&text, true)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -330,7 +350,7 @@ fn import(store: &Store, file: &Path) -> Result<ExitCode, Failure> {
         ));
     }
     tell(&notes)?;
-    terminal::remark(&format!("{kept} problems were added."), true)?;
+    terminal::remark(&format!("Problems added: {kept}."), true)?;
     Ok(match kept == records.len() && kept > 0 {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
