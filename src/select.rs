@@ -12,7 +12,7 @@ use crate::{
     Device, Error, Limits, Problem, Result,
     policy::Policy,
     tuning::{Store, shipped::Shipped},
-    variant::{self, Kind, Plan, Query, Space, Variant},
+    variant::{self, Kind, Plan, Query, Variant},
     variants,
 };
 
@@ -361,7 +361,7 @@ fn best_config(
     for config in 0..variant.info().configs.len().max(1) {
         let query = Query::new(problem, config, limits);
         let plan = match variant::plan(&**variant, limits.is_gpu(), &query) {
-            Ok(plan) if plan.packing.is_some_and(|p| p.space == Space::Constant) => {
+            Ok(plan) if plan.is_in_constant_memory() => {
                 let why = "keeps its filter in constant memory, which a rule does not take";
                 first_refusal.get_or_insert(why.to_owned());
                 continue;

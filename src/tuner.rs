@@ -23,7 +23,7 @@ use crate::{
     Conv, Device, Error, Pick, Problem, Result,
     select::tuned,
     tuning::{Conditions, Line, Outcome, Record, Store},
-    variant::{self, Query, Space, Variant},
+    variant::{self, Query, Variant},
     variants,
 };
 
@@ -251,15 +251,8 @@ fn entrants(device: &Device, problem: &Problem) -> (Vec<Entrant>, Vec<String>) {
         for config in 0..info.configs.len().max(1) {
             let query = Query::new(problem, config, &limits);
             let plan = variant::plan(&**variant, limits.is_gpu(), &query);
-            let constant = |plan: &variant::Plan| {
-                plan.packing
-                    .is_some_and(|packing| packing.space == Space::Constant)
-            };
-            able.extend(
-                plan.ok()
-                    .filter(|plan| !constant(plan))
-                    .map(|plan| (config, plan.us)),
-            );
+            let plan = plan.ok().filter(|plan| !plan.is_in_constant_memory());
+            able.extend(plan.map(|plan| (config, plan.us)));
         }
         if able.is_empty() {
             continue;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     Conv,
-    variant::{Info, Packing, Prepared},
+    variant::{Info, Packing, Prepared, Space},
 };
 
 /// A variant of the CPU that its library keeps from being planned.

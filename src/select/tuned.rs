@@ -6,7 +6,7 @@ use super::{Candidate, Candidates, Place, by_rank, find};
 use crate::{
     Device, Limits, Problem,
     tuning::{Line, Outcome, Record, Store, shipped::Shipped},
-    variant::{self, Info, Query, Space, Variant},
+    variant::{self, Info, Query, Variant},
 };
 
 /// Where results come from, in words, and how they are had.
@@ -139,8 +139,7 @@ impl Asked<'_> {
         }
         let query = Query::new(self.problem, config, self.limits);
         let plan = variant::plan(&*variant, self.limits.is_gpu(), &query).ok()?;
-        let constant = plan.packing.is_some_and(|p| p.space == Space::Constant);
-        (!constant).then(|| Candidate {
+        (!plan.is_in_constant_memory()).then(|| Candidate {
             plan: Some(plan),
             remembered: true,
             ..Candidate::new(variant, config, "")

@@ -2,6 +2,8 @@
 //! cache has or has not.
 
 use super::operands::Operands;
+#[cfg(feature = "cuda")]
+use crate::Error;
 use crate::{
     Conv, Device, Packed, Problem, Result, Stream, Workspace,
     tuning::{Conditions, Outcome},
@@ -17,6 +19,12 @@ const SAMPLES: usize = 9;
 const FEW_SAMPLES: usize = 3;
 /// How many times the fastest's time is far behind.
 const FAR: f64 = 5.0;
+/// The driver's errors, from CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+/// that say what was queued cannot be captured.
+#[cfg(feature = "cuda")]
+const CAPTURE_REFUSED: i32 = 900;
+#[cfg(feature = "cuda")]
+const CAPTURE_REFUSED_LAST: i32 = 908;
 /// Sets of operands at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
 
@@ -114,10 +122,17 @@ impl Track {
         #[cfg(feature = "cuda")]
         if let Some(queue) = self.stream.as_gpu().cloned().filter(|_| self.graph) {
             let graph = queue.capture(|_| self.launch(conv, sets, calls));
-            let graph = graph.map_err(|why| crate::Error::Unsupported {
-                variant: conv.name(),
-                problem: conv.problem().to_string(),
-                why: format!("no graph of it can be captured: {why}"),
+            let graph = graph.map_err(|why| match why {
+                // Any other failure may be none another time.
+                Error::Gpu {
+                    code: CAPTURE_REFUSED..=CAPTURE_REFUSED_LAST,
+                    ..
+                } => Error::Unsupported {
+                    variant: conv.name(),
+                    problem: conv.problem().to_string(),
+                    why: format!("no graph of it can be captured: {why}"),
+                },
+                other => other,
             })?;
             // SAFETY: the convolution, its filters, the operands and the workspace stay until the work was
             // waited for, in `elapsed`; nothing is reserved meanwhile.

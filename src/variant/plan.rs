@@ -112,6 +112,12 @@ impl Plan {
         }
     }
 
+    /// Whether the filter is re-arranged into constant memory, where there is room for few.
+    pub(crate) fn is_in_constant_memory(&self) -> bool {
+        self.packing
+            .is_some_and(|packing| packing.space == Space::Constant)
+    }
+
     /// The workspace that a launch may use.
     pub fn workspace(self, workspace: Bytes) -> Self {
         Plan { workspace, ..self }

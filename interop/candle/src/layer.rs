@@ -109,10 +109,11 @@ impl Layer {
         self.weights.filter.clear();
     }
 
-    /// The filter's kept forms; none for a variable, whose elements may change at any time.
+    /// The filter's kept forms; none for a variable or what is computed from one, as views are, whose
+    /// elements may change at any time.
     pub(crate) fn filter(&self) -> Option<&Filter> {
         let weights = &self.weights;
-        (!weights.weight.is_variable()).then_some(&weights.filter)
+        (!weights.weight.track_op()).then_some(&weights.filter)
     }
 
     /// Whether convforge computes this layer of `x`.
@@ -172,5 +173,29 @@ impl Module for Layer {
             None => x.apply_op2(&weight, op),
             Some(bias) => x.apply_op3(&weight, bias, op),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Var};
+
+    use super::*;
+
+    #[test]
+    fn of_weights_that_may_change_nothing_is_kept() -> Result<()> {
+        let plain = Tensor::zeros((8, 8, 3, 3), DType::F32, &Device::Cpu)?;
+        let variable = Var::from_tensor(&plain)?;
+        let view = variable.as_tensor().reshape((8, 8, 3, 3))?;
+        let part = variable.as_tensor().narrow(0, 0, 4)?;
+        let kept = |weight: &Tensor| {
+            let layer = Layer::new(weight.clone(), None, Config::default());
+            layer.filter().is_some()
+        };
+        assert!(kept(&plain));
+        for weight in [variable.as_tensor(), &view, &part] {
+            assert!(!kept(weight));
+        }
+        Ok(())
     }
 }

@@ -41,7 +41,8 @@ assert_eq!(y.flatten_all()?.to_vec1::<f32>()?[..2], [12., 18.]);
 //! output, as candle does.
 //!
 //! Weights are taken to stay as they are. Those of a `VarMap` may change, so their filter is packed
-//! at each call: `detach` them, or load them with another `VarBuilder`.
+//! at each call: load them with another `VarBuilder`, or `detach` them and, as a detached tensor shares
+//! its memory, call `weights_changed` on the layers once it was written to.
 //!
 //! # Streams
 //!

@@ -389,14 +389,14 @@ fn split(node: &Node, known: &Known) -> Option<Vec<Dims>> {
 }
 
 /// What Slice takes along one axis.
-pub(super) struct Cut {
+pub(super) struct AxisSlice {
     axis: usize,
     start: i64,
     end: i64,
     step: i64,
 }
 
-impl Cut {
+impl AxisSlice {
     /// The places that it takes of so many: the first, and how many.
     fn taken(&self, count: i64) -> Option<(i64, i64)> {
         let from_end = |place: i64| match place < 0 {
@@ -425,7 +425,7 @@ impl Cut {
 }
 
 /// What Slice takes of a tensor of so many dimensions.
-pub(super) fn cuts(node: &Node, known: &Known, rank: usize) -> Option<Vec<Cut>> {
+pub(super) fn slices(node: &Node, known: &Known, rank: usize) -> Option<Vec<AxisSlice>> {
     let starts = ints(node, known, "starts", 1)?;
     let ends = ints(node, known, "ends", 2)?;
     let axes = match node.ints("axes").is_some() || node.takes(3).is_some() {
@@ -440,21 +440,21 @@ pub(super) fn cuts(node: &Node, known: &Known, rank: usize) -> Option<Vec<Cut>> 
     if lengths.iter().any(|length| *length != starts.len()) {
         return None;
     }
-    let cut = |i: usize| {
-        Some(Cut {
+    let slice = |i: usize| {
+        Some(AxisSlice {
             axis: axis(axes[i], rank)?,
             start: starts[i],
             end: ends[i],
             step: steps[i],
         })
     };
-    (0..starts.len()).map(cut).collect()
+    (0..starts.len()).map(slice).collect()
 }
 
 fn slice(node: &Node, known: &Known) -> Option<Dims> {
     let mut dims = known.input(node, 0)?.to_vec();
-    for cut in cuts(node, known, dims.len())? {
-        dims[cut.axis] = dims[cut.axis].and_then(|size| Some(cut.taken(size)?.1));
+    for slice in slices(node, known, dims.len())? {
+        dims[slice.axis] = dims[slice.axis].and_then(|size| Some(slice.taken(size)?.1));
     }
     Some(dims)
 }

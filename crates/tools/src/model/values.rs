@@ -211,10 +211,10 @@ fn concat(node: &Node, known: &Known) -> Option<Values> {
 
 fn slice(node: &Node, known: &Known) -> Option<Values> {
     let values = known.input_values(node, 0)?;
-    let [cut] = &super::ops::cuts(node, known, 1)?[..] else {
+    let [slice] = &super::ops::slices(node, known, 1)?[..] else {
         return None;
     };
-    let places = cut.places(values.len() as i64)?;
+    let places = slice.places(values.len() as i64)?;
     let of = places.map(|place| values.of.get(place as usize).copied());
     Some(Values {
         of: of.collect::<Option<_>>()?,

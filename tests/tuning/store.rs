@@ -1,72 +1,6 @@
-//! Results of tuning: what is kept comes back, and what is damaged, foreign or cannot be written is a note.
+//! What is kept, by whom, and what becomes of it.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
-
-use convforge::{
-    Conv, Device, Error, Pick, Problem, Tuner,
-    tuning::{Conditions, Line, NEAR, Outcome, Record, Store, shipped::Shipped},
-    variant, variants,
-};
-use proptest::prelude::*;
-
-const MODEL: &str = "NVIDIA H200";
-
-fn problem(text: &str) -> Problem {
-    text.parse().unwrap()
-}
-
-fn images(n: usize) -> Problem {
-    problem(&format!("mb{n}ic3ih8oc4kh3"))
-}
-
-fn line(name: &str, us: f64, source: &str) -> Line {
-    Line {
-        name: name.to_owned(),
-        outcome: Outcome::took(us, 0.01),
-        source: source.to_owned(),
-    }
-}
-
-fn record(problem: &Problem) -> Record {
-    let mut record = Record::new(problem, MODEL, Conditions::default());
-    record.lines = vec![
-        line("small_fma:weights=shared", 4.6, "aa2647d7"),
-        line("cublas_gemm:auto", 25.1, "cuBLAS-13.1.0/0f3a"),
-        Line {
-            outcome: Outcome::Wrong,
-            ..line("gemv_warp", 0.0, "51aa")
-        },
-        Line {
-            outcome: Outcome::Late {
-                budget: Duration::from_millis(1500),
-            },
-            ..line("direct_naive", 0.0, "27e4")
-        },
-    ];
-    record
-}
-
-/// A store in a folder of its own, and the only file in it, once there is one.
-fn store() -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::at(folder.path().join("tuning"));
-    (folder, store)
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let deep = paths.flat_map(|path| match path.is_dir() {
-        true => files(&path),
-        false => vec![path],
-    });
-    deep.collect()
-}
+use super::*;
 
 #[test]
 fn what_is_kept_comes_back() {
@@ -430,7 +364,7 @@ fn writes_a_hundred_times() {
 fn sixteen_processes_write_at_once() {
     let (folder, store) = store();
     let spawn = |_| {
-        let mut child = child("writes_a_hundred_times", store.folder().unwrap(), "");
+        let mut child = child("store::writes_a_hundred_times", store.folder().unwrap(), "");
         child.stdout(Stdio::null()).spawn().unwrap()
     };
     let children: Vec<_> = (0..16).map(spawn).collect();
@@ -458,308 +392,25 @@ fn a_full_disk_is_a_note_and_leaves_nothing_behind() {
     let (folder, store) = store();
     // No file may grow, which is an error where the signal is ignored.
     let before = "trap '' XFSZ; ulimit -f 0;";
-    let output = child("cannot_write_a_byte", store.folder().unwrap(), before)
-        .output()
-        .unwrap();
+    let output = child(
+        "store::cannot_write_a_byte",
+        store.folder().unwrap(),
+        before,
+    )
+    .output()
+    .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("mb4.txt: not kept: File too large"), "{text}");
     assert!(files(folder.path()).is_empty());
     // What was there before stays.
     store.put(&record(&images(4))).unwrap();
-    let mut child = child("cannot_write_a_byte", store.folder().unwrap(), before);
+    let mut child = child(
+        "store::cannot_write_a_byte",
+        store.folder().unwrap(),
+        before,
+    );
     assert!(child.stdout(Stdio::null()).status().unwrap().success());
     assert_eq!(store.get(MODEL, &images(4)), Ok(Some(record(&images(4)))));
     assert_eq!(files(folder.path()).len(), 1);
-}
-
-/// What the CPU's plain loops are made of.
-fn source(name: &str) -> String {
-    variant::source(&*variants::find(name).unwrap()).unwrap()
-}
-
-/// A record of the CPU.
-fn on_cpu(problem: &Problem, lines: Vec<Line>) -> Record {
-    let conditions = Conditions::default().on(false);
-    let mut record = Record::new(problem, &Device::cpu().model(), conditions);
-    record.lines = lines;
-    record
-}
-
-#[cfg(feature = "cpu")]
-#[test]
-fn what_was_measured_comes_before_what_is_estimated() {
-    let cpu = Device::cpu();
-    let (folder, store) = store();
-    let pick = Pick::Tuned(store.clone());
-    // Large enough that the rule never takes the loops.
-    let problem = problem("mb8ic64ih56oc64kh3ph1");
-    let chosen = |problem: &Problem| {
-        let choice = pick.choose(&cpu, problem).unwrap();
-        (choice.name(), choice.reason)
-    };
-    let (name, reason) = chosen(&problem);
-    assert_eq!(name, "cpu_gemm");
-    assert!(reason.starts_with("by its estimate"), "{reason}");
-
-    let both = |direct: &str, gemm: &str| {
-        vec![line("cpu_gemm", 7.0, gemm), line("cpu_direct", 5.0, direct)]
-    };
-    let (direct, gemm) = (&*source("cpu_direct"), &*source("cpu_gemm"));
-    store.put(&on_cpu(&problem, both(direct, gemm))).unwrap();
-    let (name, reason) = chosen(&problem);
-    assert_eq!(name, "cpu_direct");
-    assert_eq!(
-        reason,
-        "measured on this problem: 5 us, the fastest of 2 (kept results)"
-    );
-    let conv = Conv::new(&cpu, &problem, &pick).unwrap();
-    assert_eq!((conv.name(), conv.reason()), (name, &*reason));
-
-    // Twice as many images, not four times as many.
-    let more = |n| problem.with(|shape| shape.n = n).unwrap();
-    let (name, reason) = chosen(&more(16));
-    assert_eq!(name, "cpu_direct");
-    assert!(reason.starts_with("measured on 8 images: 5 us"), "{reason}");
-    assert_eq!(chosen(&more(17)).0, "cpu_gemm");
-    assert!(chosen(&more(0)).1.starts_with("by its estimate"));
-
-    // A line of other code says nothing; the others stay.
-    store.put(&on_cpu(&problem, both("old", gemm))).unwrap();
-    assert_eq!(chosen(&problem).0, "cpu_gemm");
-    assert!(
-        chosen(&problem)
-            .1
-            .starts_with("measured on this problem: 7 us")
-    );
-    // Where nobody knows what the rule's choice takes, it is not said to be slower.
-    store.put(&on_cpu(&problem, both(direct, "old"))).unwrap();
-    let (name, reason) = chosen(&problem);
-    assert_eq!(name, "cpu_gemm");
-    assert!(
-        reason.contains("there is no time of cpu_gemm as it is now"),
-        "{reason}"
-    );
-    // Who was wrong here does not serve where another can.
-    let wrong = Line {
-        outcome: Outcome::Wrong,
-        ..line("cpu_gemm", 0.0, gemm)
-    };
-    store.put(&on_cpu(&problem, vec![wrong])).unwrap();
-    assert_eq!(chosen(&problem).0, "cpu_direct");
-    // Nor where results for another number of images say that he is the fastest.
-    let fast = [line("cpu_gemm", 3.0, gemm), line("cpu_direct", 5.0, direct)];
-    store.put(&on_cpu(&more(7), fast.into())).unwrap();
-    let slow = line("cpu_direct", 5.0, "old");
-    store.put(&on_cpu(&problem, vec![slow])).unwrap();
-    assert_eq!(chosen(&problem).0, "cpu_direct");
-    assert_eq!(chosen(&more(9)).0, "cpu_gemm");
-    // Variants and configurations that there are not.
-    let others = [
-        "cpu_no_more",
-        "cpu_direct:tile=4",
-        "cpu_gemm:",
-        ":",
-        "direct_naive",
-    ];
-    let mut lines = vec![line("cpu_gemm", 9.0, gemm), line("cpu_direct", 5.0, direct)];
-    lines.extend(others.map(|name| line(name, 1.0, direct)));
-    store.put(&on_cpu(&problem, lines)).unwrap();
-    let kept = store.clone().under(Conditions::default().on(false));
-    assert!(
-        kept.get(&cpu.model(), &problem)
-            .unwrap()
-            .unwrap()
-            .lines
-            .len()
-            >= 7
-    );
-    assert_eq!(chosen(&problem).0, "cpu_direct");
-
-    for file in files(folder.path()) {
-        fs::write(file, "damaged").unwrap();
-    }
-    let (name, reason) = chosen(&problem);
-    assert_eq!(name, "cpu_gemm");
-    assert!(
-        reason.contains("mb8-calls-warm.txt: `damaged` is not a record"),
-        "{reason}"
-    );
-}
-
-#[test]
-fn the_second_time_nothing_is_measured() {
-    let cpu = Device::cpu();
-    let (folder, store) = store();
-    let problem = images(4);
-    let tuner = Tuner::new(Duration::from_secs(20)).store(store.clone());
-    let all = tuner.wanted(&cpu, &problem).unwrap().missing.len();
-    let first = tuner.tune(&cpu, &problem).unwrap();
-    assert!(first.measured == all && all > 0, "{first:?}");
-    assert!(
-        first
-            .record
-            .lines
-            .iter()
-            .all(|line| line.outcome.us().is_some()),
-        "{first:?}"
-    );
-    let again = tuner.tune(&cpu, &problem).unwrap();
-    assert_eq!((again.measured, &again.record), (0, &first.record));
-
-    // Only what is of other code now is measured again.
-    let file = &files(folder.path())[0];
-    let mut changed: Record = fs::read_to_string(file).unwrap().parse().unwrap();
-    changed.lines[0].source = "other".to_owned();
-    fs::write(file, changed.to_string()).unwrap();
-    let wanted = tuner.wanted(&cpu, &problem).unwrap();
-    let missing: Vec<String> = wanted
-        .missing
-        .iter()
-        .map(|entrant| entrant.name())
-        .collect();
-    assert_eq!(missing, [changed.lines[0].name.clone()]);
-    assert_eq!(tuner.tune(&cpu, &problem).unwrap().measured, 1);
-
-    let conv = tuner.conv(&cpu, &problem).unwrap();
-    assert!(
-        conv.reason().starts_with("measured on this problem"),
-        "{}",
-        conv.reason()
-    );
-    let picked = Conv::new(&cpu, &problem, &Pick::Tuned(store)).unwrap();
-    assert_eq!(picked.name(), conv.name());
-}
-
-#[cfg(feature = "cpu")]
-#[test]
-fn without_time_the_rules_choice_is_measured() {
-    let cpu = Device::cpu();
-    let (_folder, store) = store();
-    let problem = images(4);
-    let tuner = |us| Tuner::new(Duration::from_micros(us)).store(store.clone());
-    let ruled = Pick::Rule.choose(&cpu, &problem).unwrap().name();
-    let first = tuner(0).tune(&cpu, &problem).unwrap();
-    assert_eq!(first.measured, 1);
-    assert!(first.record.line(&ruled).unwrap().outcome.us().is_some());
-    let late = Outcome::Late {
-        budget: Duration::ZERO,
-    };
-    let others = first.record.lines.iter().filter(|line| line.name != ruled);
-    let others: Vec<_> = others.map(|line| line.outcome).collect();
-    assert!(
-        !others.is_empty() && others.iter().all(|other| *other == late),
-        "{others:?}"
-    );
-    assert_eq!(tuner(0).tune(&cpu, &problem).unwrap().measured, 0);
-    // A budget between two milliseconds is remembered as well.
-    let rounded = Record {
-        lines: vec![Line {
-            outcome: Outcome::Late {
-                budget: Duration::from_micros(2_500),
-            },
-            ..line("a", 0.0, "1")
-        }],
-        ..first.record
-    };
-    let rounded: Record = rounded.to_string().parse().unwrap();
-    let Outcome::Late { budget } = rounded.lines[0].outcome else {
-        panic!("{rounded}");
-    };
-    assert!(budget >= Duration::from_micros(2_500), "{budget:?}");
-    // With more time their turn comes.
-    let second = tuner(20_000_000).tune(&cpu, &problem).unwrap();
-    assert_eq!(second.measured, others.len());
-}
-
-#[test]
-fn what_cannot_be_done_is_an_error_and_no_image_is_nothing_to_measure() {
-    let (_folder, store) = store();
-    let tuner = Tuner::new(Duration::from_secs(1)).store(store);
-    let tuned = tuner.tune(&Device::cpu(), &images(0)).unwrap();
-    assert_eq!(tuned.measured, 0);
-    tuner.conv(&Device::cpu(), &images(0)).unwrap();
-    // More memory than addresses have bits for.
-    let huge = problem("mb300000000ic64ih56oc64kh1");
-    let error = tuner.tune(&Device::cpu(), &huge).unwrap_err();
-    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
-}
-
-/// The judge on the spot agrees with the variants, whatever the problem: they are right.
-#[test]
-fn on_the_spot_nobody_right_is_called_wrong() {
-    let (_folder, store) = store();
-    let tuner = Tuner::new(Duration::from_secs(60)).store(store);
-    let mut checked = 0;
-    for storage in [
-        "",
-        "+f16",
-        "+bf16",
-        "+f16+math=f16acc",
-        "+math=tf32",
-        "+math=f16acc",
-        "+math=bf16",
-    ] {
-        for shape in [
-            "mb2ic5ih9oc7kh3ph1",
-            "g4mb1ic8ih12iw7oc12kh3sh2ph1+nhwc",
-            "mb3ic300ih4oc9kh1",
-        ] {
-            for epilogue in [
-                "",
-                "+bias+relu",
-                "+scale=0.37+bias+residual+silu",
-                "+bias+tanh+pool=2",
-            ] {
-                let problem = problem(&format!("{shape}{storage}{epilogue}"));
-                let tuned = tuner.tune(&Device::cpu(), &problem).unwrap();
-                let right = |line: &Line| line.outcome.us().is_some();
-                assert!(
-                    tuned.record.lines.iter().all(right),
-                    "{problem}: {:?}",
-                    tuned.notes
-                );
-                checked += tuned.measured;
-            }
-        }
-    }
-    assert!(checked >= 84, "{checked}");
-}
-
-/// A pick that goes by results reads a few files among thousands: it takes no millisecond longer than
-/// the rule. The least of some attempts, as other processes take their time too.
-#[test]
-fn choosing_by_results_takes_no_millisecond() {
-    let cpu = Device::cpu();
-    let (_folder, store) = store();
-    for c in 1..200 {
-        for n in [1, 2, 4, 8, 16] {
-            let problem = problem(&format!("mb{n}ic{c}ih8oc4kh3"));
-            let lines = (0..30)
-                .map(|i| line(&format!("v{i}"), 5.0, "old"))
-                .collect();
-            store.put(&on_cpu(&problem, lines)).unwrap();
-        }
-    }
-    let least = |pick: &Pick, problem: &Problem| {
-        let times = (0..20).map(|_| {
-            let began = Instant::now();
-            pick.choose(&cpu, problem).unwrap();
-            began.elapsed()
-        });
-        times.min().unwrap()
-    };
-    // With a record, near one, and with none.
-    for text in ["mb8ic77ih8oc4kh3", "mb13ic77ih8oc4kh3", "mb1ic999ih8oc4kh3"] {
-        let problem = problem(text);
-        let (tuned, rule) = (
-            least(&Pick::Tuned(store.clone()), &problem),
-            least(&Pick::Rule, &problem),
-        );
-        println!("{text}: {tuned:?}, the rule {rule:?}");
-        assert!(
-            tuned < rule + Duration::from_millis(1),
-            "{text}: {tuned:?} against {rule:?}"
-        );
-    }
 }
