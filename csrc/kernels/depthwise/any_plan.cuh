@@ -182,15 +182,15 @@ inline double estimate(const cf_query &query, const TileSize &size, const Option
     const double computing = clocks_us(d, waves * together_us(busy, alone) + 800, FmaClock);
     // What tiles beside each other share comes from memory to a third. Where a class skips columns,
     // or a tile has few of a pixel's channels, sectors of memory are moved for a part of them.
-    const double size = element_bytes(p);
-    const auto sectors = [&](double together) { return std::max(32 / (together * size), 1.0); };
+    const double element = element_bytes(p);
+    const auto sectors = [&](double together) { return std::max(32 / (together * element), 1.0); };
     const double x = double(p.n) * p.c * p.h * p.w, y = double(p.n) * p.k * p.p * p.q;
-    const double of_x = nchw ? sectors(32 / (size * p.stride_w))
+    const double of_x = nchw ? sectors(32 / (element * p.stride_w))
                              : sectors(p.c == t.inner_x ? p.w * double(p.c) : t.inner_x);
     const double of_y = nchw || p.k == t.inner ? 1 : sectors(t.inner);
-    const double loaded = tiles * staged * Word * t.together * std::min(of_x, 32 / size);
+    const double loaded = tiles * staged * Word * t.together * std::min(of_x, 32 / element);
     const double unique = std::min(x, loaded);
-    const double bytes = (unique + (loaded - unique) / 3 + y * of_y) * size;
+    const double bytes = (unique + (loaded - unique) / 3 + y * of_y) * element;
     const double memory = bytes / (0.8 * d.bytes_per_us);
     return ShortLaunchUs + together_us(computing, memory);
 }
