@@ -1,4 +1,4 @@
-//! Compiles the ceilings of measurements and the network of the accuracy study, and binds their
+//! Compiles the ceilings and clocks of measurements and the network of the accuracy study, and binds their
 //! headers.
 
 #[cfg(not(feature = "cuda"))]
@@ -7,7 +7,7 @@ fn main() {}
 #[cfg(feature = "cuda")]
 fn main() {
     convforge_bind::run(|| {
-        const HEADERS: [&str; 2] = ["csrc/ceilings.h", "csrc/network.h"];
+        const HEADERS: [&str; 3] = ["csrc/ceilings.h", "csrc/clock.h", "csrc/network.h"];
         if convforge_bind::no_toolkit() {
             return convforge_bind::stub_of_headers(&HEADERS);
         }
@@ -22,7 +22,8 @@ fn main() {
             .include(library)
             .compile(
                 "convforge_tools_kernels",
-                &["csrc/ceilings.cu", "csrc/net.cu", "csrc/net_fused.cu"].map(Into::into),
+                &["ceilings", "clock", "net", "net_fused"]
+                    .map(|name| format!("csrc/{name}.cu").into()),
             )
     });
 }

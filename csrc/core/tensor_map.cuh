@@ -5,19 +5,11 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 namespace cf {
-
-// A tensor of four dimensions without gaps, the innermost first, and what is copied of it at once.
-// Elements are so many bytes: 2, 4 or 8. An innermost side of either is a multiple of 16 bytes, no
-// side of the box is longer than 256.
-struct Box {
-    int element;
-    uint64_t tensor[4];
-    uint32_t box[4];
-};
 
 // A function of the driver, through the runtime: nothing links with the driver.
 template <class Function>
@@ -38,17 +30,61 @@ int32_t driver_function(const char *name, Function *&function) {
     return 0;
 }
 
-// Kept as numbers: the driver asks for more alignment than a plan's state has.
-class TensorMap {
+// A map of a tensor of four dimensions, innermost first, but for its address. Kept as numbers: the
+// driver asks for more alignment than a plan's state has.
+class EncodedMap {
     uint64_t words[sizeof(CUtensorMap) / 8] = {};
     decltype(cuTensorMapReplaceAddress) *replace_address = nullptr;
 
+  protected:
+    // Keeps what `encode(address, map)` makes. Pitches are the bytes from one to the next, of all
+    // dimensions but the innermost.
+    template <class Encode>
+    int32_t keep(const uint64_t (&tensor)[4], const uint64_t (&pitches)[3], Encode encode) {
+        if (const int32_t error = driver_function("cuTensorMapReplaceAddress", replace_address))
+            return error;
+        int driver = 0;
+        if (const int32_t error = checked(cudaDriverGetVersion(&driver)))
+            return error;
+        // Any aligned address: nothing is read through it.
+        void *const nowhere = reinterpret_cast<void *>(uintptr_t(1) << 20);
+        CUtensorMap map;
+        if (encode(nowhere, map) != CUDA_SUCCESS)
+            return cudaErrorInvalidValue;
+        std::memcpy(words, &map, sizeof(map));
+        // Drivers up to 13.1 set a bit that tensors of less than 128 KiB must not have.
+        uint64_t bytes = 0;
+        for (int i = 0; i < 3; ++i)
+            bytes = std::max(bytes, pitches[i] * tensor[i + 1]);
+        if (driver <= 13010 && bytes < 131072)
+            words[1] &= ~(uint64_t(1) << 21);
+        return 0;
+    }
+
   public:
-    int32_t prepare(const Box &box) {
+    // The map of the tensor at this address, which is a multiple of 16.
+    int32_t at(const void *address, CUtensorMap &filled) const {
+        std::memcpy(&filled, words, sizeof(filled));
+        return replace_address(&filled, const_cast<void *>(address)) == CUDA_SUCCESS
+                   ? 0
+                   : int32_t(cudaErrorInvalidValue);
+    }
+};
+
+// A tensor without gaps, the innermost dimension first, and what is copied of it together. Elements
+// are so many bytes: 2, 4 or 8. An innermost side of either is a multiple of 16 bytes, no side of
+// the box is longer than 256.
+struct Box {
+    int element;
+    uint64_t tensor[4];
+    uint32_t box[4];
+};
+
+class TensorMap : public EncodedMap {
+  public:
+    int32_t prepare(const Box &box, CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE) {
         decltype(cuTensorMapEncodeTiled) *encode = nullptr;
         if (const int32_t error = driver_function("cuTensorMapEncodeTiled", encode))
-            return error;
-        if (const int32_t error = driver_function("cuTensorMapReplaceAddress", replace_address))
             return error;
         const CUtensorMapDataType type = box.element == 8   ? CU_TENSOR_MAP_DATA_TYPE_INT64
                                          : box.element == 4 ? CU_TENSOR_MAP_DATA_TYPE_INT32
@@ -57,24 +93,11 @@ class TensorMap {
         for (int i = 0; i < 3; ++i)
             pitches[i] = pitch *= box.tensor[i];
         const uint32_t steps[4] = {1, 1, 1, 1};
-        // Any aligned address: nothing is read through it.
-        void *const nowhere = reinterpret_cast<void *>(uintptr_t(1) << 20);
-        CUtensorMap map;
-        if (encode(&map, type, 4, nowhere, box.tensor, pitches, box.box, steps,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                   CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-            return cudaErrorInvalidValue;
-        std::memcpy(words, &map, sizeof(map));
-        return 0;
-    }
-
-    // The map of the tensor at this address, which is a multiple of 16.
-    int32_t at(const void *address, CUtensorMap &filled) const {
-        std::memcpy(&filled, words, sizeof(filled));
-        return replace_address(&filled, const_cast<void *>(address)) == CUDA_SUCCESS
-                   ? 0
-                   : int32_t(cudaErrorInvalidValue);
+        return keep(box.tensor, pitches, [&](void *address, CUtensorMap &map) {
+            return encode(&map, type, 4, address, box.tensor, pitches, box.box, steps,
+                          CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        });
     }
 };
 

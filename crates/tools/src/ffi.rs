@@ -1,4 +1,4 @@
-//! The C interface of this crate's kernels, as bindgen reads csrc/ceilings.h and csrc/network.h.
+//! The C interface of this crate's kernels, as bindgen reads csrc/ceilings.h, csrc/clock.h and csrc/network.h.
 #![allow(
     missing_docs,
     non_camel_case_types,

@@ -50,12 +50,12 @@ struct Axis {
         // Where it were larger there is no second one.
         step = int(std::min<int64_t>(int64_t(stride) * (in_sets ? spread : 1), INT32_MAX));
         by_classes = Divisor(classes), by_spread = Divisor(spread), by_step = Divisor(step);
-        cut(all_taps());
+        split(all_taps());
     }
     // Of the largest class.
     int all_taps() const { return int(ceil_div(filter, classes)); }
     // Into parts of at most so many taps, all as large.
-    void cut(int most) {
+    void split(int most) {
         parts = int(ceil_div(all_taps(), most));
         taps = int(ceil_div(all_taps(), parts));
         by_parts = Divisor(parts);
@@ -139,8 +139,8 @@ struct Option {
     double us;
 };
 
-// How a tile is cut, before its filter is.
-struct Cut {
+// What a tile has of each dimension, before its filter is split.
+struct TileSize {
     int rows, inner, columns, groups, units;
 
     int height() const { return rows * groups; }
@@ -152,12 +152,12 @@ inline double tiles_of_units(const Tiling &t) {
     return double(t.channel_blocks) * t.column_tiles * t.row_sets * t.row_tiles;
 }
 
-inline double estimate(const cf_query &query, const Cut &cut, const Option &option) {
+inline double estimate(const cf_query &query, const TileSize &size, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
     const bool nchw = p.layout == CF_NCHW;
-    const double tiles = std::ceil(units_of(p, p.n) / cut.units) * tiles_of_units(t);
+    const double tiles = std::ceil(units_of(p, p.n) / size.units) * tiles_of_units(t);
     const double tasks = t.tasks / 32.0, taps = double(p.r) * p.s;
     const double filter_columns = double(t.down.all_parts()) * p.s;
     const double words = double(ceil_div(t.down.taps, Word));
@@ -165,11 +165,11 @@ inline double estimate(const cf_query &query, const Cut &cut, const Option &opti
     // words of windows and weights on their way, what each warp works out of its tile.
     const double staged = double(t.items) * t.parts, warps = option.threads / 32;
     const double issued =
-        tasks * (taps * cut.rows + filter_columns * (2 * words + 15) + cut.rows * 9 + 120) +
+        tasks * (taps * size.rows + filter_columns * (2 * words + 15) + size.rows * 9 + 120) +
         staged / 32 * (70 + 8 * t.together) + t.filters * taps / 32 * 45 +
         warps * (150 + 180.0 * t.parts);
     // Clocks of shared memory.
-    const double read = tasks * filter_columns * (cut.rows + words * Word * (nchw ? 1.25 : 2)) +
+    const double read = tasks * filter_columns * (size.rows + words * Word * (nchw ? 1.25 : 2)) +
                         staged / 32 * Word * t.together * t.together;
     // Blocks beside each other hide what one waits for its loads.
     const int of_sm = std::max(std::min({MaxBlocks * MaxThreads / option.threads, 32,
@@ -182,15 +182,15 @@ inline double estimate(const cf_query &query, const Cut &cut, const Option &opti
     const double computing = clocks_us(d, waves * together_us(busy, alone) + 800, FmaClock);
     // What tiles beside each other share comes from memory to a third. Where a class skips columns,
     // or a tile has few of a pixel's channels, sectors of memory are moved for a part of them.
-    const double size = element_bytes(p);
-    const auto sectors = [&](double together) { return std::max(32 / (together * size), 1.0); };
+    const double element = element_bytes(p);
+    const auto sectors = [&](double together) { return std::max(32 / (together * element), 1.0); };
     const double x = double(p.n) * p.c * p.h * p.w, y = double(p.n) * p.k * p.p * p.q;
-    const double of_x = nchw ? sectors(32 / (size * p.stride_w))
+    const double of_x = nchw ? sectors(32 / (element * p.stride_w))
                              : sectors(p.c == t.inner_x ? p.w * double(p.c) : t.inner_x);
     const double of_y = nchw || p.k == t.inner ? 1 : sectors(t.inner);
-    const double loaded = tiles * staged * Word * t.together * std::min(of_x, 32 / size);
+    const double loaded = tiles * staged * Word * t.together * std::min(of_x, 32 / element);
     const double unique = std::min(x, loaded);
-    const double bytes = (unique + (loaded - unique) / 3 + y * of_y) * size;
+    const double bytes = (unique + (loaded - unique) / 3 + y * of_y) * element;
     const double memory = bytes / (0.8 * d.bytes_per_us);
     return ShortLaunchUs + together_us(computing, memory);
 }
@@ -198,25 +198,25 @@ inline double estimate(const cf_query &query, const Cut &cut, const Option &opti
 // Odd multiples of a word: lanes beside each other then read words from different banks.
 inline int64_t odd_words(int64_t floats) { return (ceil_div(floats, Word) | 1) * WordBytes; }
 
-// Cuts the filter into parts so that a slot takes no more than so many bytes, the longer side
+// Splits the filter into parts so that a slot takes no more than so many bytes, the longer side
 // first.
-inline bool cut_filter(const Cut &cut, int64_t bytes, Tiling &t) {
+inline bool split_filter(const TileSize &size, int64_t bytes, Tiling &t) {
     int down = t.down.all_taps(), across = t.across.all_taps();
     for (;;) {
-        t.down.cut(down);
-        t.across.cut(across);
-        int64_t columns = cut.columns + int64_t(t.across.taps - 1) * t.across.spread;
+        t.down.split(down);
+        t.across.split(across);
+        int64_t columns = size.columns + int64_t(t.across.taps - 1) * t.across.spread;
         if (t.most_skew)
             columns = round_up(columns + t.most_skew, t.together);
         const int64_t tap_words = ceil_div(t.down.taps, Word);
-        const int64_t pitch = odd_words(cut.height() + tap_words * Word);
+        const int64_t pitch = odd_words(size.height() + tap_words * Word);
         const int64_t filter_pitch = odd_words(t.across.taps * tap_words * Word);
         const double window = double(t.units_x) * double(columns) * t.inner_x * double(pitch);
         const double slot = window + double(t.filters) * double(filter_pitch);
         const double parts = double(t.down.all_parts()) * t.across.all_parts();
         if (slot <= bytes && parts <= INT32_MAX) {
             t.lanes = int(columns) * t.inner_x;
-            t.words = int(ceil_div(cut.height() + t.down.taps - 1, Word));
+            t.words = int(ceil_div(size.height() + t.down.taps - 1, Word));
             t.reads = t.lanes / t.together, t.reads_x = t.inner_x / t.together;
             t.items = t.units_x * t.words * t.reads;
             t.pitch = int(pitch), t.next_tap = uint32_t(t.across.spread) * t.inner_x * t.pitch;
@@ -235,7 +235,7 @@ inline bool cut_filter(const Cut &cut, int64_t bytes, Tiling &t) {
     }
 }
 
-// What does not depend on how a batch is cut.
+// What does not depend on how a batch is divided.
 inline Tiling tiling_of(const cf_problem &p) {
     const bool nchw = p.layout == CF_NCHW;
     Tiling t = {};
@@ -272,27 +272,27 @@ inline bool reads_pairs(const cf_problem &p, const Tiling &t) {
     return p.c % 2 == 0 && t.inner_x % 2 == 0 && t.inner == t.inner_x * (p.k / p.c);
 }
 
-inline bool tile(const cf_query &query, const Tiling &common, const Cut &cut, int64_t bytes,
+inline bool tile(const cf_query &query, const Tiling &common, const TileSize &size, int64_t bytes,
                  Option &option) {
     const cf_problem &p = query.problem;
     const bool nchw = p.layout == CF_NCHW;
     const int multiplier = p.k / p.c;
     option = {};
     Tiling &t = option.tiling = common;
-    t.inner = cut.inner, t.columns = cut.columns, t.groups = cut.groups, t.units = cut.units;
-    t.tasks = cut.tasks();
-    t.filters = nchw ? cut.units : cut.inner;
-    t.inner_x = nchw ? 1 : std::min(inputs_of(cut.inner, multiplier), p.c);
-    t.units_x = nchw ? inputs_of(cut.units, multiplier) : cut.units;
+    t.inner = size.inner, t.columns = size.columns, t.groups = size.groups, t.units = size.units;
+    t.tasks = size.tasks();
+    t.filters = nchw ? size.units : size.inner;
+    t.inner_x = nchw ? 1 : std::min(inputs_of(size.inner, multiplier), p.c);
+    t.units_x = nchw ? inputs_of(size.units, multiplier) : size.units;
     t.together = reads_pairs(p, t) ? 2 : 1;
     t.most_skew = nchw ? t.together - 1 : 0;
     // From round to round of parts a thread keeps the sums of one task.
     const int64_t of_thread = ceil_div(t.tasks, MaxThreads);
-    if (!cut_filter(cut, bytes, t) || (of_thread > 1 && t.slots < t.parts))
+    if (!split_filter(size, bytes, t) || (of_thread > 1 && t.slots < t.parts))
         return false;
-    t.channel_blocks = nchw ? 1 : int(ceil_div(p.k, cut.inner));
-    t.column_tiles = int(ceil_div(p.q, cut.columns));
-    t.row_tiles = int(ceil_div(rows_of_set(t), cut.height()));
+    t.channel_blocks = nchw ? 1 : int(ceil_div(p.k, size.inner));
+    t.column_tiles = int(ceil_div(p.q, size.columns));
+    t.row_tiles = int(ceil_div(rows_of_set(t), size.height()));
     // Tiles and units are counted in 31 bits; the last tile may have units that do not exist.
     const double tiles = units_of(p, 1) * tiles_of_units(t);
     t.most_images = int64_t((INT32_MAX - MaxTasks) / std::max(tiles, units_of(p, 1)));
@@ -305,10 +305,10 @@ inline bool tile(const cf_query &query, const Tiling &common, const Cut &cut, in
     t.by_reads = Divisor(t.reads), t.by_reads_x = Divisor(std::max(t.reads_x, 1));
     t.by_across_parts = Divisor(t.across.all_parts());
     t.by_taps_across = Divisor(t.across.taps), t.by_taps_down = Divisor(t.down.taps);
-    option.rows = cut.rows;
+    option.rows = size.rows;
     option.threads = int(round_up(ceil_div(t.tasks, of_thread), 32));
     option.shared = t.slot_bytes * t.slots;
-    option.us = estimate(query, cut, option);
+    option.us = estimate(query, size, option);
     return true;
 }
 
@@ -331,14 +331,14 @@ inline Option best_option(const cf_query &query) {
     const cf_device &d = query.device;
     const Tiling common = tiling_of(p);
     Option best;
-    const auto consider = [&](const Cut &cut) {
+    const auto consider = [&](const TileSize &size) {
         for (int blocks = 4; blocks >= 1; blocks /= 2) {
             const int64_t bytes =
                 std::min(d.shared_per_sm / blocks - SystemShared, d.shared_per_block);
             Option option;
-            if (tile(query, common, cut, bytes, option) && (!best.rows || option.us < best.us))
+            if (tile(query, common, size, bytes, option) && (!best.rows || option.us < best.us))
                 best = option;
-            // More room is for filters that are cut.
+            // More room is for filters that are split.
             if (option.rows && option.tiling.slots == option.tiling.parts)
                 break;
         }

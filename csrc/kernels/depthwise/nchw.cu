@@ -31,7 +31,7 @@ struct State {
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const size_t shared = ScratchBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
+    const size_t shared = ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
     for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
         using Stored = decltype(stored);
         cf::largest<16, 8, 4, sizeof(Stored)>(

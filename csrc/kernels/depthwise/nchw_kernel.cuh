@@ -238,9 +238,8 @@ struct OutputMap {
 
 // Where a task's rows of y go.
 struct Output {
-    int64_t place;  // of its first element in y
-    uint32_t at;    // in shared memory, where the strip's are gathered
-    uint32_t aside; // where rows go that the strip does not have
+    int64_t place; // of its first element in y
+    uint32_t at;   // in shared memory, where the strip's are gathered
     int channel, columns, rows;
 };
 
@@ -250,22 +249,21 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, const Output &o
                                            typename Shape::Sums &sums, const Finish &finish) {
     using Stored = typename Shape::Stored;
     static_assert(Shape::Columns % Together == 0, "whole runs");
-    const bool exists = row < output.rows;
+    const int columns = row < output.rows ? output.columns : 0;
     // By itself, so that it costs one branch where there is none.
     if (tiling.finishes) {
         const OutputMap<Shape, Together> map = {sums, output.place + int64_t(row) * tiling.q,
-                                                output.channel, exists ? output.columns : 0};
+                                                output.channel, columns};
         finish_fragment<Stored>(finish, tiling.c, map);
         sums.activate_oldest(tiling.activation);
     }
-    const uint32_t to = exists ? output.at : output.aside;
 #pragma unroll
     for (int q = 0; q < Shape::Columns; q += Together) {
         float v[Together];
 #pragma unroll
         for (int i = 0; i < Together; ++i)
             v[i] = sums.oldest(q + i, 0);
-        store_neighbours<Stored>(to + q * Shape::Size, q < output.columns, v);
+        store_neighbours<Stored>(output.at + q * Shape::Size, q < columns, v);
     }
 }
 
@@ -326,7 +324,6 @@ compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows,
     Output output;
     output.place = (int64_t(strip.plane + plane) * tiling.p + strip.row + p) * tiling.q + q;
     output.at = gathered + ((plane * strip.rows + p) * tiling.q + q) * Shape::Size;
-    output.aside = scratch + ZeroBytes;
     output.channel = channel;
     output.columns = live ? tiling.q - q : 0;
     output.rows = strip.rows - p;
@@ -393,7 +390,7 @@ __global__ void __launch_bounds__(Warps * 32,
     uint32_t scratch = shared_address(dynamic);
     keep(scratch); // or each use reads a special register anew
     const auto mine = StridedTiles::of_block();
-    const Strips strips = {tiling, ring, scratch + ScratchBytes, mine, mine.count(tiling.strips)};
+    const Strips strips = {tiling, ring, scratch + ZeroBytes, mine, mine.count(tiling.strips)};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0) {

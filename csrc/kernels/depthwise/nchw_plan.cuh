@@ -45,10 +45,8 @@ __host__ __device__ constexpr int most_together(int columns, int vector, int ele
     return most < columns ? most : columns;
 }
 
-// What a row outside of x is read from, bytes before its origin and behind it; beside it is a place
-// for rows of y that do not exist.
+// What a row outside of x is read from: bytes before its origin and behind it.
 constexpr int ZerosBefore = 16, ZerosBehind = 64, ZeroBytes = ZerosBefore + ZerosBehind;
-constexpr int ScratchBytes = ZeroBytes + 32;
 
 // Words that a plane's filter may touch in memory: an odd number, so that those of planes beside
 // each other lie in different banks.
@@ -270,8 +268,7 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
     const cf_device &d = query.device;
     Tiling &t = option.tiling;
     const int64_t room = std::min(d.shared_per_sm / blocks - 1024, d.shared_per_block);
-    t.stages =
-        int(std::min<int64_t>((room - StaticShared - ScratchBytes) / t.stage_bytes, MaxStages));
+    t.stages = int(std::min<int64_t>((room - StaticShared - ZeroBytes) / t.stage_bytes, MaxStages));
     if (t.stages < 2)
         return false;
     option.blocks = std::min(std::max(t.strips, 1), d.sm_count * blocks);

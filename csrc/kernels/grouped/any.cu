@@ -15,7 +15,8 @@
 //   the filter's sides, stride, dilation or the width of the image.
 // - Groups of few channels are put side by side to a set, with zeros in the filter between them, as
 //   far as that saves time: sets of 3 channels leave more of a piece empty than two groups of 3.
-// - In math fp32 a lane multiplies pieces of four channels by itself: tensor cores cut sums, and
+// - In math fp32 a lane multiplies pieces of four channels by itself: tensor cores truncate sums,
+// and
 //   three products of tf32 round those of few products more than fp32 does. f16acc is summed in
 //   fp32 as f16 is.
 // - What of a filter or of its channels does not fit comes part by part, and sums wait in

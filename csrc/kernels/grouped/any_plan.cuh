@@ -40,10 +40,10 @@ struct Axis {
     Axis(int stride, int dilation, int pad, int size, int outputs, int filter)
         : stride(stride), dilation(dilation), pad(pad), size(size), outputs(outputs),
           filter(filter) {
-        cut(filter);
+        split(filter);
     }
     // Into parts of at most so many taps, all as large.
-    void cut(int most) {
+    void split(int most) {
         parts = int(ceil_div(filter, most));
         taps = int(ceil_div(filter, parts));
         step = taps > 1 ? std::gcd(stride, dilation) : stride;
@@ -107,8 +107,8 @@ struct Option {
     double us;
 };
 
-// How a tile is cut, and a filter.
-struct Cut {
+// What a tile has of each dimension, and a part of the filter.
+struct TileSize {
     int images, rows, columns, sets;
     int tiles, chunks; // of a warp; of a set that a block has
     int taps_down, taps_across;
@@ -188,7 +188,7 @@ inline double estimate(const cf_query &query, const Option &option) {
     return ShortLaunchUs + together_us(computing, std::max(memory, cached));
 }
 
-// What does not depend on how a batch is cut.
+// What does not depend on how a batch is divided.
 inline Tiling tiling_of(const cf_problem &p) {
     Tiling t = {};
     t.filter = Packed(p, sets_of(p));
@@ -254,21 +254,21 @@ inline void set_divisors(Tiling &t) {
 }
 
 // False where it needs more than so many bytes of shared memory, or counts beyond 31 bits.
-inline bool tile(const cf_query &query, const Tiling &common, const Cut &cut, int64_t bytes,
+inline bool tile(const cf_query &query, const Tiling &common, const TileSize &size, int64_t bytes,
                  Option &option) {
     const cf_problem &p = query.problem;
     option = {};
     Tiling &t = option.tiling = common;
     const Sets &sets = t.filter.sets;
-    t.down.cut(cut.taps_down), t.across.cut(cut.taps_across);
+    t.down.split(size.taps_down), t.across.split(size.taps_across);
     t.rows_apart = uint64_t(t.row_x) * t.down.step;
     t.columns_apart = uint64_t(t.column_x) * t.across.step;
-    t.images = cut.images, t.rows = cut.rows, t.columns = cut.columns, t.sets = cut.sets;
-    const int pixels = rows_for(product_of(p), cut.tiles) * RowPixels; // of a task
-    t.pixels = cut.images * cut.rows * cut.columns;
+    t.images = size.images, t.rows = size.rows, t.columns = size.columns, t.sets = size.sets;
+    const int pixels = rows_for(product_of(p), size.tiles) * RowPixels; // of a task
+    t.pixels = size.images * size.rows * size.columns;
     t.all_pixels = int(round_up(t.pixels, pixels));
-    t.chunks = cut.chunks;
-    t.chunk_blocks = int(ceil_div(ceil_div(sets.tiles, cut.tiles), cut.chunks));
+    t.chunks = size.chunks;
+    t.chunk_blocks = int(ceil_div(ceil_div(sets.tiles, size.tiles), size.chunks));
     const double tasks = double(t.all_pixels / pixels) * t.sets * t.chunks;
     int pieces = sets.pieces;
     while (pieces > 1 && shared_bytes(t, pieces) > double(bytes))
@@ -281,7 +281,7 @@ inline bool tile(const cf_query &query, const Tiling &common, const Cut &cut, in
         return false;
     t.tasks = int(tasks), t.parts = int(parts);
     option.warps = int(ceil_div(t.tasks, ceil_div(t.tasks, MaxWarps)));
-    option.tiles = cut.tiles;
+    option.tiles = size.tiles;
     t.height = int(t.down.positions(t.rows)), t.width = int(t.across.positions(t.columns));
     t.positions = t.height * t.width * t.images;
     t.pitch = (t.sets * t.part_pieces | 1) * PieceBytes;
@@ -342,13 +342,13 @@ inline Option best_option(const cf_query &query) {
     const int tiles = tiles_of_warp(sets, product_of(p));
     const int chunks = int(ceil_div(sets.tiles, tiles));
     Option best;
-    const auto take = [&](const Cut &cut) {
+    const auto take = [&](const TileSize &size) {
         bool fits = false;
         for (int blocks = 4; blocks >= 1; blocks /= 2) {
             const int64_t bytes =
                 std::min(d.shared_per_sm / blocks - SystemShared, d.shared_per_block);
             Option option;
-            if (!tile(query, common, cut, bytes, option))
+            if (!tile(query, common, size, bytes, option))
                 continue;
             fits = true;
             if (!best.warps || option.us < best.us)
@@ -361,24 +361,24 @@ inline Option best_option(const cf_query &query) {
     };
     // Rows of the filter by themselves where they do not fit together, or where what lies between
     // them is more than what they read; then single taps.
-    const auto consider = [&](Cut cut) {
-        cut.taps_down = p.r, cut.taps_across = p.s;
-        const bool fits = take(cut);
+    const auto consider = [&](TileSize size) {
+        size.taps_down = p.r, size.taps_across = p.s;
+        const bool fits = take(size);
         const auto wide = [](int taps, int dilation, int stride, int outputs) {
             return taps > 1 && double(taps - 1) * dilation > 2.0 * stride * outputs;
         };
-        const bool tall = wide(p.r, p.dilation_h, p.stride_h, cut.rows);
-        if (fits && !tall && !wide(p.s, p.dilation_w, p.stride_w, cut.columns))
+        const bool high = wide(p.r, p.dilation_h, p.stride_h, size.rows);
+        if (fits && !high && !wide(p.s, p.dilation_w, p.stride_w, size.columns))
             return;
         for (int taps = p.r; taps > 1;) {
             taps = int(ceil_div(taps, 2));
-            cut.taps_down = taps;
-            take(cut);
+            size.taps_down = taps;
+            take(size);
         }
         for (int taps = p.s; taps > 1;) {
             taps = int(ceil_div(taps, 2));
-            cut.taps_across = taps;
-            take(cut);
+            size.taps_across = taps;
+            take(size);
         }
     };
     const int images = int(std::clamp<int64_t>(p.n, 1, MaxPixels));

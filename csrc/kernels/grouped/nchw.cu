@@ -33,15 +33,15 @@ struct State {
     Tiling tiling;
 };
 
-void choose_kernel(const Form &form, const Option &option, State &state) {
+void choose_kernel(const Instance &instance, const Option &option, State &state) {
     const Tiling &t = state.tiling;
     const size_t shared = size_t(t.pieces) * t.piece_bytes + size_t(t.stages) * t.stage_bytes;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
         const unsigned blocks = option.blocks;
-        state.kernel = form.products == 3
-                           ? cf::grouped_nchw::kernel_for<float, 3>(form, blocks, shared)
-                           : cf::grouped_nchw::kernel_for<Element>(form, blocks, shared);
+        state.kernel = instance.products == 3
+                           ? cf::grouped_nchw::kernel_for<float, 3>(instance, blocks, shared)
+                           : cf::grouped_nchw::kernel_for<Element>(instance, blocks, shared);
     });
 }
 
@@ -51,16 +51,16 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return false;
     if (p.layout != CF_NCHW)
         return no("is written for NCHW");
-    const Form form = cf::grouped_nchw::form_of(p);
-    const Option best = cf::grouped_nchw::best_option(query, form);
+    const Instance instance = cf::grouped_nchw::instance_of(p);
+    const Option best = cf::grouped_nchw::best_option(query, instance);
     if (best.tiling.stages == 0)
         return no("keeps whole rows of x in shared memory, twice, and counts strips of them in 30 "
                   "bits; of %lld images with %d x %d pixels there are too many",
                   (long long)p.n, p.h, p.w);
     state.tiling = best.tiling;
-    state.filter.plan(p, filter_words(p, form), best.tiling.all_chunks, plan);
+    state.filter.plan(p, filter_words(p, instance), best.tiling.all_chunks, plan);
     plan.us = best.us;
-    choose_kernel(form, best, state);
+    choose_kernel(instance, best, state);
     return true;
 }
 

@@ -25,12 +25,13 @@ constexpr int blocks_of(int set_bytes, int size, int filter, int products) {
     return filter == 0 ? 4 : words <= 36 ? 6 : words <= 72 ? 4 : words <= 120 ? 3 : 2;
 }
 
-inline Form form_of(const cf_problem &p) {
-    Form form = grouped::form_of(p);
-    form.tiles = tiles_of(form.set_bytes, element_bytes(p), form.products);
-    form.warps = Warps;
-    form.blocks = blocks_of(form.set_bytes, element_bytes(p), form.filter, form.products);
-    return form;
+inline Instance instance_of(const cf_problem &p) {
+    Instance instance = grouped::instance_of(p);
+    instance.tiles = tiles_of(instance.set_bytes, element_bytes(p), instance.products);
+    instance.warps = Warps;
+    instance.blocks =
+        blocks_of(instance.set_bytes, element_bytes(p), instance.filter, instance.products);
+    return instance;
 }
 
 // A strip is some rows of y, or all, in some channels of an image: x as it lies in memory (raw),
@@ -67,14 +68,14 @@ struct Option {
     double us;
 };
 
-// How a strip is cut: channels, rows of y, and into how many pieces of rows for tasks.
-struct Cut {
+// What a strip has: channels, rows of y, and pieces of rows for tasks.
+struct StripSize {
     int channels, rows, pieces;
 };
 
 // Channels that a strip may have are multiples of these.
-inline int channel_step(const cf_problem &p, const Form &form) {
-    return std::max(form.set_bytes / element_bytes(p), form.tiles * TileChannels);
+inline int channel_step(const cf_problem &p, const Instance &instance) {
+    return std::max(instance.set_bytes / element_bytes(p), instance.tiles * TileChannels);
 }
 
 // Bytes from channel to channel of a stage: what some rows have, with room between them, and as far
@@ -88,7 +89,7 @@ inline int64_t pitch_of(int64_t bytes, int64_t plane) {
 // which a multiprocessor does one after the other.
 constexpr double StripClocks = 700, CopyClocks = 64;
 
-inline double estimate(const cf_query &query, const Form &form, const Option &option) {
+inline double estimate(const cf_query &query, const Instance &instance, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
@@ -108,8 +109,8 @@ inline double estimate(const cf_query &query, const Form &form, const Option &op
         rounds > 1 ? clocks_us(d, rounds / (t.stages - 0.5) * InFlight, TensorClock) : 0;
     const double copies = double(t.strips) * (t.whole ? 2 : 2 * t.channels) / d.sm_count;
     const double copy_us = clocks_us(d, copies * CopyClocks, TensorClock);
-    const RowClocks of_row = row_clocks(p, form);
-    const double steps = t.task_rows + (form.filter ? rows_of(p.r, p.stride_h) - 1 : 0);
+    const RowClocks of_row = row_clocks(p, instance);
+    const double steps = t.task_rows + (instance.filter ? rows_of(p.r, p.stride_h) - 1 : 0);
     const double of_warp = double(ceil_div(t.tasks, Warps)); // tasks
     const double turned = double(ceil_div(t.pixels, Warps * 32));
     const double turn = turned * (22 + t.pieces * (40.0 / size + 7));
@@ -122,62 +123,33 @@ inline double estimate(const cf_query &query, const Form &form, const Option &op
                                                  std::max({memory, read_us, copy_us}));
 }
 
-// How many blocks a multiprocessor has at a time, and the stages of their rings, that are estimated
-// to take least; false where nothing fits.
-inline bool share_multiprocessors(const cf_query &query, const Form &form, Option &option) {
-    Option next = option;
-    bool found = false;
-    for (int of_sm = form.blocks; of_sm > 0; --of_sm) {
-        Tiling &t = next.tiling;
-        const int64_t turned = int64_t(t.piece_bytes) * t.pieces;
-        const int64_t room = std::min<int64_t>(query.device.shared_per_sm / of_sm - 1024,
-                                               query.device.shared_per_block) -
-                             StaticShared - turned;
-        next.blocks =
-            int(std::min<int64_t>(std::max(t.strips, 1), int64_t(query.device.sm_count) * of_sm));
-        // A block keeps its channels, and its filter, from strip to strip.
-        if (t.strips > next.blocks && next.blocks > t.channel_blocks)
-            next.blocks -= next.blocks % t.channel_blocks;
-        const int rounds = int(ceil_div(t.strips, next.blocks));
-        const int needed = std::clamp(rounds, 1, 3);
-        t.stages = int(std::min<int64_t>(room / t.stage_bytes, std::min(needed, MaxStages)));
-        // One is being read or stored, another is on its way.
-        if (t.stages < std::min(needed, 2))
-            continue;
-        next.us = estimate(query, form, next);
-        if (!found || next.us < option.us)
-            option = next;
-        found = true;
-    }
-    return found;
-}
-
-inline bool tile(const cf_query &query, const Form &form, const Cut &cut, Option &option) {
+inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
+                 Option &option) {
     const cf_problem &p = query.problem;
     const int size = element_bytes(p);
     option = {};
     Tiling &t = option.tiling;
     const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
     const int64_t width = int64_t(p.q - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
-    const int64_t task_rows = ceil_div(cut.rows, cut.pieces);
-    const int64_t pieces = ceil_div(cut.rows, task_rows);
-    const int64_t row_strips = ceil_div(p.p, cut.rows);
-    const int64_t channel_blocks = ceil_div(p.c, cut.channels);
+    const int64_t task_rows = ceil_div(strip.rows, strip.pieces);
+    const int64_t pieces = ceil_div(strip.rows, task_rows);
+    const int64_t row_strips = ceil_div(p.p, strip.rows);
+    const int64_t channel_blocks = ceil_div(p.c, strip.channels);
     const double strips = double(p.n) * row_strips * channel_blocks;
     // What a warp slides over, down to the last row that a step reads.
     const int64_t turned_rows =
-        form.filter ? (pieces * task_rows + rows_of(p.r, p.stride_h) - 1) * p.stride_h
-                    : (pieces * task_rows - 1) * p.stride_h + height;
-    const int64_t in_rows = int64_t(cut.rows - 1) * p.stride_h + height;
+        instance.filter ? (pieces * task_rows + rows_of(p.r, p.stride_h) - 1) * p.stride_h
+                        : (pieces * task_rows - 1) * p.stride_h + height;
+    const int64_t in_rows = int64_t(strip.rows - 1) * p.stride_h + height;
     const bool whole = row_strips == 1;
     const int64_t x_plane = int64_t(p.h) * p.w * size, y_plane = int64_t(p.p) * p.q * size;
     const int64_t x_bytes = whole ? x_plane : std::min<int64_t>(in_rows, p.h) * p.w * size;
-    const int64_t y_bytes = int64_t(cut.rows) * p.q * size;
+    const int64_t y_bytes = int64_t(strip.rows) * p.q * size;
     const int64_t x_pitch = whole ? x_plane : pitch_of(x_bytes, x_plane);
     const int64_t y_pitch = whole ? y_plane : pitch_of(y_bytes, y_plane);
-    const int64_t stage = std::max(x_pitch, y_pitch) * cut.channels + 2 * Slack;
+    const int64_t stage = std::max(x_pitch, y_pitch) * strip.channels + 2 * Slack;
     const int64_t pixels = turned_rows * width;
-    const int64_t channel_pieces = int64_t(cut.channels) * size / PieceBytes;
+    const int64_t channel_pieces = int64_t(strip.channels) * size / PieceBytes;
     if (stage + pixels * PieceBytes * channel_pieces > query.device.shared_per_block ||
         strips > INT32_MAX / 2 || std::max(x_plane, y_plane) > UINT32_MAX)
         return false;
@@ -185,11 +157,11 @@ inline bool tile(const cf_query &query, const Form &form, const Cut &cut, Option
     t.p = p.p, t.q = p.q, t.r = p.r, t.s = p.s;
     t.row_step = int(width) * p.dilation_h, t.tap_step = p.dilation_w;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
-    t.channels = cut.channels, t.pieces = int(channel_pieces);
-    t.chunks = cut.channels / (form.tiles * TileChannels);
-    t.chunk_bytes = form.tiles * TileChannels * size;
-    t.all_chunks = int(ceil_div(p.c, form.tiles * TileChannels));
-    t.rows = cut.rows, t.in_rows = int(in_rows);
+    t.channels = strip.channels, t.pieces = int(channel_pieces);
+    t.chunks = strip.channels / (instance.tiles * TileChannels);
+    t.chunk_bytes = instance.tiles * TileChannels * size;
+    t.all_chunks = int(ceil_div(p.c, instance.tiles * TileChannels));
+    t.rows = strip.rows, t.in_rows = int(in_rows);
     t.task_rows = int(task_rows), t.column_units = int(ceil_div(p.q, UnitPixels));
     t.units = int(pieces) * t.column_units;
     t.tasks = int(ceil_div(t.units, 2)) * t.chunks;
@@ -207,19 +179,23 @@ inline bool tile(const cf_query &query, const Form &form, const Cut &cut, Option
     t.by_width = Divisor(t.width);
     t.by_chunks = Divisor(t.chunks);
     t.by_column_units = Divisor(t.column_units);
-    return share_multiprocessors(query, form, option);
+    // Of a block's stages one is being read or stored, others are on their way.
+    return share_multiprocessors(
+        query, instance, instance.blocks, StaticShared + int64_t(t.piece_bytes) * t.pieces, option,
+        [&](int blocks) { return int(std::clamp<int64_t>(ceil_div(t.strips, blocks), 1, 3)); });
 }
 
 // The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query, const Form &form) {
+inline Option best_option(const cf_query &query, const Instance &instance) {
     const cf_problem &p = query.problem;
     Option best = {};
-    const auto consider = [&](const Cut &cut) {
+    const auto consider = [&](const StripSize &strip) {
         Option option;
-        if (tile(query, form, cut, option) && (best.tiling.stages == 0 || option.us < best.us))
+        if (tile(query, instance, strip, option) &&
+            (best.tiling.stages == 0 || option.us < best.us))
             best = option;
     };
-    const int step = channel_step(p, form);
+    const int step = channel_step(p, instance);
     const int most = int(std::min<int64_t>(round_up(p.c, step), MaxChannels));
     for (int channels = step; channels <= most; channels += step)
         for (int rows = p.p; rows > 0;) {

@@ -41,17 +41,18 @@ struct State {
     cf::SwizzledMap x;
 };
 
-void choose_kernel(const Form &form, const Option &option, State &state) {
+void choose_kernel(const Instance &instance, const Option &option, State &state) {
     const Tiling &t = state.tiling;
     const int staged = element_bytes(state.problem) == 2
-                           ? option.warps * 2 * UnitPixels * form.tiles * PieceBytes
+                           ? option.warps * 2 * UnitPixels * instance.tiles * PieceBytes
                            : 0;
     const size_t shared = cf::SwizzleAlign + size_t(t.stages) * t.stage_bytes + staged;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
         const unsigned blocks = option.blocks, threads = option.warps * 32;
-        state.kernel = form.products == 3 ? kernel_for<float, 3>(form, blocks, threads, shared)
-                                          : kernel_for<Element>(form, blocks, threads, shared);
+        state.kernel = instance.products == 3
+                           ? kernel_for<float, 3>(instance, blocks, threads, shared)
+                           : kernel_for<Element>(instance, blocks, threads, shared);
     });
 }
 
@@ -67,17 +68,17 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   p.c * element_bytes(p), p.align);
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
-    const Form form = form_of(p);
-    const Option best = best_option(query, form);
+    const Instance instance = instance_of(p);
+    const Option best = best_option(query, instance);
     if (best.tiling.stages == 0)
         return no("keeps rows of x in shared memory, and counts strips in 31 bits; of %lld images "
                   "with %d x %d pixels, %d apart at the filter's taps, there are too many",
                   (long long)p.n, p.h, p.w, p.dilation_w);
     state.tiling = best.tiling;
     state.box = best.box;
-    state.filter.plan(p, filter_words(p, form), best.tiling.all_chunks, plan);
+    state.filter.plan(p, filter_words(p, instance), best.tiling.all_chunks, plan);
     plan.us = best.us;
-    choose_kernel(form, best, state);
+    choose_kernel(instance, best, state);
     return true;
 }
 

@@ -184,15 +184,15 @@ __global__ void __launch_bounds__(warps_of(SetBytes, Filter, Products) * 32,
 #endif
 }
 
-// The kernel of a form, whose threads and shared memory the plan adds. The files of nhwc/ compile
-// those of one type of elements and number of products.
+// The kernel of an instance, whose threads and shared memory the plan adds. The files of nhwc/
+// compile those of one type of elements and number of products.
 template <class Element, int Products = 1>
-Launched kernel_for(const Form &form, dim3 grid, dim3 block, size_t shared);
+Launched kernel_for(const Instance &instance, dim3 grid, dim3 block, size_t shared);
 
 template <class Element, int Products, int... SetBytes>
-Launched kernel_among(const Form &form, dim3 grid, dim3 block, size_t shared) {
+Launched kernel_among(const Instance &instance, dim3 grid, dim3 block, size_t shared) {
     Launched kernel;
-    for_form<SetBytes...>(form, [&](auto set_bytes, auto filter, auto stride) {
+    for_instance<SetBytes...>(instance, [&](auto set_bytes, auto filter, auto stride) {
         kernel = kernel_of(
             grouped_nhwc_kernel<Element, Products, set_bytes.value, filter.value, stride.value>,
             grid, block, shared, true);

@@ -22,7 +22,7 @@ using depthwise::rows_of;
 
 // What a problem's kernel is compiled for; filter and stride are 0 for any. f32 takes one product
 // of tf32, or three, of numbers that are split in two.
-struct Form {
+struct Instance {
     int set_bytes, tiles, filter, stride, products;
     int warps, blocks; // of the largest block; of such to a multiprocessor
 };
@@ -46,43 +46,49 @@ constexpr int blocks_of(int set_bytes, int filter, int products) {
                                                        : 3;
 }
 
-inline Form form_of(const cf_problem &p) {
+inline Instance instance_of(const cf_problem &p) {
     const int group_bytes = p.c / p.groups * element_bytes(p);
-    Form form = {};
-    form.products = p.math == CF_MATH_FP32 && p.storage == CF_STORE_F32 ? 3 : 1;
-    form.set_bytes = std::max(group_bytes, TileChannels * element_bytes(p));
+    Instance instance = {};
+    instance.products = p.math == CF_MATH_FP32 && p.storage == CF_STORE_F32 ? 3 : 1;
+    instance.set_bytes = std::max(group_bytes, TileChannels * element_bytes(p));
     const bool plain = p.r == p.s && p.stride_h == p.stride_w && p.stride_h <= 2 &&
                        p.dilation_h == 1 && p.dilation_w == 1;
-    if (plain && (p.r == 3 || (form.set_bytes == 16 && (p.r == 5 || p.r == 7))))
-        form.filter = p.r, form.stride = p.stride_h;
-    form.tiles = tiles_of(form.set_bytes, form.filter);
-    form.warps = warps_of(form.set_bytes, form.filter, form.products);
-    form.blocks = blocks_of(form.set_bytes, form.filter, form.products);
-    return form;
+    if (plain && (p.r == 3 || (instance.set_bytes == 16 && (p.r == 5 || p.r == 7))))
+        instance.filter = p.r, instance.stride = p.stride_h;
+    instance.tiles = tiles_of(instance.set_bytes, instance.filter);
+    instance.warps = warps_of(instance.set_bytes, instance.filter, instance.products);
+    instance.blocks = blocks_of(instance.set_bytes, instance.filter, instance.products);
+    return instance;
 }
 
-// Calls body with what a form is compiled for, as compile-time constants: bytes of a set, which is
-// one of these, filter and stride.
+// Calls body with what an instance is compiled for, as compile-time constants: bytes of a set,
+// which is one of these, filter and stride.
 template <int... SetBytes, class Body>
-void for_form(const Form &form, Body body) {
+void for_instance(const Instance &instance, Body body) {
     const auto among = [&](auto set_bytes) {
-        if (form.set_bytes != set_bytes.value)
+        if (instance.set_bytes != set_bytes.value)
             return;
         const auto with_stride = [&](auto filter) {
-            for_value<1, 2>(form.stride - 1, [&](auto stride) { body(set_bytes, filter, stride); });
+            for_value<1, 2>(instance.stride - 1,
+                            [&](auto stride) { body(set_bytes, filter, stride); });
         };
-        if (form.filter == 0)
+        if (instance.filter == 0)
             body(set_bytes, Constant<0>(), Constant<0>());
         else if constexpr (set_bytes.value == 16)
-            for_value<3, 5, 7>(form.filter / 2 - 1, with_stride);
+            for_value<3, 5, 7>(instance.filter / 2 - 1, with_stride);
         else
             with_stride(Constant<3>());
     };
     (among(Constant<SetBytes>()), ...);
 }
 
-inline FilterWords filter_words(const cf_problem &p, const Form &form) {
-    return {p.r, p.s, form.set_bytes, form.tiles, element_bytes(p), parts_of(form.products)};
+inline FilterWords filter_words(const cf_problem &p, const Instance &instance) {
+    return {p.r,
+            p.s,
+            instance.set_bytes,
+            instance.tiles,
+            element_bytes(p),
+            parts_of(instance.products)};
 }
 
 // A strip is some rows of y in some columns of some images, in the channels of some boxes. Where
@@ -119,13 +125,13 @@ struct Option {
     double us;
 };
 
-// How a strip is cut: boxes of channels, images, units of an image, rows of y.
-struct Cut {
+// What a strip has: boxes of channels, images, units of an image, rows of y.
+struct StripSize {
     int boxes, images, units, rows;
 };
 
-inline int chunks_of_box(const cf_problem &p, const Form &form) {
-    return PixelBytes / element_bytes(p) / (form.tiles * TileChannels);
+inline int chunks_of_box(const cf_problem &p, const Instance &instance) {
+    return PixelBytes / element_bytes(p) / (instance.tiles * TileChannels);
 }
 inline int64_t boxes_of(const cf_problem &p) {
     return ceil_div(int64_t(p.c) * element_bytes(p), PixelBytes);
@@ -139,20 +145,21 @@ inline int64_t boxes_of(const cf_problem &p) {
 struct RowClocks {
     double alone, each;
 };
-inline RowClocks row_clocks(const cf_problem &p, const Form &form) {
-    const double pieces = double(p.r) * p.s * form.set_bytes / PieceBytes * form.tiles;
-    const double reused = form.filter ? p.r / double(form.stride) : 1;
-    const double loads = pieces / reused / (form.set_bytes == 16 ? 2 : 4);
-    const double together = form.filter && form.set_bytes > 32 ? 3 : 1;
-    const double apart = form.products > 1 ? loads * 9 + pieces / 2 / together * 4 : 0;
-    return {pieces * 2 * form.products + 365,
-            pieces * ((form.filter ? 0 : 1) + 3 * form.products) + apart + 8 * form.tiles + 25};
+inline RowClocks row_clocks(const cf_problem &p, const Instance &instance) {
+    const double pieces = double(p.r) * p.s * instance.set_bytes / PieceBytes * instance.tiles;
+    const double reused = instance.filter ? p.r / double(instance.stride) : 1;
+    const double loads = pieces / reused / (instance.set_bytes == 16 ? 2 : 4);
+    const double together = instance.filter && instance.set_bytes > 32 ? 3 : 1;
+    const double apart = instance.products > 1 ? loads * 9 + pieces / 2 / together * 4 : 0;
+    return {pieces * 2 * instance.products + 365,
+            pieces * ((instance.filter ? 0 : 1) + 3 * instance.products) + apart +
+                8 * instance.tiles + 25};
 }
 // Clocks of an item of the ring beside its rows; until the first one is there; and until any is,
 // where many are on their way.
 constexpr double OfItem = 450, Fill = 1500, InFlight = 4100;
 
-inline double estimate(const cf_query &query, const Form &form, const Option &option) {
+inline double estimate(const cf_query &query, const Instance &instance, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
@@ -171,8 +178,9 @@ inline double estimate(const cf_query &query, const Form &form, const Option &op
         items > t.stages ? clocks_us(d, items / (t.stages - 0.5) * InFlight, TensorClock) : 0;
     // Rows above and below x take nothing.
     const double outside = t.row_pieces == 1 ? 1 : t.row_pieces == 2 ? 0.5 : 0;
-    const double rows = t.rows + (form.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
-    const RowClocks of_warp = row_clocks(p, form);
+    const double rows =
+        t.rows + (instance.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
+    const RowClocks of_warp = row_clocks(p, instance);
     const double of_row =
         depthwise::together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
     const double computing =
@@ -181,27 +189,29 @@ inline double estimate(const cf_query &query, const Form &form, const Option &op
                                                                  std::max(memory, read_us));
 }
 
-// How many blocks a multiprocessor has at a time, and the stages of their rings, that are estimated
-// to take least; false where no ring has two stages, or all that a strip needs.
-inline bool share_multiprocessors(const cf_query &query, const Form &form, int64_t staging,
-                                  Option &option) {
+// How many blocks a multiprocessor has at a time, of at most `most`, and the stages of their rings,
+// that are estimated to take least. A block has so many bytes of shared memory beside its ring, and
+// `wanted(blocks)` are the stages that are of use to one of so many. False where there is no room
+// for two, or for all that are of use.
+template <class Option, class Wanted>
+bool share_multiprocessors(const cf_query &query, const Instance &instance, int most,
+                           int64_t beside, Option &option, Wanted wanted) {
+    const cf_device &d = query.device;
     Option next = option;
     bool found = false;
-    for (int of_sm = form.blocks * form.warps / option.warps; of_sm > 0; --of_sm) {
-        Tiling &t = next.tiling;
-        const int64_t room = std::min<int64_t>(query.device.shared_per_sm / of_sm - 1024,
-                                               query.device.shared_per_block) -
-                             StaticShared - SwizzleAlign - staging;
-        next.blocks = int(std::min<int64_t>(t.strips, int64_t(query.device.sm_count) * of_sm));
+    for (int of_sm = most; of_sm > 0; --of_sm) {
+        auto &t = next.tiling;
+        const int64_t room =
+            std::min<int64_t>(d.shared_per_sm / of_sm - 1024, d.shared_per_block) - beside;
+        next.blocks = int(std::min<int64_t>(std::max(t.strips, 1), int64_t(d.sm_count) * of_sm));
         // A block keeps its channels, and its filter, from strip to strip.
         if (t.strips > next.blocks && next.blocks > t.channel_blocks)
             next.blocks -= next.blocks % t.channel_blocks;
-        const bool once = t.strips <= next.blocks;
-        t.stages = int(std::min<int64_t>(room / t.stage_bytes,
-                                         once ? std::min(t.items, MaxStages) : MaxStages));
-        if (t.stages < (once ? std::min(t.items, 2) : 2))
+        const int useful = wanted(next.blocks);
+        t.stages = int(std::min<int64_t>(room / t.stage_bytes, useful));
+        if (t.stages < std::min(useful, 2))
             continue;
-        next.us = estimate(query, form, next);
+        next.us = estimate(query, instance, next);
         if (!found || next.us < option.us)
             option = next;
         found = true;
@@ -209,60 +219,61 @@ inline bool share_multiprocessors(const cf_query &query, const Form &form, int64
     return found;
 }
 
-inline bool tile(const cf_query &query, const Form &form, const Cut &cut, Option &option) {
+inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
+                 Option &option) {
     const cf_problem &p = query.problem;
     const int element = element_bytes(p);
     option = {};
     Tiling &t = option.tiling;
-    t.chunks = int(std::min<int64_t>(int64_t(cut.boxes) * chunks_of_box(p, form),
-                                     ceil_div(p.c, form.tiles * TileChannels)));
-    option.warps = int(ceil_div(cut.images * cut.units, 2)) * t.chunks;
-    if (option.warps > form.warps)
+    t.chunks = int(std::min<int64_t>(int64_t(strip.boxes) * chunks_of_box(p, instance),
+                                     ceil_div(p.c, instance.tiles * TileChannels)));
+    option.warps = int(ceil_div(strip.images * strip.units, 2)) * t.chunks;
+    if (option.warps > instance.warps)
         return false;
-    t.columns = std::min(cut.units * UnitPixels, p.q);
+    t.columns = std::min(strip.units * UnitPixels, p.q);
     const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
     const int64_t width = int64_t(t.columns - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
-    const int64_t column_pieces = ceil_div(p.q, int64_t(cut.units) * UnitPixels);
-    const int64_t row_pieces = ceil_div(p.p, cut.rows);
-    const int64_t channel_blocks = ceil_div(boxes_of(p), cut.boxes);
-    const double strips = double(ceil_div(std::max<int64_t>(p.n, 1), cut.images)) * column_pieces *
-                          row_pieces * channel_blocks;
+    const int64_t column_pieces = ceil_div(p.q, int64_t(strip.units) * UnitPixels);
+    const int64_t row_pieces = ceil_div(p.p, strip.rows);
+    const int64_t channel_blocks = ceil_div(boxes_of(p), strip.boxes);
+    const double strips = double(ceil_div(std::max<int64_t>(p.n, 1), strip.images)) *
+                          column_pieces * row_pieces * channel_blocks;
     // Items of the ring are counted in 31 bits, and so are the elements of a strip's images.
-    const double strip_elements = (double(cut.images - 1) * p.p * p.q + p.q) * p.k;
-    if (width > MaxBox || strips * (cut.rows + p.r) > INT32_MAX / 2 ||
+    const double strip_elements = (double(strip.images - 1) * p.p * p.q + p.q) * p.k;
+    if (width > MaxBox || strips * (strip.rows + p.r) > INT32_MAX / 2 ||
         strip_elements > INT32_MAX / 2)
         return false;
     // As few rows to an item as make it worth the copies.
-    int64_t box_rows = int64_t(cut.rows - 1) * p.stride_h + height;
-    if (form.filter) {
-        const int64_t all = cut.rows + rows_of(p.r, p.stride_h) - 1;
-        const int64_t step_bytes = width * p.stride_h * cut.images * cut.boxes * PixelBytes;
+    int64_t box_rows = int64_t(strip.rows - 1) * p.stride_h + height;
+    if (instance.filter) {
+        const int64_t all = strip.rows + rows_of(p.r, p.stride_h) - 1;
+        const int64_t step_bytes = width * p.stride_h * strip.images * strip.boxes * PixelBytes;
         const int64_t steps = std::min(std::clamp<int64_t>(ItemBytes / step_bytes, 1, 8), all);
         t.steps = int(steps), t.items = int(ceil_div(all, steps));
         box_rows = steps * p.stride_h;
     } else {
-        t.steps = cut.rows, t.items = 1;
+        t.steps = strip.rows, t.items = 1;
     }
     if (box_rows > MaxBox)
         return false;
     t.strips = int(strips);
-    const int64_t box_pixels = width * box_rows * cut.images;
+    const int64_t box_pixels = width * box_rows * strip.images;
     const int64_t box_bytes = round_up(box_pixels * PixelBytes, SwizzleAlign);
-    const int64_t stage_bytes = box_bytes * cut.boxes;
+    const int64_t stage_bytes = box_bytes * strip.boxes;
     t.n = int(p.n), t.c = p.c, t.h = p.h, t.h_step = p.stride_h, t.w_step = p.stride_w;
     t.p = p.p, t.q = p.q, t.r = p.r, t.s = p.s;
     t.row_step = int(width) * p.dilation_h, t.tap_step = p.dilation_w;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
-    t.images = cut.images, t.units = cut.units, t.rows = cut.rows;
-    t.boxes = cut.boxes;
-    t.chunk_bytes = form.tiles * TileChannels * element;
-    t.all_chunks = int(boxes_of(p)) * chunks_of_box(p, form);
+    t.images = strip.images, t.units = strip.units, t.rows = strip.rows;
+    t.boxes = strip.boxes;
+    t.chunk_bytes = instance.tiles * TileChannels * element;
+    t.all_chunks = int(boxes_of(p)) * chunks_of_box(p, instance);
     t.channel_blocks = int(channel_blocks);
     t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
     t.finishes = depthwise::has_epilogue(p);
     t.activation = depthwise::late_activation(p);
     t.stage_bytes = uint32_t(stage_bytes), t.box_bytes = uint32_t(box_bytes);
-    t.copied_bytes = uint32_t(box_pixels * PixelBytes * cut.boxes);
+    t.copied_bytes = uint32_t(box_pixels * PixelBytes * strip.boxes);
     t.width = int(width), t.image = int(width * box_rows);
     t.by_channel_blocks = Divisor(t.channel_blocks);
     t.by_column_pieces = Divisor(t.column_pieces);
@@ -275,19 +286,23 @@ inline bool tile(const cf_query &query, const Form &form, const Cut &cut, Option
         element,
         {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
         {uint32_t(PixelBytes / element), uint32_t(width), uint32_t(box_rows),
-         uint32_t(cut.images)}};
+         uint32_t(strip.images)}};
     const int64_t staging =
-        element == 2 ? int64_t(option.warps) * 2 * form.tiles * UnitPixels * PieceBytes : 0;
-    return share_multiprocessors(query, form, staging, option);
+        element == 2 ? int64_t(option.warps) * 2 * instance.tiles * UnitPixels * PieceBytes : 0;
+    const int most = instance.blocks * instance.warps / option.warps;
+    return share_multiprocessors(
+        query, instance, most, StaticShared + SwizzleAlign + staging, option,
+        [&](int blocks) { return t.strips <= blocks ? std::min(t.items, MaxStages) : MaxStages; });
 }
 
 // The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query, const Form &form) {
+inline Option best_option(const cf_query &query, const Instance &instance) {
     const cf_problem &p = query.problem;
     Option best = {};
-    const auto consider = [&](const Cut &cut) {
+    const auto consider = [&](const StripSize &strip) {
         Option option;
-        if (tile(query, form, cut, option) && (best.tiling.stages == 0 || option.us < best.us))
+        if (tile(query, instance, strip, option) &&
+            (best.tiling.stages == 0 || option.us < best.us))
             best = option;
     };
     const int all_units = int(ceil_div(p.q, UnitPixels));

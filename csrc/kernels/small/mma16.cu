@@ -86,11 +86,11 @@ struct State {
 };
 
 template <class Element>
-Kernel choose_kernel(const Tiling &t, dim3 grid, size_t shared) {
+Kernel choose_kernel(const Tiling &t, bool residual, dim3 grid, size_t shared) {
     if (t.unrolled) {
         Kernel kernel;
         cf::for_value<3, 5, 7>((t.unrolled - 3) / 2, [&](auto rows) {
-            kernel = unrolled_kernel<Element, decltype(rows)::value>(t, grid, shared);
+            kernel = unrolled_kernel<Element, decltype(rows)::value>(t, residual, grid, shared);
         });
         return kernel;
     }
@@ -136,7 +136,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.us = estimate(query, state);
     const dim3 grid = blocks_of(t, query.device.sm_count);
     cf::small16::for_element(p, [&](auto element) {
-        state.kernel = choose_kernel<decltype(element)>(t, grid, shared_bytes(t));
+        state.kernel =
+            choose_kernel<decltype(element)>(t, p.epilogue.residual, grid, shared_bytes(t));
     });
     return true;
 }

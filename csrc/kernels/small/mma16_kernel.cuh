@@ -330,30 +330,25 @@ __global__ void __launch_bounds__(Threads, 1)
     run_block<TaskShape<Element, R, Stride, Tiles, Single>>(tiling, x, filter, y, finish);
 }
 
-// Where sums are most. With all 128 registers the compiler would leave the walk over tasks in
-// vector ones; short of some, it finds the uniform ones.
+// Where sums are most, and no residual is added. With all 128 registers the compiler would leave
+// the walk over tasks in vector ones; short of some, it finds the uniform ones.
 template <class Element, int R>
 __global__ void __maxnreg__(118)
     small_mma16_most_sums_kernel(const __grid_constant__ Tiling tiling, const void *x,
                                  const uint4 *filter, char *y,
                                  const __grid_constant__ Finish finish) {
-    run_block<TaskShape<Element, R, 1, MaxTiles, false>>(tiling, x, filter, y, finish);
+    run_block<TaskShape<Element, R, 1, MaxTiles, false, false>>(tiling, x, filter, y, finish);
 }
 
 template <class Element, int R, int Stride, int Tiles, bool Single>
 Kernel kernel_for(dim3 grid, size_t shared) {
-    if constexpr (R > 0 && Tiles == MaxTiles) {
-        static_assert(Stride == 1 && !Single, "no others have so many");
-        return kernel_of(small_mma16_most_sums_kernel<Element, R>, grid, Threads, shared, true);
-    } else {
-        return kernel_of(small_mma16_kernel<Element, R, Stride, Tiles, Single>, grid, Threads,
-                         shared, true);
-    }
+    return kernel_of(small_mma16_kernel<Element, R, Stride, Tiles, Single>, grid, Threads, shared,
+                     true);
 }
 
 // The kernel that keeps its weights in shared memory, for filters of R rows. Defined and compiled
 // in the files of mma16/, which take minutes together.
 template <class Element, int R>
-Kernel unrolled_kernel(const Tiling &tiling, dim3 grid, size_t shared);
+Kernel unrolled_kernel(const Tiling &tiling, bool residual, dim3 grid, size_t shared);
 
 } // namespace cf::small16

@@ -10,12 +10,13 @@
 namespace cf::small16 {
 
 // What a kernel is compiled for. R = 0: any filter and stride, weights from global memory. Single:
-// one input channel, two pixels in a position.
-template <class ElementOf, int RowsOfFilter, int StrideOf, int TilesOf, bool SingleChannel>
+// one input channel, two pixels in a position. Residual: whether one may be added.
+template <class ElementOf, int RowsOfFilter, int StrideOf, int TilesOf, bool SingleChannel,
+          bool MayAddResidual = true>
 struct TaskShape {
     using Element = ElementOf;
     static constexpr int R = RowsOfFilter, Stride = StrideOf, Tiles = TilesOf;
-    static constexpr bool Single = SingleChannel;
+    static constexpr bool Single = SingleChannel, Residual = MayAddResidual;
     static constexpr int Rows = rows_of(Tiles), PositionPixels = Single ? 2 : 1;
     static constexpr int Channels = 2 / PositionPixels; // of a lane in a tile
 };

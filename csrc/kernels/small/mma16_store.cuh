@@ -171,7 +171,8 @@ struct TaskAddresses {
 };
 
 // Adds what lies where the sums belong. Where sums are many, the compiler has all loads on the way
-// together, and spills. A branch that no warp diverges at keeps them apart.
+// together, and spills. What keeps them apart was found by trying: a branch that no warp diverges
+// at, or a meeting of the warp, which costs the epilogue's uniform registers.
 template <class Stored, class Shape>
 __device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape> &map) {
     using Addresses = TaskAddresses<Shape, false>;
@@ -185,6 +186,8 @@ __device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape
             load_neighbours(reinterpret_cast<Stored *>(at), live, added);
             value(0) += added[0];
         });
+        if constexpr (!Shape::Single && Shape::R > 0 && Shape::Tiles == MaxTiles)
+            __syncwarp();
     });
 }
 
@@ -237,10 +240,12 @@ __device__ __forceinline__ void finish_task(const Finish &finish, TaskMap<Shape>
     const bool most_sums = !Shape::Single && Shape::Tiles == MaxTiles;
     if (most_sums || finish.affine || finish.residual || finish.limited) {
         scale_and_add_bias(finish, tiling.k, map);
-        if (finish.residual && tiling.to_floats)
-            add_residual<float>(finish, map);
-        else if (finish.residual)
-            add_residual<Element>(finish, map);
+        if constexpr (Shape::Residual) {
+            if (finish.residual && tiling.to_floats)
+                add_residual<float>(finish, map);
+            else if (finish.residual)
+                add_residual<Element>(finish, map);
+        }
         limit(finish, map);
     }
     const auto store_as = [&](auto stored) {

@@ -8,7 +8,7 @@
 namespace cf::small16 {
 
 template <class Element, int R>
-Kernel unrolled_kernel(const Tiling &tiling, dim3 grid, size_t shared) {
+Kernel unrolled_kernel(const Tiling &tiling, bool residual, dim3 grid, size_t shared) {
     Kernel kernel;
     if (tiling.stride_h == 2)
         kernel = kernel_for<Element, R, 2, most_tiles(false, 2), false>(grid, shared);
@@ -16,6 +16,8 @@ Kernel unrolled_kernel(const Tiling &tiling, dim3 grid, size_t shared) {
         for_value<1, 2, 3>(tiling.column_tiles - 1, [&](auto tiles) {
             kernel = kernel_for<Element, R, 1, decltype(tiles)::value, true>(grid, shared);
         });
+    else if (tiling.column_tiles == MaxTiles && !residual)
+        kernel = kernel_of(small_mma16_most_sums_kernel<Element, R>, grid, Threads, shared, true);
     else
         for_value<1, 2, 3, MaxTiles>(tiling.column_tiles - 1, [&](auto tiles) {
             kernel = kernel_for<Element, R, 1, decltype(tiles)::value, false>(grid, shared);

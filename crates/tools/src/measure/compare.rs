@@ -65,6 +65,7 @@ impl Row {
             source: contender.source(),
             with_pack_us: None,
             serial_us: None,
+            sm_mhz: None,
             floor_split_us: options
                 .ceilings
                 .and_then(|ceilings| ceilings.floor_split_us(&layer.problem)),
@@ -93,6 +94,7 @@ impl Row {
         self.pack_us = timing.pack_us;
         self.with_pack_us = timing.with_pack_us;
         self.serial_us = timing.serial_us;
+        self.sm_mhz = timing.sm_mhz;
         self.plan = conv.note();
         self.median_us = Some(median);
         self.stages = timing.stages;

@@ -47,10 +47,11 @@ pub struct Environment {
     pub load: Option<Load>,
 }
 
-/// What a GPU ran at under load: of readings just after the samples of each problem.
+/// What a GPU ran at under load: clocks of the multiprocessors as they were counted right behind samples,
+/// the others as nvidia-smi told them after each problem's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// The lowest clock of the multiprocessors.
+    /// The lowest clock of the multiprocessors, of medians over a variant's samples on a problem.
     pub least_sm_mhz: f64,
     /// The highest.
     pub most_sm_mhz: f64,

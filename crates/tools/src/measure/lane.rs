@@ -13,6 +13,7 @@ use convforge::{
 use convforge_check::{Data, Launched, Left, Recipe, Sets, Tensor, find_poison, poison};
 
 use super::{
+    clock::ClockCounter,
     options::{FAR, FEW_SAMPLES, LEAST_SAMPLES, Options},
     spread::{Spread, median},
     stages::stages,
@@ -239,18 +240,20 @@ pub(super) struct Lane<'a> {
     launches: usize,
     pending: Option<(Mark, Mark)>,
     samples: Vec<f64>,
+    clock: ClockCounter,
     /// Microseconds that all samples together took.
     spent: f64,
 }
 
 impl<'a> Lane<'a> {
     /// Packs the filters, runs once to warm up, finds out how many launches fill a sample, and
-    /// captures them.
+    /// captures them. Clocks are counted for so many samples.
     pub(super) fn new(
         conv: &'a Conv,
         tensors: &Tensors,
         workspace: &mut Workspace,
         stream: &Stream,
+        samples: usize,
     ) -> Result<Self> {
         let _range = Range::enter(&conv.name());
         let problem = conv.problem();
@@ -268,6 +271,7 @@ impl<'a> Lane<'a> {
             launches: 1,
             pending: None,
             samples: Vec::new(),
+            clock: ClockCounter::new(conv.device(), samples)?,
             spent: 0.0,
         };
         lane.launch(workspace, stream)?;
@@ -343,7 +347,7 @@ impl<'a> Lane<'a> {
         far && !library && self.samples.len() >= FEW_SAMPLES
     }
 
-    /// Enqueues one sample.
+    /// Enqueues one sample, and counts the clock behind it.
     pub(super) fn enqueue(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
         let _range = Range::enter(&self.name);
         let from = stream.mark()?;
@@ -354,7 +358,7 @@ impl<'a> Lane<'a> {
             Work::Launches => self.launch(workspace, stream)?,
         }
         self.pending = Some((from, stream.mark()?));
-        Ok(())
+        self.clock.enqueue(self.samples.len(), stream)
     }
 
     /// Waits for the sample that was enqueued, and says how many microseconds it took.
@@ -419,6 +423,7 @@ impl<'a> Lane<'a> {
             unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
         })?;
         let how = self.how();
+        let sm_mhz = self.clock.mhz(self.samples.len(), stream)?;
         let variations = self.variations(workspace, stream)?;
         let mut samples_us = self.samples;
         samples_us.sort_by(f64::total_cmp);
@@ -433,6 +438,7 @@ impl<'a> Lane<'a> {
             pack_us: variations.pack_us.or(self.pack_us),
             with_pack_us: variations.with_pack_us,
             serial_us: variations.serial_us,
+            sm_mhz,
         })
     }
 }

@@ -13,6 +13,7 @@
 pub(crate) mod canvas;
 mod ceilings;
 mod chart;
+mod clock;
 mod compare;
 mod curve;
 mod entry;

@@ -79,14 +79,15 @@ impl Report {
         read_json(path, "is no JSON report of `compare` or `sweep`")
     }
 
-    /// What the GPU ran at under load, just after the last samples of the problems.
+    /// What the GPU ran at under load: clocks as they were counted behind each sample, the others just
+    /// after the last samples of the problems.
     pub(crate) fn load(&self) -> Option<Load> {
         let after = || self.clocks.iter().filter_map(|log| log.after);
         let most = |of: fn(&Clocks) -> f64| after().map(|clocks| of(&clocks)).fold(0.0, f64::max);
-        let least = after().map(|clocks| clocks.sm_mhz).reduce(f64::min)?;
+        let counted = || self.rows.iter().filter_map(|row| row.sm_mhz);
         Some(Load {
-            least_sm_mhz: least,
-            most_sm_mhz: most(|clocks| clocks.sm_mhz),
+            least_sm_mhz: counted().reduce(f64::min)?,
+            most_sm_mhz: counted().fold(0.0, f64::max),
             memory_mhz: most(|clocks| clocks.memory_mhz),
             celsius: most(|clocks| clocks.celsius),
             watts: most(|clocks| clocks.watts),
@@ -169,7 +170,7 @@ impl Report {
 }
 
 /// The columns of a CSV file.
-const CSV_HEADER: [&str; 38] = [
+const CSV_HEADER: [&str; 39] = [
     "suite",
     "layer",
     "problem",
@@ -204,6 +205,7 @@ const CSV_HEADER: [&str; 38] = [
     "source",
     "with_pack_us",
     "serial_us",
+    "sm_mhz",
     "floor_split_us",
     "floor_by",
     "before_us",
@@ -275,6 +277,7 @@ fn csv_fields(row: &Row) -> Vec<String> {
         or_empty(row.source.as_ref()),
         or_empty(row.with_pack_us),
         or_empty(row.serial_us),
+        or_empty(row.sm_mhz),
         or_empty(row.floor_split_us),
         or_empty(row.floor_by.as_ref()),
         or_empty(row.before_us),

@@ -73,7 +73,7 @@ pub(super) fn in_turns(
         lanes.push(match reserved {
             _ if stopped() => Err(Error::Interrupted),
             Err(error) => Err(error),
-            Ok(()) => Lane::new(conv, &tensors, &mut workspace, &stream),
+            Ok(()) => Lane::new(conv, &tensors, &mut workspace, &stream, options.samples),
         });
     }
 

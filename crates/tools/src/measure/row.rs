@@ -92,6 +92,10 @@ pub struct Row {
     /// kernels otherwise do so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial_us: Option<f64>,
+    /// Clock of the multiprocessors in MHz, counted by a kernel right behind each sample: the median. A
+    /// report of a time before has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_mhz: Option<f64>,
     /// Where the math is fp32: the least time by three products on tensor cores for each of fp32;
     /// `floor_us` is the one by FMAs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

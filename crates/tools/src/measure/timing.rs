@@ -49,6 +49,8 @@ pub struct Timing {
     pub with_pack_us: Option<f64>,
     /// Median where no kernel begins early, where any does.
     pub serial_us: Option<f64>,
+    /// Clock of the multiprocessors in MHz, counted right behind each sample: the median. None on the CPU.
+    pub sm_mhz: Option<f64>,
 }
 
 impl Timing {
@@ -80,6 +82,7 @@ mod tests {
             wrong: None,
             with_pack_us: None,
             serial_us: None,
+            sm_mhz: None,
         };
         assert_eq!(timing.median_us(), 6.0);
         assert_eq!(

@@ -191,6 +191,7 @@ fn strip(rows: &mut [Row]) {
         row.pack_us = row.pack_us.map(to_ns);
         row.with_pack_us = row.with_pack_us.map(to_ns);
         row.serial_us = row.serial_us.map(to_ns);
+        row.sm_mhz = row.sm_mhz.map(f64::round);
     }
     let mut restored = rows.to_vec();
     restore(&mut restored);

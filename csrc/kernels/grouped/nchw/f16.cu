@@ -2,7 +2,7 @@
 #include "kernels/grouped/nchw_kernel.cuh"
 
 template <>
-cf::grouped_nchw::Launched cf::grouped_nchw::kernel_for<__half>(const Form &form, dim3 grid,
+cf::grouped_nchw::Launched cf::grouped_nchw::kernel_for<__half>(const Instance &instance, dim3 grid,
                                                                 size_t shared) {
-    return kernel_among<__half, 1, 16, 32, 64>(form, grid, shared);
+    return kernel_among<__half, 1, 16, 32, 64>(instance, grid, shared);
 }

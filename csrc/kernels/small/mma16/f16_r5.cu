@@ -1,4 +1,5 @@
 // Kernels of small_mma16 for f16 and filters of 5 rows.
 #include "kernels/small/mma16_unrolled.cuh"
 
-template cf::small16::Kernel cf::small16::unrolled_kernel<__half, 5>(const Tiling &, dim3, size_t);
+template cf::small16::Kernel cf::small16::unrolled_kernel<__half, 5>(const Tiling &, bool, dim3,
+                                                                     size_t);
