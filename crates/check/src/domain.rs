@@ -104,7 +104,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 13]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 14]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
