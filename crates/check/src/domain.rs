@@ -104,7 +104,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 13]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 14]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -153,7 +153,8 @@ static KINDS: LazyLock<[Kind; 13]> = LazyLock::new(|| {
         (all.clone(), any_depthwise),
         (short.clone(), grouped),
         (short, any_grouped),
-        (all, many_channels),
+        (all.clone(), many_channels),
+        (all, tensor_cores),
     ]
 });
 
@@ -277,6 +278,27 @@ fn many_channels(shape: &mut Shape) {
         shape.dilation = [1, 1];
         shape.k += shape.w % 3 * shape.groups;
     }
+}
+
+/// Any shape in the math of tensor cores, filters up to 11x11 and of one row among them.
+fn tensor_cores(shape: &mut Shape) {
+    shape.math = match shape.storage {
+        Storage::F32 => [Math::Tf32, Math::F16, Math::Bf16][shape.w % 3],
+        other => other.maths()[0],
+    };
+    shape.epilogue.pool = None;
+    let taps = 1 + shape.k % 11;
+    match (shape.h + shape.w) % 4 {
+        0 => (shape.r, shape.s) = (taps, 1 + shape.c % 11),
+        1 => (shape.r, shape.s) = (1, taps),
+        _ => return,
+    }
+    shape.pad = Padding {
+        top: shape.r * shape.dilation[0] / 2,
+        bottom: shape.r * shape.dilation[0],
+        left: shape.s * shape.dilation[1],
+        right: shape.s * shape.dilation[1] / 2,
+    };
 }
 
 /// Groups whatever they are: of 3, 6, 24, 40 or 80 channels as networks have them or of any number, as
