@@ -247,10 +247,9 @@ struct Moves {
     // Of a full tile: body(number, elements behind the tile's first pixel, whether they are there).
     template <class Body>
     __device__ __forceinline__ void visit(Body body) const {
-        bool live[Lines];
-#pragma unroll
-        for (int line = 0; line < Lines; ++line)
-            live[line] = at.first_channel() + first_channel(line) < target.channels;
+        static_assert(Lines <= 2);
+        const bool live[2] = {at.first_channel() < target.channels,
+                              at.first_channel() + first_channel(1) < target.channels};
 #pragma unroll
         for (int i = 0; i < All; ++i) {
             const int offset = at.offset(First / 2 + i / Lines);
