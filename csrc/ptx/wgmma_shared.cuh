@@ -1,10 +1,10 @@
-// Products of a warpgroup with both operands in shared memory, in f16 or bf16 with f32 sums: wgmma
-// (PTX ISA, "wgmma", "matrix descriptor").
+// Products of a warpgroup with both operands in shared memory, in f16, bf16 or tf32 with f32 sums:
+// wgmma (PTX ISA, "wgmma", "matrix descriptor").
 //
-// Operands lie as tensor copies with a swizzle of 128 bytes leave them: 64 elements of the sum in a
-// line of 128 bytes, lines of neighbouring rows behind each other from a multiple of 1024 bytes on.
-// The swizzle is of addresses: a descriptor may begin at any line, and groups of 8 lines may be any
-// number of lines apart.
+// Operands lie as tensor copies with a swizzle of 128 bytes leave them: 64 elements of the sum, 32
+// of tf32, in a line of 128 bytes, lines of neighbouring rows behind each other from a multiple of
+// 1024 bytes on. The swizzle is of addresses: a descriptor may begin at any line, and groups of 8
+// lines may be any number of lines apart.
 #pragma once
 
 #include "ptx/wgmma.cuh"
@@ -35,18 +35,20 @@ struct WgmmaLines {
 #define CF_SUMS_16(i) CF_SUMS_8(i), CF_SUMS_8(i + 8)
 #define CF_SUMS_32(i) CF_SUMS_16(i), CF_SUMS_16(i + 16)
 #define CF_SUMS_64(i) CF_SUMS_32(i), CF_SUMS_32(i + 32)
-#define CF_WGMMA(Type, Columns, D, A, B, Add, ...)                                                 \
+#define CF_WGMMA(Type, Depth, Order, Columns, D, A, B, Add, ...)                                   \
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " Add ", 0;\n"                              \
-                 "wgmma.mma_async.sync.aligned.m64n" Columns "k16.f32." Type "." Type " {" D       \
-                 "}, " A ", " B ", add, 1, 1, 0, 0;\n}"                                            \
+                 "wgmma.mma_async.sync.aligned.m64n" Columns "k" Depth ".f32." Type "." Type       \
+                 " {" D "}, " A ", " B ", add, 1, 1" Order ";\n}"                                  \
                  : __VA_ARGS__                                                                     \
                  : "l"(a), "l"(b), "r"(int(add)))
 #define CF_PRODUCT(Columns, D, A, B, Add, ...)                                                     \
     if constexpr (N == Columns) {                                                                  \
         if constexpr (std::is_same_v<Element, __half>)                                             \
-            CF_WGMMA("f16", #Columns, D, A, B, Add, __VA_ARGS__);                                  \
+            CF_WGMMA("f16", "16", ", 0, 0", #Columns, D, A, B, Add, __VA_ARGS__);                  \
+        else if constexpr (std::is_same_v<Element, float>)                                         \
+            CF_WGMMA("tf32", "8", "", #Columns, D, A, B, Add, __VA_ARGS__);                        \
         else                                                                                       \
-            CF_WGMMA("bf16", #Columns, D, A, B, Add, __VA_ARGS__);                                 \
+            CF_WGMMA("bf16", "16", ", 0, 0", #Columns, D, A, B, Add, __VA_ARGS__);                 \
     }
 #define CF_FIRST_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define CF_FIRST_16 CF_FIRST_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -69,7 +71,8 @@ struct WgmmaLines {
 #define CF_FIRST_124 CF_FIRST_120 ", %120, %121, %122, %123"
 #define CF_FIRST_128 CF_FIRST_124 ", %124, %125, %126, %127"
 
-// d += a b, or d = a b: 64 x 16 by 16 x N, rows and columns where the descriptors say. Of 8
+// d += a b, or d = a b: 64 x 16 by 16 x N, of float 64 x 8 by 8 x N in tf32, rows and columns
+// where the descriptors say: 32 bytes of each line. Bits below a tf32 do not count. Of 8
 // columns, number j, lane 4 g + t of warp w has sums 4 j to 4 j + 3: [16 w + g][8 j + 2 t], the
 // column behind, and both of row 16 w + g + 8. Runs on its own until wgmma_wait.
 template <class Element, int N>

@@ -256,13 +256,17 @@ fn grouped(shape: &mut Shape) {
     shape.epilogue.pool = None;
 }
 
-/// Channels of a group in multiples of 8, in 16 bits and their own math, as wgmma takes them.
+/// Channels of a group in multiples of 8, or of 4 in f32, in 16 bits and their own math or in TF32, as
+/// wgmma takes them.
 fn many_channels(shape: &mut Shape) {
     tiles(shape);
-    if shape.storage == Storage::F32 {
-        shape.storage = [Storage::F16, Storage::Bf16][shape.w % 2];
-    }
-    shape.math = shape.storage.maths()[0];
+    shape.math = match shape.storage {
+        Storage::F32 => {
+            shape.c += shape.w % 2 * 4 * shape.groups;
+            Math::Tf32
+        }
+        other => other.maths()[0],
+    };
     shape.epilogue.pool = None;
     // Every second one is as networks have them, in output channels of any number.
     if shape.h.is_multiple_of(2) {

@@ -1,27 +1,29 @@
-// implicit_gemm_nhwc: many channels in 16 bits, by wgmma with both operands in shared memory.
+// implicit_gemm_nhwc: many channels in 16 bits or in tf32, by wgmma with both operands in shared
+// memory.
 //
 // A convolution is a product of the filter, whose rows are output channels, with a matrix of pixels
 // that is never written: its columns are pixels of y, and what they read of x comes to shared
 // memory as it is, so that taps are other lines of it. Output channels are the rows, because those
 // of a product are 64 and pixels any multiple of 8: tiles fit images, and waves.
 //
-// - A line is 64 channels of a pixel of x, 128 bytes, swizzled by tensor copies. Stride 1: a box of
-//   lines with a halo is read by all taps of the filter. Each is a descriptor that begins some
-//   lines further on; rows of a product may lie any number of lines apart, by groups of 8.
+// - A line is 128 bytes of a pixel of x, 64 channels or 32 in f32, swizzled by tensor copies, which
+//   also make tf32 of f32. Stride 1: a box of lines with a halo is read by all taps of the filter.
+//   Each is a descriptor that begins some lines further on; rows of a product may lie any number of
+//   lines apart, by groups of 8.
 // - Where images are taken in whole rows, the zeros in front of a row are those behind the row
 //   before: products' columns go on from row to row, and from image to image, at one pitch. Wide
 //   images are taken in strips of 8 columns.
 // - Filters of 1x1 read boxes without a halo, of every second pixel with a stride of 2. Everything
 //   else comes by im2col copies: a tap's lines at a time, of pixels that are neighbours in y.
-// - The filter is packed as lines of 64 channels by block of channels and tap, so that one bulk
-//   copy brings what a tap needs. A block that has room for all of its weights keeps them.
+// - The filter is packed as such lines by block of channels and tap, so that one bulk copy brings
+//   what a tap needs. A block that has room for all of its weights keeps them.
 // - Two warpgroups multiply, in 64 channels each or in pixels each; warps of a third one ask for
 //   pixels and weights, in rings of stages. Blocks are persistent, one to a multiprocessor.
-// - Sums go through the epilogue in registers, and through shared memory, where stmatrix puts the
-//   channels of a pixel beside each other.
+// - Sums go through the epilogue in registers, and through shared memory, where the channels of a
+//   pixel are put beside each other, in 16 bits by stmatrix.
 //
-// Floor: half a clock for each pixel of a product of 64 x 16 channels, the bytes of x and y over
-// the bandwidth, and what comes from L2 over some 30 bytes in a clock.
+// Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), the bytes of x
+// and y over the bandwidth, and what comes from L2 over some 30 bytes in a clock.
 #include "core/plan.cuh"
 #include "core/strides.cuh"
 #include "kernels/implicit_gemm/nhwc_kernel.cuh"
@@ -31,7 +33,8 @@ namespace {
 using namespace cf::implicit_gemm;
 
 // A filter as lines: [group][block of channels][tap][output channel][channel], in 16 bytes that are
-// swizzled as in shared memory, zeros where nothing is. A thread writes 16 bytes.
+// swizzled as in shared memory, zeros where nothing is; of f32 the nearest tf32. A thread writes 16
+// bytes.
 template <class Element>
 __global__ void __launch_bounds__(256)
     pack_kernel(cf::Strides strides, const Element *__restrict__ w, uint4 *__restrict__ packed,
@@ -47,15 +50,21 @@ __global__ void __launch_bounds__(256)
             return last;
         };
         const int k = digit(lines), tap = digit(taps), block = digit(blocks);
-        const int c = block * cf::LineChannels + (int(i % 8) ^ k % 8) * 8;
+        const int c =
+            block * cf::LineChannels<Element> + (int(i % 8) ^ k % 8) * PieceChannels<Element>;
         const auto element = [&](int e) {
             return k < group_k && c + e < group_c
                        ? cf::widen(
                              w[strides.at(rest * group_k + k, c + e, tap / s_count, tap % s_count)])
                        : 0.0f;
         };
-        const auto two = [&](int e) { return cf::pack<Element>(element(e), element(e + 1)); };
-        packed[i] = {two(0), two(2), two(4), two(6)};
+        const auto word = [&](int i) {
+            if constexpr (sizeof(Element) == 4)
+                return __float_as_uint(cf::Sum<CF_MATH_TF32>::operand(element(i)));
+            else
+                return cf::pack<Element>(element(2 * i), element(2 * i + 1));
+        };
+        packed[i] = {word(0), word(1), word(2), word(3)};
     }
 }
 
@@ -84,7 +93,9 @@ void describe(const cf_problem &p, const Option &option, State &state) {
     state.problem = p;
     state.tiling = option.tiling;
     state.lines = option.lines;
-    if (p.storage == CF_STORE_F16)
+    if (p.storage == CF_STORE_F32)
+        choose_kernels<float>(option, state);
+    else if (p.storage == CF_STORE_F16)
         choose_kernels<__half>(option, state);
     else
         choose_kernels<__nv_bfloat16>(option, state);
@@ -118,15 +129,18 @@ bool is_of(int32_t config, const Tiling &t) {
 bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (p.layout != CF_NHWC)
         return no("is written for NHWC");
-    if (p.storage == CF_STORE_F32 ||
-        p.math != (p.storage == CF_STORE_F16 ? CF_MATH_F16 : CF_MATH_BF16))
-        return no("multiplies f16 or bf16 as they are stored, into f32 sums");
+    const int32_t own = p.storage == CF_STORE_F32   ? CF_MATH_TF32
+                        : p.storage == CF_STORE_F16 ? CF_MATH_F16
+                                                    : CF_MATH_BF16;
+    if (p.math != own)
+        return no("multiplies f16 or bf16 as they are stored, or f32 in tf32, into f32 sums");
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
-    if (p.align < 16 || p.c / p.groups % 8 != 0)
-        return no("copies lines of x, whose groups of channels are multiples of 8 at addresses of "
+    const int multiple = 16 / element_size(p);
+    if (p.align < 16 || p.c / p.groups % multiple != 0)
+        return no("copies lines of x, whose groups of channels are multiples of %d at addresses of "
                   "16 bytes; these have %d, at multiples of %d",
-                  p.c / p.groups, p.align);
+                  multiple, p.c / p.groups, p.align);
     if (p.n > INT32_MAX / 2)
         return no("counts images in 30 bits; these are %lld", (long long)p.n);
     return true;
@@ -188,8 +202,8 @@ extern "C" const cf_row CF_ROW(implicit_gemm, nhwc) = {
     "many channels by wgmma: lines of pixels in shared memory, taps of the filter are other lines",
     "this project",
     "padding, and up to 15 channels behind the last one, are multiplied as zeros or by zeros: "
-    "where "
-    "an infinity or a NaN meets them, the sum is NaN",
+    "where an infinity or a NaN meets them, the sum is NaN; f32 is rounded to tf32, weights to the "
+    "nearest, to infinity from 0x7f7ff000 on",
     CF_NEEDS_SM90A,
     configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),

@@ -44,7 +44,7 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
                                         int warp, int lane) {
     const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
     const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
-    const StoreLane<N> store(block.tiling, block.staged(warpgroup), warp, lane);
+    const StoreLane<Element, N> store(block.tiling, block.staged(warpgroup), warp, lane);
     Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
     if (warpgroup > 0 && block.count > 0)
         block.shared.lead.wait(0);
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(Threads, 1)
     } else {
         give_registers<ProducerRegisters>();
         if (producer < (tiling.apart ? Warpgroups : 1))
-            produce_pixels(block, x, producer, lane);
+            produce_pixels<Element>(block, x, producer, lane);
         else if (producer == Warpgroups)
             produce_weights(block, filter, lane);
         __syncwarp();

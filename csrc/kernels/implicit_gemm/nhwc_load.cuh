@@ -117,6 +117,7 @@ __device__ __forceinline__ Place first_pixel(const Tiling &t, const Place &tile)
 }
 
 // A warp asks for a ring's pixels, tile by tile.
+template <class Element>
 __device__ __forceinline__ void produce_pixels(const Block &block, const CUtensorMap &x, int ring,
                                                int lane) {
     const Tiling &t = block.tiling;
@@ -128,8 +129,8 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
         const Place tile = block.place(m, ring);
         const Place from = t.im2col ? first_pixel(t, tile)
                                     : Place{tile.n, tile.row - t.pad_top, tile.column - t.pad_left};
-        int channel = tile.group * t.group_c + block.first_block * LineChannels;
-        for (int b = 0; b < block.blocks; ++b, channel += LineChannels)
+        int channel = tile.group * t.group_c + block.first_block * LineChannels<Element>;
+        for (int b = 0; b < block.blocks; ++b, channel += LineChannels<Element>)
             for (int r = 0; r < t.load_rows; ++r)
                 for (int s = 0; s < t.load_columns; ++s, at.next(t.pixel_stages)) {
                     pixels.wait_empty(at);

@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_parts(const Block &block, int warp, int la
                                             const Place &place, int warpgroup, float (&sums)[N / 2],
                                             Element *y, const Finish &finish) {
     const Tiling &t = block.tiling;
-    const StoreLane<16> at(t, block.staged(warpgroup), warp, lane);
+    const StoreLane<Element, 16> at(t, block.staged(warpgroup), warp, lane);
     const Parts parts = {block, warp * 32 + lane};
     wait_at_bar(1 + Warpgroups, Warpgroups * Warpgroup);
     // As floats, one by one: ptxas would want others in other registers, and wait for each product.

@@ -14,13 +14,14 @@ constexpr int Warpgroup = 128;         // threads
 constexpr int Warpgroups = 2;          // of consumers
 constexpr int Threads = 3 * Warpgroup; // and one of producers
 constexpr int RowChannels = 64;        // output channels of a warpgroup: rows of a product
-constexpr int StepChannels = 16;       // of a product
-constexpr int Steps = LineChannels / StepChannels;
+constexpr int StepBytes = 32;          // of each line, by a product: 16 channels, 8 in tf32
+constexpr int Steps = LineBytes / StepBytes;
 constexpr int MaxPixelStages = 16, MaxWeightStages = 28;
 constexpr int StaticShared = 1024;
-constexpr int PiecePixels = 64; // what a warpgroup stages of y at a time
-constexpr int StagedBytes = PiecePixels * RowChannels * 2;
-constexpr int MaxBox = 256; // pixels along a side of a box
+constexpr int StagedBytes = 8192; // what a warpgroup stages of y at a time
+constexpr int MaxBox = 256;       // pixels along a side of a box
+template <class Element>
+constexpr int PieceChannels = 16 / int(sizeof(Element)); // of 16 bytes
 
 // Pixels of a product that kernels are compiled for.
 constexpr int Widths[] = {16,  32,  48,  64,  80,  96,  112, 128, 144, 160,
@@ -30,12 +31,12 @@ constexpr int Narrow = 160; // those up to here are compiled apart from wider on
 
 // A tile is 64 or 128 output channels (rows of products) of some pixels (columns). The pixels are
 // some columns and rows of some images of y, or (im2col) neighbours in all of y. What a tile reads
-// of x is lines of 64 channels of a pixel; those of a column of the sum's taps lie in boxes of
-// [row][image][column], where the next tap is so many lines behind. Where images are one row, that
-// row may be all pixels there are.
+// of x is lines of 64 channels of a pixel, 32 in f32; those of a column of the sum's taps lie in
+// boxes of [row][image][column], where the next tap is so many lines behind. Where images are one
+// row, that row may be all pixels there are.
 struct Tiling {
-    // The sum: blocks of 64 input channels, of each as many loads of lines, each for some taps.
-    int blocks, last_steps;        // products of 16 channels in the last block
+    // The sum: blocks of a line's channels, of each as many loads of lines, each for some taps.
+    int blocks, last_steps;        // products of the last block
     int load_rows, load_columns;   // loads of a block
     int tap_rows, tap_columns;     // taps of a load
     int tap_row_bytes, tap_bytes;  // from tap to tap
@@ -117,9 +118,11 @@ struct View {
     int over; // columns behind x that taps reach; negative where they do not reach all of x
 };
 
+inline int element_size(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
+
 inline View view_of(const cf_problem &p) {
     View v = {};
-    const uint64_t pixel = uint64_t(p.c) * 2, row = pixel * p.w, image = row * p.h;
+    const uint64_t pixel = uint64_t(p.c) * element_size(p), row = pixel * p.w, image = row * p.h;
     const int64_t n = std::max<int64_t>(p.n, 1); // a batch may be empty, a tensor not
     v.n = p.n, v.p = p.p, v.q = p.q;
     v.r = p.r, v.s = p.s, v.dilation_h = p.dilation_h, v.dilation_w = p.dilation_w;
@@ -145,7 +148,9 @@ inline View view_of(const cf_problem &p) {
 }
 
 inline int64_t group_channels(const cf_problem &p) { return p.c / p.groups; }
-inline int64_t blocks_of(const cf_problem &p) { return ceil_div(group_channels(p), LineChannels); }
+inline int64_t blocks_of(const cf_problem &p) {
+    return ceil_div(group_channels(p) * element_size(p), LineBytes);
+}
 // Lines of a tap in the packed filter: output channels of a group, and others of zeros.
 inline int64_t filter_lines(const cf_problem &p) { return round_up(p.k / p.groups, RowChannels); }
 inline uint64_t packed_bytes(const cf_problem &p) {
@@ -194,14 +199,15 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double main = together_us(products, together_us(filled, issue)) *
                         (1 + ClusterShare * (t.pixel_peers * t.weight_peers - 1));
     const double meet = t.parts > 1 ? Meet + MeetColumn * option.width : 0;
-    const double store = OfTile + OfPiece * option.width / PiecePixels;
+    const double store =
+        OfTile + OfPiece * option.width * RowChannels * element_size(p) / StagedBytes;
     const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
     // Between the pixels that 1x1 filters read, memory is left alone.
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
-    const double memory =
-        2 * (double(p.n) * p.c * read + pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
-        double(packed_bytes(p));
+    const double memory = element_size(p) * (double(p.n) * p.c * read +
+                                             pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
+                          double(packed_bytes(p));
     const double clocks = rounds * tile + Fill + meet + store / t.parts;
     return ShortLaunchUs + together_us(clocks_us(query.device, clocks, TensorClock),
                                        memory / (0.85 * query.device.bytes_per_us));
@@ -283,8 +289,8 @@ inline bool describe(const cf_problem &p, const Sharing &sharing, int width, int
     Tiling &t = option.tiling;
     option.width = width;
     t.blocks = int(blocks_of(p));
-    t.last_steps =
-        int(ceil_div(group_channels(p) - int64_t(t.blocks - 1) * LineChannels, StepChannels));
+    t.last_steps = int(ceil_div(
+        group_channels(p) * element_size(p) - int64_t(t.blocks - 1) * LineBytes, StepBytes));
     t.taps = p.r * p.s;
     t.apart = sharing.apart;
     t.pixel_peers = sharing.pixel_peers, t.weight_peers = sharing.weight_peers;
@@ -304,7 +310,7 @@ inline bool describe(const cf_problem &p, const Sharing &sharing, int width, int
     t.tiles = int(ceil_div(units, t.weight_peers) * t.channel_sets);
     t.by_channel_sets = Divisor(t.channel_sets);
     t.by_group_tiles = Divisor(t.group_tiles);
-    t.whole = p.k / p.groups % 8 == 0;
+    t.whole = p.k / p.groups * element_size(p) % 16 == 0;
     const cf_epilogue &e = p.epilogue;
     t.finishes = e.scale != 1 || e.bias || e.residual || e.activation != CF_ACT_NONE;
     t.activation = e.activation > CF_ACT_RELU6 ? e.activation : CF_ACT_NONE;
@@ -355,6 +361,7 @@ inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, con
     t.pixel_bytes = uint32_t(box * LineBytes);
     t.zero_bytes = uint32_t(plain - pitch) * LineBytes;
     t.pixel_stage_bytes = uint32_t(round_up(int64_t(t.pixel_bytes) + t.zero_bytes, LineAlign));
+    option.lines.element = element_size(p);
     std::copy(v.tensor, v.tensor + 4, option.lines.tensor);
     std::copy(v.pitch, v.pitch + 3, option.lines.pitch);
     option.lines.box[0] = uint32_t(pitch), option.lines.box[1] = uint32_t(cut.images);
@@ -405,8 +412,9 @@ inline bool tile_im2col(const cf_query &query, int width, const Sharing &sharing
     t.by_p_real = Divisor(p.p), t.by_q_real = Divisor(p.q);
     t.pixel_bytes = uint32_t(width) * LineBytes;
     t.pixel_stage_bytes = uint32_t(round_up(t.pixel_bytes, LineAlign));
-    const uint64_t pixel = uint64_t(p.c) * 2;
+    const uint64_t pixel = uint64_t(p.c) * element_size(p);
     option.lines = {
+        element_size(p),
         {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
         {pixel, pixel * p.w, pixel * p.w * p.h},
         {},

@@ -1,5 +1,6 @@
 // From the sums of implicit_gemm_nhwc to y: the epilogue in registers, then through shared memory,
-// where the 64 channels of a pixel come together in a line, so that whole sectors are stored.
+// where the 64 channels of a pixel come together in a line, in f32 two lines, so that whole sectors
+// are stored.
 #pragma once
 
 #include "core/epilogue.cuh"
@@ -13,11 +14,15 @@
 namespace cf::implicit_gemm {
 
 #if CF_SM90
-constexpr int PieceChannels = 8; // 16 bytes of a pixel
+template <class Element>
+constexpr int PixelLines = RowChannels / LineChannels<Element>; // of a staged pixel
+template <class Element>
+constexpr int PiecePixels = StagedBytes / (PixelLines<Element> * LineBytes); // staged at a time
 
-// Where 8 channels of a staged pixel lie: those of eight neighbours in all banks.
-__device__ __forceinline__ uint32_t staged_offset(int pixel, int eight) {
-    return uint32_t(pixel) * LineBytes + uint32_t((eight ^ pixel) & 7) * 16;
+// Where 16 bytes of a staged line lie: those of eight neighbours in all banks. First lines of all
+// pixels lie in front of second ones.
+__device__ __forceinline__ uint32_t staged_offset(int line, int number) {
+    return uint32_t(line) * LineBytes + uint32_t((number ^ line) & 7) * 16;
 }
 
 // Where a product's column lies in a tile of y.
@@ -71,18 +76,24 @@ template <class Element>
 __device__ __forceinline__ uint4 load_some(const Element *from, int channels) {
     uint32_t words[4] = {};
 #pragma unroll
-    for (int i = 0; i < PieceChannels; ++i)
-        words[i / 2] |= load_if(i < channels, reinterpret_cast<const uint16_t *>(from) + i)
-                        << i % 2 * 16;
+    for (int i = 0; i < PieceChannels<Element>; ++i)
+        if constexpr (sizeof(Element) == 4)
+            words[i] = load_if(i < channels, reinterpret_cast<const uint32_t *>(from) + i);
+        else
+            words[i / 2] |= load_if(i < channels, reinterpret_cast<const uint16_t *>(from) + i)
+                            << i % 2 * 16;
     return {words[0], words[1], words[2], words[3]};
 }
 template <class Element>
 __device__ __forceinline__ void store_some(Element *to, int channels, uint4 v) {
     const uint32_t words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (int i = 0; i < PieceChannels; ++i)
-        store_if(i < channels, reinterpret_cast<char *>(to + i),
-                 uint16_t(words[i / 2] >> i % 2 * 16));
+    for (int i = 0; i < PieceChannels<Element>; ++i)
+        if constexpr (sizeof(Element) == 4)
+            store_if(i < channels, reinterpret_cast<char *>(to + i), {words[i]});
+        else
+            store_if(i < channels, reinterpret_cast<char *>(to + i),
+                     uint16_t(words[i / 2] >> i % 2 * 16));
 }
 
 // Some columns of products, for core/fragment_epilogue.cuh: those of so many 8.
@@ -104,9 +115,9 @@ struct PieceMap {
 };
 
 // Of a warpgroup's threads.
-template <int N>
+template <class Element, int N>
 struct StoreLane {
-    static constexpr int Moves = (N + 15) / 16; // of 16 bytes, by a thread
+    static constexpr int Moves = (N + 15) / 16; // of 16 bytes of each line, by a thread
     // Where each lies in a full tile is the same for all tiles: it is worked out once, where
     // registers have room for it.
     static constexpr bool Kept = N <= 232;
@@ -131,7 +142,7 @@ struct StoreLane {
     __device__ __forceinline__ int find(int i) const {
         const Spot spot(tiling, pixel(i));
         const bool live = pixel(i) < N && spot.column < tiling.columns && spot.row < tiling.rows;
-        return live ? int(spot.offset(tiling)) + eight() * PieceChannels : -1;
+        return live ? int(spot.offset(tiling)) + first_channel() : -1;
     }
     __device__ __forceinline__ int offset(int i) const {
         if constexpr (Kept)
@@ -146,15 +157,41 @@ struct StoreLane {
         return staged +
                staged_offset(sixteen * 16 + lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2);
     }
-    // Of 16 bytes that threads move to and from memory, number i of a thread.
+    // Where a lane has f32 of the first 8 pixels: of its first channel or the one 8 behind, of
+    // its first pixel or the next. Those of a warp lie in all banks.
+    __device__ __forceinline__ uint32_t word(int half, int e) const {
+        constexpr int Channels = LineChannels<float>;
+        const int channel = warp * 16 + half * 8 + lane / 4;
+        return staged +
+               staged_offset(channel / Channels * PiecePixels<float> + lane % 4 * 2 + e,
+                             channel % Channels / 4) +
+               channel % 4 * 4;
+    }
+    // Of 16 bytes that threads move to and from memory, number i of a thread in each line.
     __device__ __forceinline__ int pixel(int i) const { return i * 16 + thread / 8; }
-    __device__ __forceinline__ int eight() const { return thread % 8; }
-    __device__ __forceinline__ uint32_t piece(int i) const {
-        return staged + staged_offset(pixel(i), eight());
+    __device__ __forceinline__ int first_channel() const {
+        return thread % 8 * PieceChannels<Element>;
+    }
+    __device__ __forceinline__ uint32_t piece(int i, int line) const {
+        return staged + staged_offset(line * PiecePixels<Element> + pixel(i), thread % 8);
     }
 };
 
-// Adds what is staged of a residual.
+// f32 of a piece, one by one: body(sum, its address).
+template <class Lane, class Map, class Body, int Count>
+__device__ __forceinline__ void for_words(const Lane &at, Map &map, Constant<Count>, Body body) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const uint32_t first = at.word(half, e);
+#pragma unroll
+            for (int eight = 0; eight < Count; ++eight)
+                body(map.sum(eight, half, e), first + eight * 8 * LineBytes);
+        }
+}
+
+// Adds what is staged of a residual, in 16 bits.
 template <class Element, class Lane, class Map, int Count>
 __device__ __forceinline__ void add_staged(const Lane &at, Map &map, Constant<Count>) {
 #pragma unroll
@@ -196,18 +233,29 @@ __device__ __forceinline__ void activate_piece(int activation, Map &map, Constan
 // The 16 bytes that a thread moves between memory and what is staged of a piece.
 template <class Element, int N, int First, int Count>
 struct Moves {
-    static constexpr int All = (Count + 1) / 2;
-    const StoreLane<N> &at;
+    static constexpr int Lines = PixelLines<Element>, All = (Count + 1) / 2 * Lines;
+    const StoreLane<Element, N> &at;
     const Target<Element> &target;
 
+    // Of the line that number i is of.
+    static __device__ __forceinline__ int first_channel(int i) {
+        return i % Lines * LineChannels<Element>;
+    }
+    __device__ __forceinline__ uint32_t piece(int i) const {
+        return at.piece(i / Lines, i % Lines);
+    }
     // Of a full tile: body(number, elements behind the tile's first pixel, whether they are there).
     template <class Body>
     __device__ __forceinline__ void visit(Body body) const {
-        const bool live = at.eight() * PieceChannels < target.channels;
+        static_assert(Lines <= 2);
+        const bool live[2] = {at.first_channel() < target.channels,
+                              at.first_channel() + first_channel(1) < target.channels};
 #pragma unroll
         for (int i = 0; i < All; ++i) {
-            const int offset = at.offset(First / 2 + i);
-            body(i, offset, live && offset >= 0 && (Count % 2 == 0 || at.pixel(i) < Count * 8));
+            const int offset = at.offset(First / 2 + i / Lines);
+            body(i, offset + first_channel(i),
+                 live[i % Lines] && offset >= 0 &&
+                     (Count % 2 == 0 || at.pixel(i / Lines) < Count * 8));
         }
     }
     // Of any: body(number, the same, channels there). One by one: it is rare, and long.
@@ -216,17 +264,18 @@ struct Moves {
 #pragma unroll 1
         for (int i = 0; i < All; ++i) {
             int64_t offset;
-            const int of_piece = at.pixel(i), column = First * 8 + of_piece;
+            const int of_piece = at.pixel(i / Lines), column = First * 8 + of_piece;
             const bool live = target.find(target.first_column + column, offset) &&
                               of_piece < Count * 8 && column < target.columns;
-            const int channels = target.channels - at.eight() * PieceChannels;
-            body(i, offset + at.eight() * PieceChannels, live ? channels : 0);
+            const int channel = at.first_channel() + first_channel(i);
+            const int channels = target.channels - channel;
+            body(i, offset + channel, live ? channels : 0);
         }
     }
     __device__ __forceinline__ void load(const Element *residual) const {
         residual += target.first;
         const auto put = [&](int i, const uint4 &v) {
-            store_shared4(at.piece(i), v.x, v.y, v.z, v.w);
+            store_shared4(piece(i), v.x, v.y, v.z, v.w);
         };
         const auto sixteen_bytes = [&](int64_t from) {
             return reinterpret_cast<const uint4 *>(residual + from);
@@ -249,7 +298,7 @@ struct Moves {
     __device__ __forceinline__ void store(Element *y) const {
         y += target.first;
         const auto store = [&](int i, int64_t to, bool live) {
-            const uint4 v = load_shared4(at.piece(i));
+            const uint4 v = load_shared4(piece(i));
             const uint32_t words[4] = {v.x, v.y, v.z, v.w};
             store_if(live, reinterpret_cast<char *>(y + to), words);
         };
@@ -259,16 +308,17 @@ struct Moves {
             visit_some([&](int i, int64_t to, int channels) { store(i, to, channels > 0); });
         else
             visit_some([&](int i, int64_t to, int channels) {
-                store_some(y + to, channels, load_shared4(at.piece(i)));
+                store_some(y + to, channels, load_shared4(piece(i)));
             });
     }
 };
 
 // Products' columns from 8 First on, so many 8.
 template <class Element, int N, int First, int Count>
-__device__ __forceinline__ void store_piece(const StoreLane<N> &at, const Target<Element> &target,
-                                            float (&sums)[N / 2], Element *y,
-                                            const Finish &finish) {
+__device__ __forceinline__ void store_piece(const StoreLane<Element, N> &at,
+                                            const Target<Element> &target, float (&sums)[N / 2],
+                                            Element *y, const Finish &finish) {
+    constexpr Constant<Count> count;
     const Tiling &t = target.tiling;
     const Moves<Element, N, First, Count> moves = {at, target};
     PieceMap<N, First, Count> map = {sums, target.k + at.warp * 16 + at.lane / 4};
@@ -278,31 +328,42 @@ __device__ __forceinline__ void store_piece(const StoreLane<N> &at, const Target
         if (finish.residual) {
             moves.load(static_cast<const Element *>(finish.residual));
             at.meet();
-            add_staged<Element>(at, map, Constant<Count>());
+            if constexpr (sizeof(Element) == 4)
+                for_words(at, map, count,
+                          [](float &sum, uint32_t from) { sum += load_shared_f32(from); });
+            else
+                add_staged<Element>(at, map, count);
             __syncwarp();
         }
         limit(finish, map);
-        activate_piece(t.activation, map, Constant<Count>());
+        activate_piece(t.activation, map, count);
     }
+    if constexpr (sizeof(Element) == 4) {
+        // As floats: ptxas would want words in other registers.
+        for_words(at, map, count, [](float &sum, uint32_t to) { store_if(true, to, sum); });
+    } else {
 #pragma unroll
-    for (int eight = 0; eight < Count; eight += 2) {
-        const auto word = [&](int i) {
-            return pack<Element>(map.sum(eight + i / 2, i % 2, 0),
-                                 map.sum(eight + i / 2, i % 2, 1));
-        };
-        if (eight + 1 < Count)
-            store_matrices_transposed(at.matrices(eight / 2), {word(0), word(1), word(2), word(3)});
-        else
-            store_matrices_transposed(at.matrices(eight / 2), {word(0), word(1)});
+        for (int eight = 0; eight < Count; eight += 2) {
+            const auto word = [&](int i) {
+                return pack<Element>(map.sum(eight + i / 2, i % 2, 0),
+                                     map.sum(eight + i / 2, i % 2, 1));
+            };
+            if (eight + 1 < Count)
+                store_matrices_transposed(at.matrices(eight / 2),
+                                          {word(0), word(1), word(2), word(3)});
+            else
+                store_matrices_transposed(at.matrices(eight / 2), {word(0), word(1)});
+        }
     }
     at.meet();
     moves.store(y);
 }
 
 template <class Element, int N, int First = 0>
-__device__ __forceinline__ void store_tile(const StoreLane<N> &at, const Target<Element> &target,
-                                           float (&sums)[N / 2], Element *y, const Finish &finish) {
-    constexpr int Left = N / 8 - First, Most = PiecePixels / 8;
+__device__ __forceinline__ void store_tile(const StoreLane<Element, N> &at,
+                                           const Target<Element> &target, float (&sums)[N / 2],
+                                           Element *y, const Finish &finish) {
+    constexpr int Left = N / 8 - First, Most = PiecePixels<Element> / 8;
     store_piece<Element, N, First, (Left < Most ? Left : Most)>(at, target, sums, y, finish);
     if constexpr (Left > Most)
         if ((First + Most) * 8 < target.columns)

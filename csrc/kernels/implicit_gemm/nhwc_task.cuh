@@ -46,11 +46,10 @@ struct Held {
     }
 };
 
-// The products of a tap: `steps` of 16 channels.
+// The products of a tap: `steps` of them.
 template <class Element, int N>
 __device__ __forceinline__ void multiply_tap(float (&sums)[N / 2], const WgmmaLines &weights,
                                              const WgmmaLines &pixels, int steps, bool add) {
-    constexpr int StepBytes = StepChannels * 2;
     const auto multiply = [&](int i) {
         wgmma_shared<Element, N>(sums, weights.behind(i * StepBytes), pixels.behind(i * StepBytes),
                                  i > 0 || add);
