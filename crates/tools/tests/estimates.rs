@@ -1,17 +1,13 @@
 //! What variants estimate of themselves, against what was measured on an H200.
 #![cfg(feature = "cudnn")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::Path,
-};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use convforge::{Limits, Problem, variant::Query, variants};
 use convforge_tools::{
     Contenders,
     measure::View,
-    results::{FullRow, Source},
+    results::{FullRow, Source, files},
 };
 
 /// Layers that were measured on an H200: microseconds of each variant.
@@ -77,17 +73,18 @@ fn estimates_are_near_what_was_measured() {
 }
 
 /// The unrolling pass and the one after a product, of which cublas_gemm and im2col_gemm_* are made,
-/// are up to fifteen times as fast as before this day. A comparison with older rows of them is not
-/// judged: the estimates are of what there is now.
+/// are up to fifteen times as fast as before this day. Older rows of them are not judged: the
+/// estimates are of what there is now.
 const PASSES: [&str; 2] = ["unroll", "permute"];
 const PASSES_SINCE: &str = "2026-11-22";
 
-/// A row of a comparison whose variant gives an estimate.
+/// A row whose variant gives an estimate.
 #[derive(Clone)]
 struct Timed {
     name: String,
     estimate: f64,
     us: f64,
+    ranked: bool,
 }
 
 impl Timed {
@@ -106,6 +103,7 @@ impl Timed {
             name: row.name(),
             estimate,
             us,
+            ranked: variant.info().ranked,
         })
     }
 }
@@ -117,12 +115,14 @@ fn has_old_passes(full: &FullRow) -> bool {
 
 impl fmt::Display for Timed {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Timed { name, estimate, us } = self;
+        let Timed {
+            name, estimate, us, ..
+        } = self;
         write!(f, "{name} (estimate {estimate:.1} us, measured {us:.1})")
     }
 }
 
-/// What the rule would choose for a problem among what was timed side by side, and what was fastest.
+/// What the rule would choose for a problem among what was timed, and what was fastest.
 struct Choice {
     chosen: Timed,
     fastest: Timed,
@@ -134,32 +134,48 @@ impl Choice {
     }
 }
 
-/// A problem, cold or warm, and the file that compares variants on it.
-type Key = (String, bool, String);
+/// A problem, cold or warm.
+type Key = (String, bool);
 
-/// The problems of a file. What is left of one whose rows a later report has may be nothing to choose
-/// among.
-fn choices(
-    source: &Source,
-    file: &str,
-    contenders: &Contenders,
-    limits: &Limits,
-) -> BTreeMap<Key, Choice> {
-    let mut found: BTreeMap<Key, Vec<Timed>> = BTreeMap::new();
-    let mut old = BTreeSet::new();
-    for full in source.rows() {
-        let timed = Timed::of(&full, contenders, limits);
-        let key = (full.row.problem.to_string(), full.row.cold, file.to_owned());
-        if has_old_passes(&full) {
-            old.insert(key.clone());
+/// The committed results of an H200: comparisons, rows that ran by themselves, and studies. A sweep
+/// compares a variant with itself.
+fn sources() -> Vec<Source> {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
+    let folders = [results.clone(), results.join("rows")];
+    let files = folders.iter().flat_map(|folder| files(folder).unwrap());
+    let mut sources: Vec<Source> = files.map(|file| Source::read(&file).unwrap()).collect();
+    sources.retain(|source| match source {
+        Source::Report(report) => report.view == View::Compare,
+        Source::Study(_) => true,
+        Source::Profile(_) => false,
+    });
+    let of_h200 = |full: FullRow| full.device.contains("H200");
+    sources.retain(|source| source.rows().next().is_some_and(of_h200));
+    sources
+}
+
+/// Every problem with more than one time: of each row, with its configuration, the latest.
+fn measured() -> BTreeMap<Key, Choice> {
+    let contenders = Contenders::new();
+    let limits = Limits::of_chip("h200").unwrap();
+    let mut found: BTreeMap<Key, BTreeMap<String, (String, Timed)>> = BTreeMap::new();
+    for source in sources() {
+        for full in source.rows().filter(|full| !has_old_passes(full)) {
+            let Some(timed) = Timed::of(&full, &contenders, &limits) else {
+                continue;
+            };
+            let key = (full.row.problem.to_string(), full.row.cold);
+            let rows = found.entry(key).or_default();
+            let known = rows.get(&timed.name);
+            if known.is_none_or(|(date, _)| date.as_str() <= full.date) {
+                rows.insert(timed.name.clone(), (full.date.to_owned(), timed));
+            }
         }
-        found.entry(key).or_default().extend(timed);
     }
-    found.retain(|key, _| !old.contains(key));
-    let choice = |(key, timed): (Key, Vec<Timed>)| {
-        let chosen = timed
-            .iter()
-            .min_by(|a, b| a.estimate.total_cmp(&b.estimate))?;
+    let choice = |(key, rows): (Key, BTreeMap<String, (String, Timed)>)| {
+        let timed: Vec<Timed> = rows.into_values().map(|(_, timed)| timed).collect();
+        let ranked = timed.iter().filter(|timed| timed.ranked);
+        let chosen = ranked.min_by(|a, b| a.estimate.total_cmp(&b.estimate))?;
         let fastest = timed.iter().min_by(|a, b| a.us.total_cmp(&b.us))?;
         let choice = Choice {
             chosen: chosen.clone(),
@@ -170,34 +186,7 @@ fn choices(
     found.into_iter().filter_map(choice).collect()
 }
 
-/// Every problem of the committed comparisons on an H200, those of studies among them. A sweep compares a variant with itself.
-fn measured() -> BTreeMap<Key, Choice> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
-    let files = std::fs::read_dir(folder).unwrap();
-    let files = files.map(|file| file.unwrap().path());
-    let files = files.filter(|file| file.extension().is_some_and(|end| end == "jsonl"));
-    let mut sources: Vec<(String, Source)> = files
-        .map(|file| {
-            let name = file.file_name().unwrap().display().to_string();
-            (name, Source::read(&file).unwrap())
-        })
-        .filter(|(_, source)| match source {
-            Source::Report(report) => report.view == View::Compare,
-            Source::Study(_) => true,
-            Source::Profile(_) => false,
-        })
-        .collect();
-    let of_h200 = |full: &FullRow| full.device.contains("H200");
-    sources.retain(|(_, source)| source.rows().next().is_some_and(|full| of_h200(&full)));
-    let contenders = Contenders::new();
-    let limits = Limits::of_chip("h200").unwrap();
-    let found = sources.iter();
-    found
-        .flat_map(|(name, source)| choices(source, name, &contenders, &limits))
-        .collect()
-}
-
-/// What the rule would choose among the variants of a comparison, against the fastest of them.
+/// What the rule would choose among what was measured, against the fastest of it.
 #[test]
 fn the_rule_loses_little_where_all_was_measured() {
     /// Times the fastest, of a problem and in the geometric mean of all.
@@ -209,10 +198,10 @@ fn the_rule_loses_little_where_all_was_measured() {
     let mut losses: Vec<(&Key, &Choice)> = found.iter().collect();
     losses.sort_by(|(_, a), (_, b)| b.loss().total_cmp(&a.loss()));
     let line = |(key, choice): &(&Key, &Choice)| {
-        let (loss, (problem, cold, file)) = (choice.loss(), key);
+        let (loss, (problem, cold)) = (choice.loss(), key);
         let warm = if *cold { "" } else { " (warm)" };
         let Choice { chosen, fastest } = choice;
-        format!("{loss:.2} times  {problem}{warm}: {chosen} instead of {fastest}, {file}")
+        format!("{loss:.2} times  {problem}{warm}: {chosen} instead of {fastest}")
     };
     // Those that are too far, or what there is most to gain from.
     let too_far = losses

@@ -1,21 +1,19 @@
 //! Rules choose among variants that were measured.
 #![cfg(feature = "cuda")]
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, path::Path};
 
 use convforge::{variant::Kind, variants};
 use convforge_tools::{
     measure::{How, Status},
-    results::Source,
+    results::{Source, files},
 };
 
 /// The variants that passed and have a time on a GPU in the committed results.
 fn measured() -> BTreeSet<String> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results");
-    let files = fs::read_dir(folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let files = files.filter(|file| file.extension().is_some_and(|end| end == "jsonl"));
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
+    let folders = [results.clone(), results.join("rows")];
+    let files = folders.iter().flat_map(|folder| files(folder).unwrap());
     let sources: Vec<Source> = files.map(|file| Source::read(&file).unwrap()).collect();
     let rows = sources.iter().flat_map(Source::rows);
     let timed = rows.map(|full| full.row).filter(|row| {
@@ -34,7 +32,7 @@ fn every_rank_has_a_measurement() {
         assert!(
             measured.contains(&info.name),
             "no committed row of {} passed on a GPU: measure it (`convforge compare --variant {} --out \
-             FILE`, `convforge report FILE --keep benches/results`), or write UNRANKED in \
+             FILE`, `convforge report FILE --keep benches/results/rows`), or write UNRANKED in \
              csrc/kernels.def",
             info.name,
             info.name

@@ -103,7 +103,10 @@ struct StepClocks {
     }
     double of_blocks(double blocks, const TileNumbers &of) const {
         constexpr double Latency = 700; // of a line
-        const double busy = blocks * std::max({products / 0.9, port, fill, issued / 0.8});
+        // Tensor cores reach that share of their count (VGG-16 on an H200,
+        // benches/results/rows/h200-39c3cfd6.jsonl).
+        constexpr double ProductShare = 0.74;
+        const double busy = blocks * std::max({products / ProductShare, port, fill, issued / 0.8});
         return depthwise::together_us(busy, 60 + products + Latency / (of.stages - 1));
     }
 };

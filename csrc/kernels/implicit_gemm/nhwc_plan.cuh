@@ -172,6 +172,10 @@ constexpr double FillBytes = 30, PortBytes = 128;
 constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.4;
 // Where parts of a sum meet: two barriers of a cluster, and of each column.
 constexpr double Meet = 4500, MeetColumn = 8;
+// Of a launch, in microseconds: blocks have a multiprocessor to themselves, so that none is there
+// before the last one of the launch ahead has gone. By the layers of one image
+// (benches/results/rows/h200-39c3cfd6.jsonl).
+constexpr double AloneUs = 2.7;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -209,8 +213,9 @@ inline double estimate(const cf_query &query, const Option &option) {
                                              pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     const double clocks = rounds * tile + Fill + meet + store / t.parts;
-    return ShortLaunchUs + together_us(clocks_us(query.device, clocks, TensorClock),
-                                       memory / (0.85 * query.device.bytes_per_us));
+    return ShortLaunchUs + AloneUs +
+           together_us(clocks_us(query.device, clocks, TensorClock),
+                       memory / (0.85 * query.device.bytes_per_us));
 }
 
 // Half of a tile, so that either warpgroup has time to store. Both hold stages meanwhile: where

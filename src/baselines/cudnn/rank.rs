@@ -9,6 +9,8 @@ use crate::{
 
 /// What its kernels reach of the memory's pins.
 const MEMORY: f64 = 0.508;
+/// The same of grouped layers on tensor cores (suite grouped, benches/results/h200-suites-*.jsonl).
+const GROUPED_MEMORY: f64 = 0.27;
 /// The least that it takes: a launch in microseconds, and clocks for each product of a sum.
 const LEAST: (f64, f64) = (4.0, 67.0);
 /// Its tiles have at least so many output channels; fewer take as long.
@@ -26,12 +28,16 @@ pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
         return depthwise(problem, limits);
     }
     let nhwc = problem.layout() == Layout::Nhwc;
+    let tensor_cores = match problem.groups() {
+        1 => MEMORY,
+        _ => GROUPED_MEMORY,
+    };
     // 60 % of the chip's peak; in fp32 its kernels for channels last are slower, as measured.
     let (flops_per_clock, memory) = match problem.math() {
         Math::Fp32 if nhwc => (107.0, 0.152),
         Math::Fp32 => (138.0, MEMORY),
-        Math::Tf32 => (918.0, MEMORY),
-        Math::F16 | Math::Bf16 | Math::F16Acc => (1837.0, MEMORY),
+        Math::Tf32 => (918.0, tensor_cores),
+        Math::F16 | Math::Bf16 | Math::F16Acc => (1837.0, tensor_cores),
     };
     let channels = problem.k() / problem.groups();
     let padded = channels.next_multiple_of(TILE) as f64 / channels as f64;
@@ -39,7 +45,11 @@ pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
     let pass = memory_us(limits, problem.bytes(), memory);
     // Tensor cores want channels last, so that NCHW is transposed on the way in and out.
     let transposed = !nhwc && problem.math() != Math::Fp32;
-    let transposing = if transposed { 2.0 * pass } else { 0.0 };
+    let transposing = if transposed {
+        2.0 * memory_us(limits, problem.bytes(), MEMORY)
+    } else {
+        0.0
+    };
     // It has no matrix-vector product in fp32: 4096 x 1024 and 25088 x 4096 take 22 and 5 times a pass.
     let vectors = is_vectors(problem) && problem.math() == Math::Fp32;
     let reading = if vectors { 5.0 * pass } else { pass };

@@ -33,7 +33,7 @@ pub fn committed() -> Result<Vec<PathBuf>> {
 }
 
 /// A folder's files in the compact form, by their names.
-pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |why| Error::file_because(folder, "cannot be read", why);
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

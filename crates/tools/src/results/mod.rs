@@ -13,7 +13,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use kept::files;
+pub use kept::files;
 pub use kept::{Kept, committed};
 pub use recorded::Recorded;
 pub use source::{FullRow, Source};
