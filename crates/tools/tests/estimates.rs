@@ -1,7 +1,11 @@
 //! What variants estimate of themselves, against what was measured on an H200.
 #![cfg(feature = "cudnn")]
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+};
 
 use convforge::{Limits, Problem, variant::Query, variants};
 use convforge_tools::{
@@ -124,6 +128,8 @@ impl fmt::Display for Timed {
 
 /// What the rule would choose for a problem among what was timed, and what was fastest.
 struct Choice {
+    /// The suite and the words of its problems, as in "vgg16 f16+nhwc"; of some a problem is in several.
+    suite: String,
     chosen: Timed,
     fastest: Timed,
 }
@@ -159,12 +165,17 @@ fn measured() -> BTreeMap<Key, Choice> {
     let contenders = Contenders::new();
     let limits = Limits::of_chip("h200").unwrap();
     let mut found: BTreeMap<Key, BTreeMap<String, (String, Timed)>> = BTreeMap::new();
+    let mut suites: BTreeMap<Key, String> = BTreeMap::new();
     for source in sources() {
         for full in source.rows().filter(|full| !has_old_passes(full)) {
             let Some(timed) = Timed::of(&full, &contenders, &limits) else {
                 continue;
             };
-            let key = (full.row.problem.to_string(), full.row.cold);
+            let text = full.row.problem.to_string();
+            let (_, words) = text.split_once('+').unwrap_or((&text, "f32"));
+            let suite = format!("{} {words}", full.row.suite);
+            let key = (text, full.row.cold);
+            suites.entry(key.clone()).or_insert(suite);
             let rows = found.entry(key).or_default();
             let known = rows.get(&timed.name);
             if known.is_none_or(|(date, _)| date.as_str() <= full.date) {
@@ -178,6 +189,7 @@ fn measured() -> BTreeMap<Key, Choice> {
         let chosen = ranked.min_by(|a, b| a.estimate.total_cmp(&b.estimate))?;
         let fastest = timed.iter().min_by(|a, b| a.us.total_cmp(&b.us))?;
         let choice = Choice {
+            suite: suites[&key].clone(),
             chosen: chosen.clone(),
             fastest: fastest.clone(),
         };
@@ -186,21 +198,37 @@ fn measured() -> BTreeMap<Key, Choice> {
     found.into_iter().filter_map(choice).collect()
 }
 
-/// What the rule would choose among what was measured, against the fastest of it.
+fn mean<'a>(choices: impl Iterator<Item = &'a Choice>) -> f64 {
+    let losses: Vec<f64> = choices.map(|choice| choice.loss().ln()).collect();
+    (losses.iter().sum::<f64>() / losses.len() as f64).exp()
+}
+
+/// What the rule would choose among what was measured, against the fastest of it. It prints the means
+/// of suites: `cargo test -p convforge-tools --features cudnn --test estimates -- --nocapture`.
 #[test]
 fn the_rule_loses_little_where_all_was_measured() {
-    /// Times the fastest, of a problem and in the geometric mean of all.
+    /// Times the fastest, of a problem and in the geometric means of a suite's type and of all.
     const WORST: f64 = 2.2;
-    const MEAN: f64 = 1.04;
+    const SUITE: f64 = 1.3;
+    const MEAN: f64 = 1.03;
     let found = measured();
     assert!(found.len() > 700, "{} problems", found.len());
-    let mean = (found.values().map(|c| c.loss().ln()).sum::<f64>() / found.len() as f64).exp();
+    let all = mean(found.values());
+    let suites: BTreeSet<&String> = found.values().map(|choice| &choice.suite).collect();
+    let of = |suite: &String| mean(found.values().filter(|choice| choice.suite == *suite));
+    let suites: Vec<(f64, &String)> = suites.into_iter().map(|suite| (of(suite), suite)).collect();
+    for (mean, suite) in &suites {
+        eprintln!("{mean:.3}  {suite}");
+    }
+    eprintln!("{all:.3}  all {} problems", found.len());
     let mut losses: Vec<(&Key, &Choice)> = found.iter().collect();
     losses.sort_by(|(_, a), (_, b)| b.loss().total_cmp(&a.loss()));
     let line = |(key, choice): &(&Key, &Choice)| {
         let (loss, (problem, cold)) = (choice.loss(), key);
         let warm = if *cold { "" } else { " (warm)" };
-        let Choice { chosen, fastest } = choice;
+        let Choice {
+            chosen, fastest, ..
+        } = choice;
         format!("{loss:.2} times  {problem}{warm}: {chosen} instead of {fastest}")
     };
     // Those that are too far, or what there is most to gain from.
@@ -210,10 +238,15 @@ fn the_rule_loses_little_where_all_was_measured() {
         .count();
     let shown: Vec<String> = losses.iter().take(too_far.max(20)).map(line).collect();
     assert!(
-        too_far == 0 && mean < MEAN,
-        "{too_far} of {} problems are {WORST} times the fastest or more, and the mean is {mean:.3} of at \
+        too_far == 0 && all < MEAN,
+        "{too_far} of {} problems are {WORST} times the fastest or more, and the mean is {all:.3} of at \
          most {MEAN}; the furthest:\n{}",
         found.len(),
         shown.join("\n")
+    );
+    let far: Vec<&(f64, &String)> = suites.iter().filter(|(mean, _)| *mean >= SUITE).collect();
+    assert!(
+        far.is_empty(),
+        "{SUITE} times the fastest or more in the mean: {far:?}"
     );
 }
