@@ -284,7 +284,7 @@ fn tell_unranked(out: &mut impl Write, entries: &[Entry]) -> io::Result<()> {
         writeln!(out)?;
         say(
             out,
-            &format!("Not measured yet, so that no rule chooses them: {names}"),
+            &format!("Run by name alone, as no rule chooses them yet: {names}"),
         )?;
     }
     Ok(())
