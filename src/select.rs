@@ -34,7 +34,7 @@ pub enum Pick {
     /// can be opened. Where none has an estimate, the first that can, in the order of
     /// [`variants::all`], the CPU's fast one before its plain one.
     ///
-    /// A variant whose estimates no measurement backs ([`Info::ranked`](variant::Info::ranked)) does
+    /// A variant that waits for its measurements ([`Info::ranked`](variant::Info::ranked)) does
     /// not take part. Nothing is searched by time: cuDNN serves with the plan that its own heuristics
     /// think best.
     /// Configurations that keep the filter in constant memory are not taken, as there is room for few
@@ -354,7 +354,9 @@ fn best_config(
     problem: &Problem,
 ) -> Result<(f64, Candidate), String> {
     if !variant.info().ranked {
-        return Err("has estimates that no measurement backs; it runs by its name".to_owned());
+        return Err(
+            "waits for measurements that back its estimates; it runs by its name".to_owned(),
+        );
     }
     let mut best: Option<(f64, Candidate)> = None;
     let mut first_refusal = None;

@@ -31,7 +31,7 @@ use judge::{Judge, Verdict};
 use track::Track;
 
 /// How many times the least estimate of the variants that rules choose from a configuration of them may
-/// be estimated to take, and still be measured. Those whose estimates no measurement backs are in any case.
+/// be estimated to take, and still be measured. Those that rules do not choose are in any case.
 pub const FACTOR: f64 = 4.0;
 
 /// Measures the variants that can do a problem, and keeps all their times.

@@ -78,7 +78,8 @@ pub struct Info {
     pub max_arch: u32,
     /// Its configurations, `tile=16`; the first is the default. Empty where there is nothing to set.
     pub configs: Vec<String>,
-    /// Whether a measurement backs its estimates, so that rules may choose it. Others run by name.
+    /// Whether rules may choose it: it was checked on a GPU, and measurements back its estimates. Others
+    /// run by name.
     pub ranked: bool,
     /// Hash of the files of csrc that it is made of, with all that they include: what a measurement of
     /// it depends on. None where it is made of none.

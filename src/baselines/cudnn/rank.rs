@@ -28,7 +28,7 @@ pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
         return depthwise(problem, limits);
     }
     let nhwc = problem.layout() == Layout::Nhwc;
-    let tensor_cores = match problem.groups() {
+    let memory_of_tensor_cores = match problem.groups() {
         1 => MEMORY,
         _ => GROUPED_MEMORY,
     };
@@ -36,8 +36,8 @@ pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
     let (flops_per_clock, memory) = match problem.math() {
         Math::Fp32 if nhwc => (107.0, 0.152),
         Math::Fp32 => (138.0, MEMORY),
-        Math::Tf32 => (918.0, tensor_cores),
-        Math::F16 | Math::Bf16 | Math::F16Acc => (1837.0, tensor_cores),
+        Math::Tf32 => (918.0, memory_of_tensor_cores),
+        Math::F16 | Math::Bf16 | Math::F16Acc => (1837.0, memory_of_tensor_cores),
     };
     let channels = problem.k() / problem.groups();
     let padded = channels.next_multiple_of(TILE) as f64 / channels as f64;

@@ -84,10 +84,15 @@ impl Report {
     pub(crate) fn load(&self) -> Option<Load> {
         let after = || self.clocks.iter().filter_map(|log| log.after);
         let most = |of: fn(&Clocks) -> f64| after().map(|clocks| of(&clocks)).fold(0.0, f64::max);
-        let counted = || self.rows.iter().filter_map(|row| row.sm_mhz);
+        // Of the multiprocessors what a kernel counted, in earlier reports what the driver said.
+        let counted: Vec<f64> = self.rows.iter().filter_map(|row| row.sm_mhz).collect();
+        let sm_mhz = match counted.is_empty() {
+            true => after().map(|clocks| clocks.sm_mhz).collect(),
+            false => counted,
+        };
         Some(Load {
-            least_sm_mhz: counted().reduce(f64::min)?,
-            most_sm_mhz: counted().fold(0.0, f64::max),
+            least_sm_mhz: sm_mhz.iter().copied().reduce(f64::min)?,
+            most_sm_mhz: sm_mhz.iter().copied().fold(0.0, f64::max),
             memory_mhz: most(|clocks| clocks.memory_mhz),
             celsius: most(|clocks| clocks.celsius),
             watts: most(|clocks| clocks.watts),
