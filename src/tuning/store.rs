@@ -11,6 +11,7 @@ use std::{
     hash::{BuildHasher, Hasher, RandomState},
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{Batchless, Conditions, Record, distance, record};
@@ -20,6 +21,8 @@ use crate::Problem;
 const MOST_FILES: usize = 1000;
 /// How files of records end.
 const END: &str = "txt";
+/// Nobody writes a file for so long: its writer was killed.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// A folder of tuning results, taken under the same conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -245,10 +248,15 @@ fn read_limited(path: &Path) -> io::Result<String> {
 }
 
 /// Writes a file under another name in the same folder and renames it; where that fails nothing is left
-/// behind. It is not waited until the disk has it: a file that is cut off is seen by its sum.
+/// behind, and what a killed writer has left is removed. It is not waited until the disk has it: a file that
+/// is cut off is seen by its sum.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
+    for left in children(folder).filter(|path| is_abandoned(path) == Some(true)) {
+        // Another writer may be faster; whatever else keeps it there, nothing depends on it.
+        let _ = fs::remove_file(left);
+    }
     // Random, as containers that share a folder have the same numbers of processes; seeded anew each time.
     let random = RandomState::new().build_hasher().finish();
     let made = folder.join(format!(".{random:016x}"));
@@ -261,4 +269,17 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&made);
     }
     written
+}
+
+/// Whether a file is one that [`replace`] began, and nobody goes on with.
+fn is_abandoned(path: &Path) -> Option<bool> {
+    let digits = path.file_name()?.to_str()?.strip_prefix('.')?;
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if digits.len() != 16 || !digits.bytes().all(is_digit) {
+        return None;
+    }
+    // Nothing that a link leads to is looked at.
+    let file = fs::symlink_metadata(path).ok()?;
+    let age = file.modified().ok()?.elapsed().ok()?;
+    Some(file.is_file() && age > ABANDONED)
 }

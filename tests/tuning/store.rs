@@ -330,6 +330,50 @@ fn files_of_another_process_with_this_ones_number_are_left_alone() {
     assert_eq!(files(folder.path()).len(), 102);
 }
 
+#[test]
+fn what_a_killed_writer_has_left_is_removed_after_an_hour() {
+    let (folder, store) = store();
+    store.put(&record(&images(1))).unwrap();
+    let beside = files(folder.path())[0].with_file_name("");
+    let left = |name: &str, minutes: u64| {
+        let path = beside.join(name);
+        let file = fs::File::open(&path).or_else(|_| fs::File::create(&path));
+        let then = SystemTime::now() - Duration::from_secs(60 * minutes);
+        file.unwrap().set_modified(then).unwrap();
+    };
+    left(".0123456789abcdef", 61);
+    // Somebody may still write it.
+    left(".1123456789abcdef", 59);
+    // None of ours, however old.
+    let foreign = [
+        ".123456789abcdef",
+        ".0123456789abcdeg",
+        ".0123456789abcdef.txt",
+        ".4711-1",
+        "0123456789abcdef",
+        "notes",
+    ];
+    foreign.iter().for_each(|name| left(name, 10_000));
+    // Nor is a folder.
+    fs::create_dir(beside.join(".2123456789abcdef")).unwrap();
+    left(".2123456789abcdef", 61);
+    store.put(&record(&images(4))).unwrap();
+    let mut names: Vec<String> = fs::read_dir(&beside)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let stay = [
+        "mb1.txt",
+        "mb4.txt",
+        ".1123456789abcdef",
+        ".2123456789abcdef",
+    ];
+    let mut expected = [&stay[..], &foreign].concat();
+    expected.sort();
+    assert_eq!(names, expected);
+}
+
 /// What a child process of a test does: the variable names the store's folder.
 const CHILD: &str = "CONVFORGE_TEST_TUNING";
 
