@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    ops::Range,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant, SystemTime},

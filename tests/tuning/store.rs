@@ -96,6 +96,49 @@ fn the_nearest_number_of_images_serves_up_to_a_factor() {
     assert_eq!(NEAR, 2);
 }
 
+/// More numbers than are looked through, which a folder lists in no order.
+#[test]
+fn the_nearest_number_of_images_is_found_among_many() {
+    let (folder, store) = store();
+    let far = [20_000, 50_000, 200_000, 500_000];
+    for n in [1, 650].into_iter().chain(far) {
+        store.put(&record(&images(n))).unwrap();
+    }
+    let beside = files(folder.path())[0].with_file_name("");
+    let fill = |numbers: Range<usize>| {
+        for n in numbers {
+            fs::write(beside.join(format!("mb{n}-warm.txt")), "").unwrap();
+        }
+    };
+    let nearest = |n| {
+        let found = store.nearest(MODEL, &images(n));
+        found.map(|found| found.map(|record| record.problem.n()))
+    };
+    let ask = || {
+        for n in far {
+            for near in [n + 240, n - 200] {
+                assert_eq!(nearest(near), Ok(Some(n)), "{near}");
+            }
+        }
+        assert_eq!(nearest(2), Ok(Some(1)));
+        assert_eq!(nearest(1), Ok(None));
+        // All that could serve were asked for.
+        assert_eq!(nearest(300), Ok(None));
+        assert_eq!(nearest(350), Ok(Some(650)));
+    };
+    ask();
+    assert_eq!(nearest(30_000), Ok(Some(20_000)));
+    fill(1..3000);
+    ask();
+    // It is said that there may be one.
+    let note = nearest(30_000).unwrap_err();
+    assert!(
+        note.contains(beside.to_str().unwrap().trim_end_matches('/'))
+            && note.contains("more than 500 files"),
+        "{note}"
+    );
+}
+
 #[test]
 fn shipped_results_are_found_among_many() {
     let mut records = Vec::new();
