@@ -312,10 +312,8 @@ impl Bench {
 
     /// Checks and times a variant.
     fn outcome(&mut self, entrant: &Entrant, notes: &mut Vec<String>) -> Result<Outcome, Failed> {
-        let Entrant {
-            variant, config, ..
-        } = entrant;
-        match self.judge.judge(variant, *config)? {
+        let conv = self.ready(entrant, &self.problem)?;
+        match self.verdict(entrant, &conv)? {
             Verdict::Right => {}
             Verdict::Unknown(why) => {
                 notes.push(format!("{} was not checked: {why}", entrant.name()))
@@ -327,7 +325,23 @@ impl Bench {
                 });
             }
         }
-        let conv = Conv::with_variant(&self.device, &self.problem, variant.clone(), *config)?;
         Ok(self.track.time(&conv)?)
+    }
+
+    /// What the check says of a convolution that is to be timed. A library's plan takes its time, so it is the
+    /// same one that is judged, unless that is done on fewer images.
+    fn verdict(&mut self, entrant: &Entrant, conv: &Conv) -> Result<Verdict> {
+        match *self.judge.problem() == self.problem {
+            true => self.judge.judge(conv),
+            false => {
+                let fewer = self.ready(entrant, self.judge.problem())?;
+                self.judge.judge(&fewer)
+            }
+        }
+    }
+
+    fn ready(&self, entrant: &Entrant, problem: &Problem) -> Result<Conv> {
+        let (variant, config) = (entrant.variant.clone(), entrant.config);
+        Conv::with_variant(&self.device, problem, variant, config)
     }
 }

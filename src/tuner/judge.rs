@@ -4,12 +4,10 @@
 //! the list; on a GPU the first kernel of the list, or for that one itself the next. On the CPU, where loops
 //! take long, both compute fewer images.
 
-use std::sync::Arc;
-
 use super::operands::{Operands, largest_sum};
 use crate::{
     Conv, Device, Math, Problem, Result, Storage, Workspace,
-    variant::{self, Query, Variant},
+    variant::{self, Query},
     variants,
 };
 
@@ -43,16 +41,19 @@ impl Judge {
         })
     }
 
-    /// What a variant gives, beside another.
-    pub(super) fn judge(&mut self, variant: &Arc<dyn Variant>, config: usize) -> Result<Verdict> {
-        let (device, problem) = (&self.device, &self.problem);
-        let conv = Conv::with_variant(device, problem, variant.clone(), config)?;
-        let name = &variant.info().name;
+    /// What is judged on: the problem, or the same with fewer images.
+    pub(super) fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// What a convolution of [`problem`](Self::problem) gives, beside another variant.
+    pub(super) fn judge(&mut self, conv: &Conv) -> Result<Verdict> {
+        let name = &conv.variant().info().name;
         let Some(beside) = self.reference(name)? else {
             let why = format!("no other variant on {} can do it", self.device);
             return Ok(Verdict::Unknown(why));
         };
-        let found = self.output(&conv)?;
+        let found = self.output(conv)?;
         let (beside, expected) = &self.references[beside];
         let bound = Bound::of(&self.problem);
         let wrong = found.iter().zip(expected);

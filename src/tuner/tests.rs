@@ -1,6 +1,10 @@
 //! The judge on the spot, beside variants that are broken on purpose.
 
-use std::{ffi::c_void, slice};
+use std::{
+    ffi::c_void,
+    slice,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use super::*;
 use crate::variant::{Args, Info, Plan, Prepared};
@@ -22,21 +26,29 @@ const FAULTS: [(&str, Fault); 6] = [
 ];
 
 /// The plain loops with a fault.
-struct Broken(Info, Arc<dyn Variant>, Fault);
+struct Broken {
+    info: Info,
+    plain: Arc<dyn Variant>,
+    fault: Fault,
+    /// How often it was readied.
+    prepared: AtomicUsize,
+}
 
 // SAFETY: what it prepares is the library's own, and changes nothing but the output.
 unsafe impl Variant for Broken {
     fn info(&self) -> &Info {
-        &self.0
+        &self.info
     }
 
     fn plan(&self, query: &Query) -> Result<Plan, String> {
-        self.1.plan(query)
+        self.plain.plan(query)
     }
 
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
-        let prepared = self.1.prepare(device, query, plan)?;
-        Ok(Box::new(Faulty(prepared, self.2, query.problem.y_len())))
+        self.prepared.fetch_add(1, Ordering::Relaxed);
+        let prepared = self.plain.prepare(device, query, plan)?;
+        let faulty = Faulty(prepared, self.fault, query.problem.y_len());
+        Ok(Box::new(faulty))
     }
 }
 
@@ -55,11 +67,20 @@ unsafe impl Prepared for Faulty {
     }
 }
 
-fn broken(fault: Fault) -> Arc<dyn Variant> {
+fn broken(fault: Fault) -> Arc<Broken> {
     let plain = variants::find("cpu_direct").unwrap();
     let mut info = plain.info().clone();
     info.name = "broken".to_owned();
-    Arc::new(Broken(info, plain, fault))
+    Arc::new(Broken {
+        info,
+        plain,
+        fault,
+        prepared: AtomicUsize::new(0),
+    })
+}
+
+fn ready(problem: &Problem, variant: Arc<dyn Variant>) -> Conv {
+    Conv::with_variant(&Device::cpu(), problem, variant, 0).unwrap()
 }
 
 #[test]
@@ -69,13 +90,13 @@ fn whoever_is_broken_is_found_on_the_spot() {
         let problem: Problem = text.parse().unwrap();
         let mut judge = Judge::new(&Device::cpu(), &problem).unwrap();
         for (what, fault) in FAULTS {
-            let verdict = judge.judge(&broken(fault), 0).unwrap();
+            let verdict = judge.judge(&ready(&problem, broken(fault))).unwrap();
             let Verdict::Wrong(why) = verdict else {
                 panic!("{text}: {what}: {verdict:?}");
             };
             assert!(why.contains("cpu_direct"), "{why}");
         }
-        let right = judge.judge(&broken(|_| ()), 0).unwrap();
+        let right = judge.judge(&ready(&problem, broken(|_| ()))).unwrap();
         assert_eq!(right, Verdict::Right);
     }
 }
@@ -85,4 +106,32 @@ fn what_the_plain_loops_take_too_long_for_is_judged_on_fewer_images() {
     let problem: Problem = "mb1000ic64ih56oc64kh3ph1".parse().unwrap();
     let judged = judge::affordable(&Device::cpu(), &problem);
     assert!((1..1000).contains(&judged.n()), "{judged}");
+}
+
+#[test]
+fn what_is_judged_is_what_is_timed() {
+    for (text, prepared) in [
+        ("mb1ic3ih16oc1oh16kh3ph1", 1),
+        // Judged on fewer images.
+        ("mb64ic64ih56oc64kh3ph1", 2),
+    ] {
+        let problem: Problem = text.parse().unwrap();
+        let conditions = Conditions::default().on(false);
+        let mut bench = Bench::new(&Device::cpu(), &problem, conditions).unwrap();
+        let variant = broken(|_| ());
+        let entrant = Entrant {
+            variant: variant.clone(),
+            config: 0,
+            source: String::new(),
+            us: 0.0,
+        };
+        let conv = bench.ready(&entrant, &problem).unwrap();
+        assert_eq!(bench.verdict(&entrant, &conv).unwrap(), Verdict::Right);
+        assert_eq!(variant.prepared.load(Ordering::Relaxed), prepared, "{text}");
+        if prepared == 1 {
+            let outcome = bench.outcome(&entrant, &mut Vec::new());
+            assert!(outcome.is_ok_and(|outcome| outcome.us() > Some(0.0)));
+            assert_eq!(variant.prepared.load(Ordering::Relaxed), 2);
+        }
+    }
 }
