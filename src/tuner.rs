@@ -50,7 +50,8 @@ pub const FACTOR: f64 = 4.0;
 ///
 /// What the rule would take is measured first, the others from the least estimate to the largest, until
 /// time is up. Each is checked first: on whole numbers it must give what another variant of the
-/// device gives, the plainest there is, within the rounding of what is stored. That finds a
+/// device gives, the plainest there is, within the rounding of what is stored; where they differ the host
+/// computes that output and decides. That finds a
 /// variant that is broken here. It tells nothing of how closely a math is kept, of infinities or of NaN:
 /// for that there is `convforge check`. `convforge tune` measures with more care than this.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

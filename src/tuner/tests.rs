@@ -11,6 +11,8 @@ use crate::variant::{Args, Info, Plan, Prepared};
 
 /// What a broken variant does to the output of the plain loops: 16 x 16 pixels in f32.
 type Fault = fn(&mut [f32]);
+/// What it makes of the input before it reads it, by that and the filter of one output channel.
+type Misread = fn(&mut [f32], &[f32]);
 
 const FAULTS: [(&str, Fault); 6] = [
     ("nothing written", |y| y.fill(f32::NAN)),
@@ -30,6 +32,7 @@ struct Broken {
     info: Info,
     plain: Arc<dyn Variant>,
     fault: Fault,
+    misread: Misread,
     /// How often it was readied.
     prepared: AtomicUsize,
 }
@@ -47,36 +50,53 @@ unsafe impl Variant for Broken {
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
         self.prepared.fetch_add(1, Ordering::Relaxed);
         let prepared = self.plain.prepare(device, query, plan)?;
-        let faulty = Faulty(prepared, self.fault, query.problem.y_len());
-        Ok(Box::new(faulty))
+        Ok(Box::new(Faulty {
+            plain: prepared,
+            problem: query.problem.clone(),
+            fault: self.fault,
+            misread: self.misread,
+        }))
     }
 }
 
-struct Faulty(Box<dyn Prepared>, Fault, usize);
+struct Faulty {
+    plain: Box<dyn Prepared>,
+    problem: Problem,
+    fault: Fault,
+    misread: Misread,
+}
 
 // SAFETY: as above.
 unsafe impl Prepared for Faulty {
     unsafe fn launch(&self, args: Args) -> Result<()> {
-        let y: *mut c_void = args.y;
-        // SAFETY: the caller vouches for the addresses; the output has so many elements.
+        let (p, y): (_, *mut c_void) = (&self.problem, args.y);
+        // SAFETY: the caller vouches for the addresses; the operands have so many elements.
         unsafe {
-            self.0.launch(args)?;
-            (self.1)(slice::from_raw_parts_mut(y.cast(), self.2));
+            let mut x = slice::from_raw_parts(args.x.cast(), p.x_len()).to_vec();
+            (self.misread)(&mut x, slice::from_raw_parts(args.w.cast(), p.w_len()));
+            let x = x.as_ptr().cast();
+            self.plain.launch(Args { x, ..args })?;
+            (self.fault)(slice::from_raw_parts_mut(y.cast(), p.y_len()));
         }
         Ok(())
     }
 }
 
 fn broken(fault: Fault) -> Arc<Broken> {
+    Arc::new(named("broken", fault, |_, _| ()))
+}
+
+fn named(name: &str, fault: Fault, misread: Misread) -> Broken {
     let plain = variants::find("cpu_direct").unwrap();
     let mut info = plain.info().clone();
-    info.name = "broken".to_owned();
-    Arc::new(Broken {
+    info.name = name.to_owned();
+    Broken {
         info,
         plain,
         fault,
+        misread,
         prepared: AtomicUsize::new(0),
-    })
+    }
 }
 
 fn ready(problem: &Problem, variant: Arc<dyn Variant>) -> Conv {
@@ -98,6 +118,76 @@ fn whoever_is_broken_is_found_on_the_spot() {
         }
         let right = judge.judge(&ready(&problem, broken(|_| ()))).unwrap();
         assert_eq!(right, Verdict::Right);
+    }
+}
+
+/// One product of one pixel, wherever that lies: of very many in f16 sums, and under activations that level
+/// off.
+#[test]
+fn a_single_product_that_is_lost_is_found() {
+    const PIXELS: usize = 64;
+    // The product of a whole number of a pixel with one of the first channel where neither is 0.
+    fn lose(pixel: usize, x: &mut [f32], w: &[f32]) {
+        let mut channels = w.iter().enumerate();
+        let found = channels.find(|(c, w)| **w != 0.0 && x[c * PIXELS + pixel] != 0.0);
+        x[found.unwrap().0 * PIXELS + pixel] = 0.0;
+    }
+    let misreads: [Misread; 4] = [
+        |x, w| lose(0, x, w),
+        |x, w| lose(21, x, w),
+        |x, w| lose(42, x, w),
+        |x, w| lose(63, x, w),
+    ];
+    for text in [
+        "mb1ic20000ih8oc1kh1+math=f16acc",
+        "mb1ic20000ih8oc1kh1+math=f16acc+scale=0.3+bias",
+        "mb1ic20000ih8oc1kh1+tanh",
+        "mb1ic20000ih8oc1kh1+sigmoid",
+        "mb1ic4608ih8oc1kh1+scale=7+bias+residual+sigmoid",
+        "mb1ic20000ih8oc1kh1+math=f16acc+tanh",
+        "mb1ic20000ih8oc1kh1+math=f16acc+sigmoid",
+    ] {
+        let problem: Problem = text.parse().unwrap();
+        let mut judge = Judge::new(&Device::cpu(), &problem).unwrap();
+        for misread in misreads {
+            let variant = named("broken", |_| (), misread);
+            let verdict = judge.judge(&ready(&problem, Arc::new(variant))).unwrap();
+            assert!(matches!(verdict, Verdict::Wrong(_)), "{text}: {verdict:?}");
+        }
+        let right = judge.judge(&ready(&problem, broken(|_| ()))).unwrap();
+        assert_eq!(right, Verdict::Right, "{text}");
+    }
+}
+
+/// Whoever all are compared with may be the broken one.
+#[test]
+fn a_broken_reference_is_passed_over() {
+    let problem: Problem = "mb1ic3ih16oc1oh16kh3ph1".parse().unwrap();
+    for (what, fault) in FAULTS {
+        let make = |name, fault| Arc::new(named(name, fault, |_, _| ()));
+        let (first, second) = (make("first", fault), make("second", |_| ()));
+        let beside = || -> Vec<Arc<dyn Variant>> { vec![first.clone(), second.clone()] };
+        let mut judge = Judge::beside(&Device::cpu(), &problem, beside()).unwrap();
+        let mut verdict = |variant| judge.judge(&ready(&problem, variant)).unwrap();
+        assert_eq!(verdict(make("third", |_| ())), Verdict::Right, "{what}");
+        let wrong = verdict(first.clone());
+        assert!(
+            matches!(&wrong, Verdict::Wrong(why) if why.contains("second")),
+            "{what}: {wrong:?}"
+        );
+        // Nobody else is left.
+        assert!(matches!(verdict(second.clone()), Verdict::Unknown(_)));
+    }
+    // Two that are wrong all over in the same way do not bear each other out.
+    for (what, fault) in &FAULTS[..2] {
+        let make = |name| Arc::new(named(name, *fault, |_, _| ()));
+        let beside: Vec<Arc<dyn Variant>> = vec![make("first"), make("second")];
+        let mut judge = Judge::beside(&Device::cpu(), &problem, beside).unwrap();
+        let verdict = judge.judge(&ready(&problem, make("third"))).unwrap();
+        assert!(
+            matches!(verdict, Verdict::Unknown(_)),
+            "{what}: {verdict:?}"
+        );
     }
 }
 
