@@ -29,6 +29,7 @@ use crate::{
 
 use judge::{Judge, Verdict};
 use track::Track;
+pub use track::rest_after;
 
 /// How many times the least estimate of the variants that rules choose from a configuration of them may
 /// be estimated to take, and still be measured. Those whose estimates no measurement backs are in any case.
@@ -119,8 +120,8 @@ impl fmt::Debug for Entrant {
 }
 
 impl Tuner {
-    /// Measures a problem for about so long, what the rule takes in any case, and keeps the
-    /// results in the user's [`Store`].
+    /// Measures a problem for about so long, on a GPU with the rests between samples, what the rule takes in
+    /// any case, and keeps the results in the user's [`Store`].
     pub fn new(budget: Duration) -> Self {
         Tuner {
             store: Store::of_user(),
@@ -144,7 +145,10 @@ impl Tuner {
             missing,
             mut notes,
         } = self.wanted(device, problem)?;
-        let began = Instant::now();
+        let budget = Budget {
+            began: Instant::now(),
+            of: self.budget,
+        };
         let mut measured = 0;
         let mut bench = match missing.is_empty() {
             true => None,
@@ -152,12 +156,11 @@ impl Tuner {
         };
         for (i, entrant) in missing.iter().enumerate() {
             let Some(bench) = &mut bench else { break };
-            let outcome = if i > 0 && began.elapsed() >= self.budget {
-                let budget = self.budget;
-                Outcome::Late { budget }
+            let outcome = if i > 0 && budget.is_spent() {
+                Outcome::Late { budget: budget.of }
             } else {
                 measured += 1;
-                match bench.outcome(entrant, &mut notes) {
+                match bench.outcome(entrant, budget, &mut notes) {
                     Ok(outcome) => outcome,
                     Err(failed) => {
                         notes.push(format!("{}: {}", entrant.name(), failed.why));
@@ -277,6 +280,19 @@ fn entrants(device: &Device, problem: &Problem) -> (Vec<Entrant>, Vec<String>) {
     (entrants, notes)
 }
 
+/// How long all of it may take.
+#[derive(Clone, Copy)]
+struct Budget {
+    began: Instant,
+    of: Duration,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.began.elapsed() >= self.of
+    }
+}
+
 /// What variants of one problem are checked and timed with.
 struct Bench {
     device: Device,
@@ -312,7 +328,12 @@ impl Bench {
     }
 
     /// Checks and times a variant.
-    fn outcome(&mut self, entrant: &Entrant, notes: &mut Vec<String>) -> Result<Outcome, Failed> {
+    fn outcome(
+        &mut self,
+        entrant: &Entrant,
+        budget: Budget,
+        notes: &mut Vec<String>,
+    ) -> Result<Outcome, Failed> {
         let conv = self.ready(entrant, &self.problem)?;
         match self.verdict(entrant, &conv)? {
             Verdict::Right => {}
@@ -326,7 +347,7 @@ impl Bench {
                 });
             }
         }
-        Ok(self.track.time(&conv)?)
+        Ok(self.track.time(&conv, budget)?)
     }
 
     /// What the check says of a convolution that is to be timed. A library's plan takes its time, so it is the

@@ -4,6 +4,7 @@ use std::{
     ffi::c_void,
     slice,
     sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use super::*;
@@ -35,6 +36,8 @@ struct Broken {
     misread: Misread,
     /// How often it was readied.
     prepared: AtomicUsize,
+    /// How often it was launched.
+    launched: Arc<AtomicUsize>,
 }
 
 // SAFETY: what it prepares is the library's own, and changes nothing but the output.
@@ -55,6 +58,7 @@ unsafe impl Variant for Broken {
             problem: query.problem.clone(),
             fault: self.fault,
             misread: self.misread,
+            launched: self.launched.clone(),
         }))
     }
 }
@@ -64,11 +68,13 @@ struct Faulty {
     problem: Problem,
     fault: Fault,
     misread: Misread,
+    launched: Arc<AtomicUsize>,
 }
 
 // SAFETY: as above.
 unsafe impl Prepared for Faulty {
     unsafe fn launch(&self, args: Args) -> Result<()> {
+        self.launched.fetch_add(1, Ordering::Relaxed);
         let (p, y): (_, *mut c_void) = (&self.problem, args.y);
         // SAFETY: the caller vouches for the addresses; the operands have so many elements.
         unsafe {
@@ -96,6 +102,7 @@ fn named(name: &str, fault: Fault, misread: Misread) -> Broken {
         fault,
         misread,
         prepared: AtomicUsize::new(0),
+        launched: Arc::default(),
     }
 }
 
@@ -191,6 +198,41 @@ fn a_broken_reference_is_passed_over() {
     }
 }
 
+/// As `compare` does it, which rests after every round.
+#[test]
+fn a_gpu_rests_between_samples() {
+    let mut took = [1000.0, 50.0, 40_000.0, 7.0].into_iter();
+    let mut pauses = Vec::new();
+    let samples = track::rested(
+        || Ok(took.next().unwrap()),
+        |taken| taken < 4,
+        |pause| pauses.push(pause.as_micros()),
+    );
+    assert_eq!(samples.unwrap(), [1000.0, 50.0, 40_000.0, 7.0]);
+    assert_eq!(pauses, [3000, 150, 100_000]);
+    let failed = track::rested(|| Err(Error::Interrupted), |_| true, |_| ());
+    assert!(failed.is_err());
+}
+
+/// Once the budget is spent, a median of few samples does.
+#[test]
+fn what_is_late_ends_with_few_samples() {
+    let cpu = Device::cpu();
+    let problem: Problem = "mb64ic3ih16oc1oh16kh3ph1".parse().unwrap();
+    let mut launched = [Duration::ZERO, Duration::from_secs(60)].map(|of| {
+        let conditions = Conditions::default().on(false);
+        let mut track = Track::new(&cpu, &problem, conditions).unwrap();
+        let began = Instant::now();
+        let variant = broken(|_| thread::sleep(Duration::from_millis(2)));
+        let conv = ready(&problem, variant.clone());
+        track.time(&conv, Budget { began, of }).unwrap();
+        variant.launched.load(Ordering::Relaxed)
+    });
+    // One to load what is loaded at first use, one to see how long it takes, then the samples.
+    launched.iter_mut().for_each(|count| *count -= 2);
+    assert_eq!(launched, [3, 9]);
+}
+
 #[test]
 fn what_the_plain_loops_take_too_long_for_is_judged_on_fewer_images() {
     let problem: Problem = "mb1000ic64ih56oc64kh3ph1".parse().unwrap();
@@ -219,7 +261,11 @@ fn what_is_judged_is_what_is_timed() {
         assert_eq!(bench.verdict(&entrant, &conv).unwrap(), Verdict::Right);
         assert_eq!(variant.prepared.load(Ordering::Relaxed), prepared, "{text}");
         if prepared == 1 {
-            let outcome = bench.outcome(&entrant, &mut Vec::new());
+            let budget = Budget {
+                began: Instant::now(),
+                of: Duration::from_secs(9),
+            };
+            let outcome = bench.outcome(&entrant, budget, &mut Vec::new());
             assert!(outcome.is_ok_and(|outcome| outcome.us() > Some(0.0)));
             assert_eq!(variant.prepared.load(Ordering::Relaxed), 2);
         }
