@@ -222,7 +222,7 @@ impl Numbers {
     fn at(&self, i: usize) -> f32 {
         let random = random(i as u64 ^ (self.len as u64) << 32);
         let number = (random >> 32) as i64 % (2 * self.most + 1) - self.most;
-        if random % self.thinned == 0 {
+        if random.is_multiple_of(self.thinned) {
             number as f32 * self.unit
         } else {
             0.0
