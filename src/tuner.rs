@@ -29,6 +29,7 @@ use crate::{
 
 use judge::{Judge, Verdict};
 use track::Track;
+pub use track::rest_after;
 
 /// How many times the least estimate of the variants that rules choose from a configuration of them may
 /// be estimated to take, and still be measured. Those that rules do not choose are in any case.
@@ -50,7 +51,8 @@ pub const FACTOR: f64 = 4.0;
 ///
 /// What the rule would take is measured first, the others from the least estimate to the largest, until
 /// time is up. Each is checked first: on whole numbers it must give what another variant of the
-/// device gives, the plainest there is, within the rounding of what is stored. That finds a
+/// device gives, the plainest there is, within the rounding of what is stored; where they differ the host
+/// computes that output and decides. That finds a
 /// variant that is broken here. It tells nothing of how closely a math is kept, of infinities or of NaN:
 /// for that there is `convforge check`. `convforge tune` measures with more care than this.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,8 +120,8 @@ impl fmt::Debug for Entrant {
 }
 
 impl Tuner {
-    /// Measures a problem for about so long, what the rule takes in any case, and keeps the
-    /// results in the user's [`Store`].
+    /// Measures a problem for about so long, on a GPU with the rests between samples, what the rule takes in
+    /// any case, and keeps the results in the user's [`Store`].
     pub fn new(budget: Duration) -> Self {
         Tuner {
             store: Store::of_user(),
@@ -143,7 +145,10 @@ impl Tuner {
             missing,
             mut notes,
         } = self.wanted(device, problem)?;
-        let began = Instant::now();
+        let budget = Budget {
+            began: Instant::now(),
+            of: self.budget,
+        };
         let mut measured = 0;
         let mut bench = match missing.is_empty() {
             true => None,
@@ -151,12 +156,11 @@ impl Tuner {
         };
         for (i, entrant) in missing.iter().enumerate() {
             let Some(bench) = &mut bench else { break };
-            let outcome = if i > 0 && began.elapsed() >= self.budget {
-                let budget = self.budget;
-                Outcome::Late { budget }
+            let outcome = if i > 0 && budget.is_spent() {
+                Outcome::Late { budget: budget.of }
             } else {
                 measured += 1;
-                match bench.outcome(entrant, &mut notes) {
+                match bench.outcome(entrant, budget, &mut notes) {
                     Ok(outcome) => outcome,
                     Err(failed) => {
                         notes.push(format!("{}: {}", entrant.name(), failed.why));
@@ -276,6 +280,19 @@ fn entrants(device: &Device, problem: &Problem) -> (Vec<Entrant>, Vec<String>) {
     (entrants, notes)
 }
 
+/// How long all of it may take.
+#[derive(Clone, Copy)]
+struct Budget {
+    began: Instant,
+    of: Duration,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.began.elapsed() >= self.of
+    }
+}
+
 /// What variants of one problem are checked and timed with.
 struct Bench {
     device: Device,
@@ -311,11 +328,14 @@ impl Bench {
     }
 
     /// Checks and times a variant.
-    fn outcome(&mut self, entrant: &Entrant, notes: &mut Vec<String>) -> Result<Outcome, Failed> {
-        let Entrant {
-            variant, config, ..
-        } = entrant;
-        match self.judge.judge(variant, *config)? {
+    fn outcome(
+        &mut self,
+        entrant: &Entrant,
+        budget: Budget,
+        notes: &mut Vec<String>,
+    ) -> Result<Outcome, Failed> {
+        let conv = self.ready(entrant, &self.problem)?;
+        match self.verdict(entrant, &conv)? {
             Verdict::Right => {}
             Verdict::Unknown(why) => {
                 notes.push(format!("{} was not checked: {why}", entrant.name()))
@@ -327,7 +347,23 @@ impl Bench {
                 });
             }
         }
-        let conv = Conv::with_variant(&self.device, &self.problem, variant.clone(), *config)?;
-        Ok(self.track.time(&conv)?)
+        Ok(self.track.time(&conv, budget)?)
+    }
+
+    /// What the check says of a convolution that is to be timed. A library's plan takes its time, so it is the
+    /// same one that is judged, unless that is done on fewer images.
+    fn verdict(&mut self, entrant: &Entrant, conv: &Conv) -> Result<Verdict> {
+        match *self.judge.problem() == self.problem {
+            true => self.judge.judge(conv),
+            false => {
+                let fewer = self.ready(entrant, self.judge.problem())?;
+                self.judge.judge(&fewer)
+            }
+        }
+    }
+
+    fn ready(&self, entrant: &Entrant, problem: &Problem) -> Result<Conv> {
+        let (variant, config) = (entrant.variant.clone(), entrant.config);
+        Conv::with_variant(&self.device, problem, variant, config)
     }
 }

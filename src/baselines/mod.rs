@@ -14,6 +14,8 @@ mod cublas;
 #[cfg(feature = "cudnn")]
 pub(crate) mod cudnn;
 
+pub(crate) use cpu::Reads;
+
 /// Every baseline of this build, in reading order.
 pub(crate) fn all() -> Vec<Arc<dyn Variant>> {
     vec![

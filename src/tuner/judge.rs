@@ -3,18 +3,23 @@
 //! The one beside it is the plainest that can do the problem: on the CPU the nested loops, the last of
 //! the list; on a GPU the first kernel of the list, or for that one itself the next. On the CPU, where loops
 //! take long, both compute fewer images.
+//!
+//! The plainest may be what is broken. So some of its outputs are computed here on the host, and where two
+//! disagree, that output decides which of them is wrong. Who was wrong is not asked again.
 
 use std::sync::Arc;
 
-use super::operands::{Operands, largest_sum};
+use super::operands::{Content, Operands};
 use crate::{
-    Conv, Device, Math, Problem, Result, Storage, Workspace,
+    Activation, Conv, Device, Math, Problem, Result, Storage, Workspace,
     variant::{self, Query, Variant},
     variants,
 };
 
 /// Microseconds that the CPU's plain loops may be estimated to take.
 const PLAIN_US: f64 = 500_000.0;
+/// Outputs of the one beside it that are computed on the host in any case.
+const SAMPLES: usize = 16;
 
 /// What is wrong with a result, or why nobody knows.
 #[derive(Debug, PartialEq)]
@@ -27,67 +32,110 @@ pub(super) enum Verdict {
 pub(super) struct Judge {
     device: Device,
     problem: Problem,
+    content: Content,
     operands: Operands,
+    /// Who may be compared with, the plainest first.
+    beside: Vec<Arc<dyn Variant>>,
     /// What variants have given that others are compared with.
     references: Vec<(String, Vec<f32>)>,
 }
 
 impl Judge {
     pub(super) fn new(device: &Device, problem: &Problem) -> Result<Self> {
+        let mut all = variants::all().to_vec();
+        if !device.is_gpu() {
+            all.reverse();
+        }
+        Judge::beside(device, problem, all)
+    }
+
+    /// Beside these, the plainest first.
+    pub(super) fn beside(
+        device: &Device,
+        problem: &Problem,
+        beside: Vec<Arc<dyn Variant>>,
+    ) -> Result<Self> {
         let problem = affordable(device, problem);
         Ok(Judge {
+            content: Content::of(&problem),
             operands: Operands::new(device, &problem, 1)?,
             device: device.clone(),
             problem,
+            beside,
             references: Vec::new(),
         })
     }
 
-    /// What a variant gives, beside another.
-    pub(super) fn judge(&mut self, variant: &Arc<dyn Variant>, config: usize) -> Result<Verdict> {
-        let (device, problem) = (&self.device, &self.problem);
-        let conv = Conv::with_variant(device, problem, variant.clone(), config)?;
-        let name = &variant.info().name;
-        let Some(beside) = self.reference(name)? else {
-            let why = format!("no other variant on {} can do it", self.device);
-            return Ok(Verdict::Unknown(why));
-        };
-        let found = self.output(&conv)?;
-        let (beside, expected) = &self.references[beside];
-        let bound = Bound::of(&self.problem);
-        let wrong = found.iter().zip(expected);
-        let wrong = wrong.enumerate().find(|(_, (y, t))| !bound.holds(**y, **t));
-        Ok(match wrong {
-            None => Verdict::Right,
-            Some((i, (y, t))) => Verdict::Wrong(format!(
-                "output {i} of {} is {y}, by {beside} {t}",
-                self.problem
-            )),
-        })
+    /// What is judged on: the problem, or the same with fewer images.
+    pub(super) fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// What a convolution of [`problem`](Self::problem) gives, beside another variant.
+    pub(super) fn judge(&mut self, conv: &Conv) -> Result<Verdict> {
+        let name = &conv.variant().info().name;
+        let found = self.output(conv)?;
+        let bound = Bound::of(&self.problem, &self.content);
+        while let Some(beside) = self.reference(name) {
+            let (beside, expected) = &self.references[beside];
+            let mut pairs = found.iter().zip(expected);
+            let Some(i) = pairs.position(|(y, t)| !bound.holds(*y, *t)) else {
+                return Ok(Verdict::Right);
+            };
+            let truth = self.content.output(&self.problem, i);
+            if !bound.holds(found[i], truth) {
+                return Ok(Verdict::Wrong(format!(
+                    "output {i} of {} is {}, by {beside} {}, by a sum on the host {truth}",
+                    self.problem, found[i], expected[i]
+                )));
+            }
+            let wrong = beside.clone();
+            self.pass_over(&wrong);
+        }
+        Ok(Verdict::Unknown(format!(
+            "no other variant on {} can do it",
+            self.device
+        )))
     }
 
     /// The place of a result of the plainest variant that is not this one.
-    fn reference(&mut self, name: &str) -> Result<Option<usize>> {
-        if let Some(known) = self.references.iter().position(|(known, _)| known != name) {
-            return Ok(Some(known));
+    fn reference(&mut self, name: &str) -> Option<usize> {
+        let other = |known: &(String, Vec<f32>)| known.0 != name;
+        if let Some(known) = self.references.iter().position(other) {
+            return Some(known);
         }
-        let mut all: Vec<_> = variants::all().iter().collect();
-        if !self.device.is_gpu() {
-            all.reverse();
-        }
-        for variant in all {
-            let info = variant.info();
-            if info.name == name {
+        self.add_reference(name);
+        self.references.iter().position(other)
+    }
+
+    /// Finds one more variant that is right where that is looked at, and not this one.
+    fn add_reference(&mut self, name: &str) {
+        let bound = Bound::of(&self.problem, &self.content);
+        for variant in self.beside.clone() {
+            let beside = &variant.info().name;
+            if beside == name || self.references.iter().any(|(known, _)| known == beside) {
                 continue;
             }
             let conv = Conv::with_variant(&self.device, &self.problem, variant.clone(), 0);
             // Who cannot serve here is passed over.
-            if let Some(output) = conv.ok().and_then(|conv| self.output(&conv).ok()) {
-                self.references.push((info.name.clone(), output));
-                return Ok(Some(self.references.len() - 1));
+            let Some(output) = conv.ok().and_then(|conv| self.output(&conv).ok()) else {
+                continue;
+            };
+            let count = SAMPLES.min(output.len());
+            let mut samples = (0..count).map(|i| i * output.len() / count);
+            let truth = |i| self.content.output(&self.problem, i);
+            if samples.all(|i| bound.holds(output[i], truth(i))) {
+                self.references.push((beside.clone(), output));
+                return;
             }
+            self.pass_over(beside);
         }
-        Ok(None)
+    }
+
+    /// Compares nobody with this variant any more.
+    fn pass_over(&mut self, name: &str) {
+        self.beside.retain(|variant| variant.info().name != name);
+        self.references.retain(|(known, _)| known != name);
     }
 
     fn output(&mut self, conv: &Conv) -> Result<Vec<f32>> {
@@ -142,7 +190,7 @@ struct Bound {
 impl Bound {
     /// Sums of whole numbers are exact, and so rounded by what follows only: the epilogue's arithmetic, an
     /// activation's approximation, and storing.
-    fn of(problem: &Problem) -> Self {
+    fn of(problem: &Problem, content: &Content) -> Self {
         let epilogue = problem.epilogue();
         // Two units in the last place.
         let stored = match problem.storage() {
@@ -159,10 +207,13 @@ impl Bound {
         } else {
             0.0
         };
-        let largest = largest_sum(problem) * f64::from(epilogue.scale.abs()) + 8.0;
+        let slope = match epilogue.activation {
+            Activation::Sigmoid => 0.25,
+            _ => 1.0,
+        };
         Bound {
             share: stored + exponential,
-            floor: arithmetic * largest + exponential,
+            floor: slope * arithmetic * content.largest + exponential,
         }
     }
 

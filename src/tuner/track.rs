@@ -1,7 +1,9 @@
 //! Taking the time of a convolution as it will run: by a graph or call by call, on operands that the L2
 //! cache has or has not.
 
-use super::operands::Operands;
+use std::{thread, time::Duration};
+
+use super::{Budget, operands::Operands};
 #[cfg(feature = "cuda")]
 use crate::Error;
 use crate::{
@@ -25,6 +27,10 @@ const FAR: f64 = 5.0;
 const CAPTURE_REFUSED: i32 = 900;
 #[cfg(feature = "cuda")]
 const CAPTURE_REFUSED_LAST: i32 = 908;
+/// How long a GPU rests after a sample, in lengths of the sample.
+const REST: u32 = 3;
+/// Samples that last are of slow kernels, which draw little.
+const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Sets of operands at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
 
@@ -35,7 +41,16 @@ pub(super) struct Track {
     /// Whether a sample is a captured graph.
     #[cfg(feature = "cuda")]
     graph: bool,
+    /// Whether the device rests between samples.
+    rests: bool,
     best_us: f64,
+}
+
+/// How long a GPU should rest after so long a sample, before the next one. In a row large products draw all
+/// the power there is: cuDNN took 246 us for 234, and 176 for 163, on layers of VGG-16 in bf16 NHWC
+/// (benches/results/evidence/h200-rests.csv).
+pub fn rest_after(busy: Duration) -> Duration {
+    LONGEST_REST.min(busy.saturating_mul(REST))
 }
 
 impl Track {
@@ -52,12 +67,13 @@ impl Track {
             stream,
             #[cfg(feature = "cuda")]
             graph: conditions.graph,
+            rests: device.is_gpu(),
             best_us: f64::INFINITY,
         })
     }
 
-    /// Median and spread of a call with its filter packed.
-    pub(super) fn time(&mut self, conv: &Conv) -> Result<Outcome> {
+    /// Median and spread of a call with its filter packed. Once the budget is spent, few samples do.
+    pub(super) fn time(&mut self, conv: &Conv, budget: Budget) -> Result<Outcome> {
         self.workspace.reserve(conv, &self.stream)?;
         let (_packed, sets) = self.packed(conv)?;
         // The first call loads what is loaded at first use.
@@ -72,7 +88,8 @@ impl Track {
         };
         let is_far = each > FAR * self.best_us;
         let count = if is_far { FEW_SAMPLES } else { SAMPLES };
-        let mut samples = self.samples(conv, &sets, calls, count)?;
+        let wants_more = |taken| taken < count && (taken < FEW_SAMPLES || !budget.is_spent());
+        let mut samples = self.samples(conv, &sets, calls, wants_more)?;
         samples.sort_by(f64::total_cmp);
         let at = |share: f64| samples[(share * (samples.len() - 1) as f64).round() as usize];
         let median = at(0.5);
@@ -111,14 +128,19 @@ impl Track {
         self.stream.mark()?.us_since(&from)
     }
 
-    /// Microseconds of a call, `count` times.
+    /// Microseconds of a call, as often as is wanted after so many.
     fn samples(
         &mut self,
         conv: &Conv,
         sets: &[RawOperands],
         calls: usize,
-        count: usize,
+        wants_more: impl Fn(usize) -> bool,
     ) -> Result<Vec<f64>> {
+        let pause = match self.rests {
+            true => thread::sleep,
+            false => |_| (),
+        };
+        let per_call = |us: f64| us / calls as f64;
         #[cfg(feature = "cuda")]
         if let Some(queue) = self.stream.as_gpu().cloned().filter(|_| self.graph) {
             let graph = queue.capture(|_| self.launch(conv, sets, calls));
@@ -138,11 +160,28 @@ impl Track {
             // waited for, in `elapsed`; nothing is reserved meanwhile.
             let sample = |_: &mut Self| unsafe { graph.launch(&queue) };
             self.elapsed(sample)?;
-            let samples = (0..count).map(|_| Ok(self.elapsed(sample)? / calls as f64));
-            return samples.collect();
+            let totals = rested(|| self.elapsed(sample), wants_more, pause)?;
+            return Ok(totals.into_iter().map(per_call).collect());
         }
         let sample = |track: &mut Self| track.launch(conv, sets, calls);
-        let samples = (0..count).map(|_| Ok(self.elapsed(sample)? / calls as f64));
-        samples.collect()
+        let totals = rested(|| self.elapsed(sample), wants_more, pause)?;
+        Ok(totals.into_iter().map(per_call).collect())
     }
+}
+
+/// Microseconds of samples, as many as are wanted, with a pause between them.
+pub(super) fn rested(
+    mut sample: impl FnMut() -> Result<f64>,
+    wants_more: impl Fn(usize) -> bool,
+    mut pause: impl FnMut(Duration),
+) -> Result<Vec<f64>> {
+    let mut samples: Vec<f64> = Vec::new();
+    while wants_more(samples.len()) {
+        if let Some(us) = samples.last() {
+            let busy = Duration::try_from_secs_f64(us / 1e6);
+            pause(rest_after(busy.unwrap_or_default()));
+        }
+        samples.push(sample()?);
+    }
+    Ok(samples)
 }

@@ -10,16 +10,21 @@ use std::{
     fs::File,
     hash::{BuildHasher, Hasher, RandomState},
     io::{self, Read, Write},
+    iter,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{Batchless, Conditions, Record, distance, record};
 use crate::Problem;
 
-/// Files of a folder that are looked at for the nearest number of images.
-const MOST_FILES: usize = 1000;
+/// Files of a folder that are looked through for the nearest number of images; where there are more, as many
+/// numbers are asked for one by one. Either takes half a millisecond.
+const MOST_FILES: usize = 500;
 /// How files of records end.
 const END: &str = "txt";
+/// Nobody writes a file for so long: its writer was killed.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// A folder of tuning results, taken under the same conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,18 +97,15 @@ impl Store {
     /// [`NEAR`](super::NEAR) times as many or as few; of two as near, that with more.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get). A note as well where a folder has too many numbers of images to look through,
+    /// and none of those that are next to the problem's.
     pub fn nearest(&self, model: &str, problem: &Problem) -> Result<Option<Record>, String> {
         let text = problem.to_string();
         let Some(parts) = Batchless::of(&text) else {
             return Ok(None);
         };
-        let images = self.images(model, &parts).into_iter();
-        let near = images.filter_map(|images| Some((distance(images, parts.images)?, images)));
-        let nearest = near
-            .filter(|(_, images)| *images != parts.images)
-            .min_by(|(a, m), (b, n)| a.total_cmp(b).then(n.cmp(m)));
-        match nearest.map(|(_, images)| problem.with(|shape| shape.n = images)) {
+        let nearest = self.nearest_images(model, &parts)?;
+        match nearest.map(|images| problem.with(|shape| shape.n = images)) {
             Some(Ok(near)) => self.get(model, &near),
             _ => Ok(None),
         }
@@ -157,8 +159,15 @@ impl Store {
     }
 
     fn file(&self, model: &str, parts: &Batchless) -> Option<PathBuf> {
-        let name = format!("mb{}{}.{END}", parts.images, self.suffix());
-        Some(self.shape_folder(model, parts)?.join(name))
+        Some(
+            self.shape_folder(model, parts)?
+                .join(self.name(parts.images)),
+        )
+    }
+
+    /// What the file of so many images is called.
+    fn name(&self, images: usize) -> String {
+        format!("mb{images}{}.{END}", self.suffix())
     }
 
     fn shape_folder(&self, model: &str, parts: &Batchless) -> Option<PathBuf> {
@@ -180,16 +189,38 @@ impl Store {
         }
     }
 
-    /// The numbers of images that there are records of.
-    fn images(&self, model: &str, parts: &Batchless) -> Vec<usize> {
+    /// The number of images that a file's name says.
+    fn images(&self, path: &Path) -> Option<usize> {
         let end = format!("{}.{END}", self.suffix());
-        let images = |path: PathBuf| {
-            let name = path.file_name()?.to_str()?;
-            name.strip_prefix("mb")?.strip_suffix(&end)?.parse().ok()
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix("mb")?.strip_suffix(&end)?.parse().ok()
+    }
+
+    /// The nearest other number of images that there is a record of.
+    fn nearest_images(&self, model: &str, parts: &Batchless) -> Result<Option<usize>, String> {
+        let Some(folder) = self.shape_folder(model, parts) else {
+            return Ok(None);
         };
-        let folder = self.shape_folder(model, parts);
-        let files = folder.iter().flat_map(|folder| children(folder));
-        files.take(MOST_FILES).filter_map(images).collect()
+        let files: Vec<PathBuf> = children(&folder).take(MOST_FILES + 1).collect();
+        if files.len() <= MOST_FILES {
+            let others = files.iter().filter_map(|path| self.images(path));
+            let others = others.filter(|images| *images != parts.images);
+            let near = others.filter_map(|n| Some((distance(n, parts.images)?, n)));
+            let nearest = near.min_by(|(a, m), (b, n)| a.total_cmp(b).then(n.cmp(m)));
+            return Ok(nearest.map(|(_, images)| images));
+        }
+        let mut near = outward(parts.images);
+        let mut asked = near.by_ref().take(MOST_FILES);
+        let nearest = asked.find(|images| folder.join(self.name(*images)).is_file());
+        if nearest.is_none() && near.next().is_some() {
+            return Err(format!(
+                "{}: there are more than {MOST_FILES} files, and none of the {MOST_FILES} numbers of \
+                 images next to {}; others were not looked for",
+                folder.display(),
+                parts.images
+            ));
+        }
+        Ok(nearest)
     }
 
     fn read(&self, path: &Path, model: &str, problem: &Problem) -> Result<Option<Record>, String> {
@@ -219,6 +250,26 @@ impl Store {
     }
 }
 
+/// The other numbers of images whose results may serve so many, the nearest first; of two as near, that
+/// with more.
+fn outward(images: usize) -> impl Iterator<Item = usize> {
+    let (mut fewer, mut more) = (images, images);
+    iter::from_fn(move || {
+        let (below, above) = (fewer.checked_sub(1)?, more.checked_add(1)?);
+        match (distance(below, images), distance(above, images)) {
+            (None, None) => None,
+            (Some(down), up) if up.is_none_or(|up| down < up) => {
+                fewer = below;
+                Some(below)
+            }
+            _ => {
+                more = above;
+                Some(above)
+            }
+        }
+    })
+}
+
 /// What is in a folder; nothing where it cannot be read.
 fn children(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten();
@@ -245,10 +296,15 @@ fn read_limited(path: &Path) -> io::Result<String> {
 }
 
 /// Writes a file under another name in the same folder and renames it; where that fails nothing is left
-/// behind. It is not waited until the disk has it: a file that is cut off is seen by its sum.
+/// behind, and what a killed writer has left is removed. It is not waited until the disk has it: a file that
+/// is cut off is seen by its sum.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
+    for left in children(folder).filter(|path| is_abandoned(path) == Some(true)) {
+        // Another writer may be faster; whatever else keeps it there, nothing depends on it.
+        let _ = fs::remove_file(left);
+    }
     // Random, as containers that share a folder have the same numbers of processes; seeded anew each time.
     let random = RandomState::new().build_hasher().finish();
     let made = folder.join(format!(".{random:016x}"));
@@ -261,4 +317,17 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&made);
     }
     written
+}
+
+/// Whether a file is one that [`replace`] began, and nobody goes on with.
+fn is_abandoned(path: &Path) -> Option<bool> {
+    let digits = path.file_name()?.to_str()?.strip_prefix('.')?;
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if digits.len() != 16 || !digits.bytes().all(is_digit) {
+        return None;
+    }
+    // Nothing that a link leads to is looked at.
+    let file = fs::symlink_metadata(path).ok()?;
+    let age = file.modified().ok()?.elapsed().ok()?;
+    Some(file.is_file() && age > ABANDONED)
 }

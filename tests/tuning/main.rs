@@ -2,9 +2,10 @@
 
 use std::{
     env, fs,
+    ops::Range,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use convforge::{

@@ -96,6 +96,49 @@ fn the_nearest_number_of_images_serves_up_to_a_factor() {
     assert_eq!(NEAR, 2);
 }
 
+/// More numbers than are looked through, which a folder lists in no order.
+#[test]
+fn the_nearest_number_of_images_is_found_among_many() {
+    let (folder, store) = store();
+    let far = [20_000, 50_000, 200_000, 500_000];
+    for n in [1, 650].into_iter().chain(far) {
+        store.put(&record(&images(n))).unwrap();
+    }
+    let beside = files(folder.path())[0].with_file_name("");
+    let fill = |numbers: Range<usize>| {
+        for n in numbers {
+            fs::write(beside.join(format!("mb{n}-warm.txt")), "").unwrap();
+        }
+    };
+    let nearest = |n| {
+        let found = store.nearest(MODEL, &images(n));
+        found.map(|found| found.map(|record| record.problem.n()))
+    };
+    let ask = || {
+        for n in far {
+            for near in [n + 240, n - 200] {
+                assert_eq!(nearest(near), Ok(Some(n)), "{near}");
+            }
+        }
+        assert_eq!(nearest(2), Ok(Some(1)));
+        assert_eq!(nearest(1), Ok(None));
+        // All that could serve were asked for.
+        assert_eq!(nearest(300), Ok(None));
+        assert_eq!(nearest(350), Ok(Some(650)));
+    };
+    ask();
+    assert_eq!(nearest(30_000), Ok(Some(20_000)));
+    fill(1..3000);
+    ask();
+    // It is said that there may be one.
+    let note = nearest(30_000).unwrap_err();
+    assert!(
+        note.contains(beside.to_str().unwrap().trim_end_matches('/'))
+            && note.contains("more than 500 files"),
+        "{note}"
+    );
+}
+
 #[test]
 fn shipped_results_are_found_among_many() {
     let mut records = Vec::new();
@@ -328,6 +371,50 @@ fn files_of_another_process_with_this_ones_number_are_left_alone() {
     assert_eq!(store.get(MODEL, &images(4)), Ok(Some(record(&images(4)))));
     // Two records and what the others write.
     assert_eq!(files(folder.path()).len(), 102);
+}
+
+#[test]
+fn what_a_killed_writer_has_left_is_removed_after_an_hour() {
+    let (folder, store) = store();
+    store.put(&record(&images(1))).unwrap();
+    let beside = files(folder.path())[0].with_file_name("");
+    let left = |name: &str, minutes: u64| {
+        let path = beside.join(name);
+        let file = fs::File::open(&path).or_else(|_| fs::File::create(&path));
+        let then = SystemTime::now() - Duration::from_secs(60 * minutes);
+        file.unwrap().set_modified(then).unwrap();
+    };
+    left(".0123456789abcdef", 61);
+    // Somebody may still write it.
+    left(".1123456789abcdef", 59);
+    // None of ours, however old.
+    let foreign = [
+        ".123456789abcdef",
+        ".0123456789abcdeg",
+        ".0123456789abcdef.txt",
+        ".4711-1",
+        "0123456789abcdef",
+        "notes",
+    ];
+    foreign.iter().for_each(|name| left(name, 10_000));
+    // Nor is a folder.
+    fs::create_dir(beside.join(".2123456789abcdef")).unwrap();
+    left(".2123456789abcdef", 61);
+    store.put(&record(&images(4))).unwrap();
+    let mut names: Vec<String> = fs::read_dir(&beside)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let stay = [
+        "mb1.txt",
+        "mb4.txt",
+        ".1123456789abcdef",
+        ".2123456789abcdef",
+    ];
+    let mut expected = [&stay[..], &foreign].concat();
+    expected.sort();
+    assert_eq!(names, expected);
 }
 
 /// What a child process of a test does: the variable names the store's folder.

@@ -601,6 +601,35 @@ fn a_row_of_a_list_is_a_line_where_there_is_no_terminal() {
     assert!(text.lines().all(|line| line == line.trim_end()));
 }
 
+/// Whoever can do the problem is in sight; programs get the order of the library.
+#[test]
+fn a_list_begins_with_whoever_can_do_the_problem() {
+    // Only the plain loops, the last of the list, can.
+    let problem = ["--problem", "mb1ic3ih8oc4kh3+math=f16acc"];
+    let args = [&["list", "--device", "cpu"], &problem[..]].concat();
+    let text = says(&args);
+    let rows = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?, words.next()?))
+    });
+    let rows: Vec<_> = rows
+        .filter(|(_, can)| ["yes", "no"].contains(can))
+        .collect();
+    assert_eq!(rows[0], ("cpu_direct", "yes"), "{text}");
+    assert!(rows[1..].iter().all(|(_, can)| *can == "no"), "{text}");
+
+    let names = |args: &[&str]| {
+        let all: serde_json::Value = serde_json::from_str(&says(args)).unwrap();
+        let names = all.as_array().unwrap().iter();
+        names
+            .map(|entry| entry["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let json = names(&[&args[..], &["--json"]].concat());
+    assert_eq!(json, names(&["list", "--json"]));
+    assert!(rows.len() == json.len() && rows.len() > 1, "{text}");
+}
+
 #[test]
 fn nothing_at_all_is_no_success() {
     let check = ["check", "--device", "cpu"];

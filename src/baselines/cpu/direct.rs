@@ -93,44 +93,114 @@ fn outputs<T: Stored>(
     }: Tensors<T>,
     step: impl Fn(f32, f32, f32) -> f32 + Sync,
 ) {
-    let [rows, columns] = p.out();
-    let sums = Strides::of(p.layout(), [p.k(), p.p(), p.q()]);
-    let value = |n: usize, k: usize, [i, j]: [usize; 2]| {
-        let sum = sum(p, x, w, n, k, [i, j], &step);
-        let bias = bias.map_or(0.0, |b| b[k]);
-        let residual = residual.map_or(0.0, |r| r[sums.at(n, k, i, j)].widen());
-        epilogue::value(p.epilogue(), sum, bias, residual)
-    };
-    let output = |n: usize, k: usize, at: [usize; 2]| {
-        let Some(pool) = &p.epilogue().pool else {
-            return value(n, k, at);
-        };
-        let mut max = f32::NEG_INFINITY;
-        for i in epilogue::window(pool, 0, at[0], p.p()) {
-            for j in epilogue::window(pool, 1, at[1], p.q()) {
-                max = epilogue::max(max, value(n, k, [i, j]));
-            }
-        }
-        max
+    let reads = Reads {
+        x: |at: usize| x[at].widen(),
+        w: |at: usize| w[at].widen(),
+        bias: |at: usize| bias.map_or(0.0, |bias| bias[at]),
+        residual: |at: usize| residual.map_or(0.0, |residual| residual[at].widen()),
     };
     // A row is what lies contiguous in y: pixels in NCHW, channels in NHWC.
+    let length = match p.layout() {
+        Layout::Nchw => p.out()[1],
+        Layout::Nhwc => p.k(),
+    };
+    for_rows(y, length, |index, row| {
+        for (i, y) in row.iter_mut().enumerate() {
+            let at = place(p, index * length + i);
+            *y = T::narrow(reads.output(p, at, &step));
+        }
+    });
+}
+
+/// The image, the channel and the pixel of an output.
+type Place = (usize, usize, [usize; 2]);
+
+/// What stands at an index of the output.
+fn place(p: &Problem, index: usize) -> Place {
+    let ([rows, columns], channels) = (p.out(), p.k());
     match p.layout() {
-        Layout::Nchw => for_rows(y, columns, |index, row| {
-            let (plane, i) = (index / rows, index % rows);
-            for (j, y) in row.iter_mut().enumerate() {
-                *y = T::narrow(output(plane / p.k(), plane % p.k(), [i, j]));
-            }
-        }),
-        Layout::Nhwc => for_rows(y, p.k(), |index, row| {
-            let (n, i, j) = (
+        Layout::Nchw => {
+            let (plane, i, j) = (
                 index / columns / rows,
                 index / columns % rows,
                 index % columns,
             );
-            for (k, y) in row.iter_mut().enumerate() {
-                *y = T::narrow(output(n, k, [i, j]));
+            (plane / channels, plane % channels, [i, j])
+        }
+        Layout::Nhwc => {
+            let (pixel, k) = (index / channels, index % channels);
+            let (n, i, j) = (
+                pixel / columns / rows,
+                pixel / columns % rows,
+                pixel % columns,
+            );
+            (n, k, [i, j])
+        }
+    }
+}
+
+/// The elements of the operands by their indices; 0 for those of a bias or residual that is none.
+pub(crate) struct Reads<X, W, B, R> {
+    pub(crate) x: X,
+    pub(crate) w: W,
+    pub(crate) bias: B,
+    pub(crate) residual: R,
+}
+
+impl<X, W, B, R> Reads<X, W, B, R>
+where
+    X: Fn(usize) -> f32,
+    W: Fn(usize) -> f32,
+    B: Fn(usize) -> f32,
+    R: Fn(usize) -> f32,
+{
+    /// The output at an index, in f32 throughout, before it is stored.
+    pub(crate) fn output_at(&self, p: &Problem, index: usize) -> f32 {
+        self.output(p, place(p, index), &|sum, x, w| sum + x * w)
+    }
+
+    fn output(&self, p: &Problem, (n, k, at): Place, step: &impl Fn(f32, f32, f32) -> f32) -> f32 {
+        let Some(pool) = &p.epilogue().pool else {
+            return self.value(p, (n, k, at), step);
+        };
+        let mut max = f32::NEG_INFINITY;
+        for i in epilogue::window(pool, 0, at[0], p.p()) {
+            for j in epilogue::window(pool, 1, at[1], p.q()) {
+                max = epilogue::max(max, self.value(p, (n, k, [i, j]), step));
             }
-        }),
+        }
+        max
+    }
+
+    /// What pooling takes the largest of.
+    fn value(&self, p: &Problem, at: Place, step: &impl Fn(f32, f32, f32) -> f32) -> f32 {
+        let (n, k, [i, j]) = at;
+        let sums = Strides::of(p.layout(), [p.k(), p.p(), p.q()]);
+        let (bias, residual) = ((self.bias)(k), (self.residual)(sums.at(n, k, i, j)));
+        epilogue::value(p.epilogue(), self.sum(p, at, step), bias, residual)
+    }
+
+    fn sum(&self, p: &Problem, (n, k, [i, j]): Place, step: &impl Fn(f32, f32, f32) -> f32) -> f32 {
+        let channels = p.c() / p.groups();
+        let first = k / (p.k() / p.groups()) * channels;
+        let inputs = Strides::of(p.layout(), [p.c(), p.h(), p.w()]);
+        let weights = Strides::of(p.layout(), [channels, p.r(), p.s()]);
+        let (top, left) = (i * p.stride()[0], j * p.stride()[1]);
+        let taps_down = inside(p.r(), p.dilation()[0], top, p.pad().top, p.h());
+        let taps_across = inside(p.s(), p.dilation()[1], left, p.pad().left, p.w());
+        let mut sum = 0.0;
+        for c in 0..channels {
+            for r in taps_down.clone() {
+                let h = top + r * p.dilation()[0] - p.pad().top;
+                for s in taps_across.clone() {
+                    let column = left + s * p.dilation()[1] - p.pad().left;
+                    let x = (self.x)(inputs.at(n, first + c, h, column));
+                    let w = (self.w)(weights.at(k, c, r, s));
+                    sum = step(sum, x, w);
+                }
+            }
+        }
+        sum
     }
 }
 
@@ -142,35 +212,4 @@ fn for_rows<T: Send>(y: &mut [T], length: usize, body: impl Fn(usize, &mut [T]) 
     #[cfg(not(feature = "cpu"))]
     let rows = y.chunks_mut(length).enumerate();
     rows.for_each(|(index, row)| body(index, row));
-}
-
-fn sum<T: Stored>(
-    p: &Problem,
-    x: &[T],
-    w: &[T],
-    n: usize,
-    k: usize,
-    [i, j]: [usize; 2],
-    step: impl Fn(f32, f32, f32) -> f32,
-) -> f32 {
-    let channels = p.c() / p.groups();
-    let first = k / (p.k() / p.groups()) * channels;
-    let inputs = Strides::of(p.layout(), [p.c(), p.h(), p.w()]);
-    let weights = Strides::of(p.layout(), [channels, p.r(), p.s()]);
-    let (top, left) = (i * p.stride()[0], j * p.stride()[1]);
-    let taps_down = inside(p.r(), p.dilation()[0], top, p.pad().top, p.h());
-    let taps_across = inside(p.s(), p.dilation()[1], left, p.pad().left, p.w());
-    let mut sum = 0.0;
-    for c in 0..channels {
-        for r in taps_down.clone() {
-            let h = top + r * p.dilation()[0] - p.pad().top;
-            for s in taps_across.clone() {
-                let column = left + s * p.dilation()[1] - p.pad().left;
-                let x = x[inputs.at(n, first + c, h, column)].widen();
-                let w = w[weights.at(k, c, r, s)].widen();
-                sum = step(sum, x, w);
-            }
-        }
-    }
-    sum
 }

@@ -34,7 +34,7 @@ mod unroll;
 
 use std::{ops::Range, slice};
 
-pub(crate) use self::direct::Direct;
+pub(crate) use self::direct::{Direct, Reads};
 #[cfg(feature = "cpu")]
 pub(crate) use self::gemm::Gemm;
 use self::number::Stored;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use convforge::{Conv, Device, Error, Problem, Result, Workspace};
+use convforge::{Conv, Device, Error, Problem, Result, Workspace, tuner::rest_after};
 
 use super::{
     lane::{Lane, Tensors},
@@ -20,13 +20,6 @@ pub(super) enum Outputs {
     Judged,
     Unseen,
 }
-
-/// How long a GPU rests after a round, in lengths of the round. Without rest cuDNN took 246 us for 234, and
-/// 176 for 163, on layers of VGG-16 in bf16 NHWC: in a row large products draw all the power there is
-/// (benches/results/evidence/h200-rests.csv).
-const REST: f64 = 3.0;
-/// Rounds that last are of slow kernels, which draw little.
-const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// Times several convolutions of one problem on one device, in turns. Once `stop` is set, what
 /// has begun ends with [`LEAST_SAMPLES`]. What they compute is not looked at: that is for the caller.
@@ -111,7 +104,8 @@ pub(super) fn in_turns(
             });
         }
         if device.is_gpu() && !stopped() {
-            thread::sleep(LONGEST_REST.min(Duration::from_secs_f64(busy_us * REST / 1e6)));
+            let busy = Duration::try_from_secs_f64(busy_us / 1e6);
+            thread::sleep(rest_after(busy.unwrap_or_default()));
         }
     }
     let finished = lanes.into_iter().map(|lane| {

@@ -165,10 +165,16 @@ fn shared<'a>(entries: &'a [Entry]) -> Vec<&'a str> {
     found
 }
 
-/// What each variant says to the problem; for a shared reason the number of its note.
+/// What each variant says to the problem, first those that can do it; for a shared reason the number of
+/// its note.
 fn answers(entries: &[Entry], shared: &[&str]) -> String {
-    let rows = entries.iter().filter_map(|Entry { info, answer, .. }| {
-        let answer = answer.as_ref()?;
+    let answered = entries.iter();
+    let mut answered: Vec<_> = answered
+        .filter_map(|entry| Some((entry.info, entry.answer.as_ref()?)))
+        .collect();
+    // The sort is stable: both parts are in the order of the library.
+    answered.sort_by_key(|(_, answer)| !answer.supported);
+    let rows = answered.into_iter().map(|(info, answer)| {
         let note = |why: &String| shared.iter().position(|known| known == why);
         let (can, why) = match &answer.reason {
             Some(why) => match note(why) {
@@ -177,13 +183,13 @@ fn answers(entries: &[Entry], shared: &[&str]) -> String {
             },
             None => ("yes".to_owned(), String::new()),
         };
-        Some(vec![
+        vec![
             info.name.clone(),
             can,
             answer.rank_us.map_or("-".to_owned(), duration),
             answer.picked_by.join(", "),
             why,
-        ])
+        ]
     });
     let header = ["variant", "can do it", "estimate", "picked by", "why not"];
     listing(header, 3, &rows.collect::<Vec<_>>(), terminal::look())
