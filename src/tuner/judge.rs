@@ -121,10 +121,10 @@ impl Judge {
             let Some(output) = conv.ok().and_then(|conv| self.output(&conv).ok()) else {
                 continue;
             };
-            let count = SAMPLES.min(output.len());
-            let mut samples = (0..count).map(|i| i * output.len() / count);
+            let last = output.len().saturating_sub(1);
+            let mut samples = (0..SAMPLES).map(|i| i * last / (SAMPLES - 1));
             let truth = |i| self.content.output(&self.problem, i);
-            if samples.all(|i| bound.holds(output[i], truth(i))) {
+            if output.is_empty() || samples.all(|i| bound.holds(output[i], truth(i))) {
                 self.references.push((beside.clone(), output));
                 return;
             }
