@@ -9,7 +9,7 @@
 //   of the product, and are numbered so that a lane has 8 neighbours: a vector store. The rest of
 //   the main loop is the same.
 // - A step is 64 bytes along the sum: four pieces of 16 bytes, each of some channels under a tap.
-//   Where pieces lie in x as they are multiplied, cp.async brings them, four stages ahead, by way
+//   Where pieces lie in x as they are multiplied, cp.async brings them, some stages ahead, by way
 //   of the first-level cache, where taps beside each other find what the ones before read.
 // - Everything else is gathered through registers: x in NCHW, channel counts that are no multiple
 //   of a piece, unaligned addresses, f32 that is multiplied in 16 bits. With fewer channels than a

@@ -2,7 +2,6 @@
 // memory.
 #pragma once
 
-#include "core/fragment_epilogue.cuh"
 #include "kernels/implicit_gemm/mma_plan.cuh"
 #include "kernels/implicit_gemm/mma_product.cuh"
 #include "ptx/cp_async.cuh"

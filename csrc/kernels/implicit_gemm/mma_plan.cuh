@@ -3,7 +3,6 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
-#include "core/plan.cuh"
 #include "core/strides.cuh"
 #include "kernels/depthwise/family.cuh"
 #include "kernels/implicit_gemm/mma_order.cuh"

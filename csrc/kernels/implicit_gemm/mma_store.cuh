@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/epilogue.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "kernels/implicit_gemm/mma_load.cuh"
 
 namespace cf::implicit_mma {
