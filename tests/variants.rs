@@ -75,6 +75,13 @@ const EDGES: &[&str] = &[
     "mb1ic3ih32oc8oh16kh7sh2ph3",
     "mb2ic4ih9iw11oc4oh10ow11kh3kw2ph2pw0",
     "mb1ic2ih9oc2oh3kh1sh4",
+    // more padding than the filter has rows: outputs that meet nothing of x
+    "mb2ic16ih6oc16oh16kh3ph5+f16+nhwc+bias+silu",
+    "mb2ic3ih6oc8oh16kh3ph5+bias+silu",
+    "g4mb2ic8ih6oc8oh16kh3ph5+bf16+nhwc+bias+silu",
+    "g4mb2ic8ih6oc8oh16kh3ph5+f16+bias+silu",
+    "g8mb2ic8ih6oc8oh16kh3ph5+f16+nhwc+bias+silu",
+    "g8mb2ic8ih6oc8oh16kh3ph5+bias+silu",
     // groups
     "g4mb2ic8ih9oc12kh3ph1",
     "g32mb1ic32ih12oc32kh3ph1+nhwc",

@@ -88,9 +88,11 @@ __device__ __forceinline__ void compute_strip(const Warp<Shape> &warp, const Str
         const int end = min((i + 1) * tiling.steps, below);
 #pragma unroll 1
         for (; row < end; ++row) {
-            // The sums stay zeros above x.
+            // Above x nothing is added, but a row that was finished leaves.
             if (above >= 0)
                 filter.step(sums, pixels, behind, tiling.width, warp.lane);
+            else
+                sums.move_up();
             above += Shape::Stride;
             behind += Shape::Stride * tiling.width;
             if (row >= first)
