@@ -63,8 +63,8 @@ struct Barrier {
 };
 
 #if CF_SM90
-// Makes barriers that this thread initialised known to copies in flight and to other threads; the
-// latter meet at a __syncthreads as well.
+// Makes barriers that this thread initialised, and what else it wrote into shared memory, known to
+// copies in flight, to wgmma and to other threads; the latter meet at a __syncthreads as well.
 __device__ __forceinline__ void publish_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;\n"
                  "fence.proxy.async.shared::cta;" ::

@@ -15,26 +15,33 @@ using Launched = cf::ClusterKernel<Tiling, CUtensorMap, const void *, void *, Fi
 #if CF_SM90A
 constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
 
-// Lines behind boxes of x, which taps read as the zeros behind the last row.
-__device__ __forceinline__ void zero_behind_boxes(const Block &block) {
+constexpr int Warps = Threads / 32;
+
+// Lines behind boxes of x, which taps read as the zeros behind the last row. Warps take turns.
+__device__ __forceinline__ void zero_behind_boxes(const Block &block, int warp, int lane) {
     const Tiling &t = block.tiling;
-    for (int ring = 0; ring < (t.apart ? Warpgroups : 1); ++ring)
-        for (int stage = 0; stage < t.pixel_stages; ++stage)
-            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += Threads * 16)
-                store_shared4(block.pixels(ring, stage) + t.pixel_bytes + i, 0, 0, 0, 0);
-    publish_to_bulk_copies();
+    if (t.zero_bytes == 0)
+        return;
+    for (int i = warp; i < block.rings() * t.pixel_stages; i += Warps)
+        for (uint32_t byte = lane * 16; byte < t.zero_bytes; byte += 32 * 16)
+            store_shared4(block.pixels(0, i) + t.pixel_bytes + byte, 0, 0, 0, 0);
 }
 
-__device__ __forceinline__ void init_rings(const Block &block, int lane) {
+// The lanes of a warp that initialise barriers do so one after another: so all warps have some.
+__device__ __forceinline__ void init_rings(const Block &block, int warp, int lane) {
     const Tiling &t = block.tiling;
-    constexpr int Warps = Warpgroup / 32; // each hands back by itself
-    for (int ring = 0; ring < Warpgroups; ++ring)
-        block.shared.pixels[ring].init(
-            t.pixel_stages, 1, (t.apart ? Warps : Warpgroups * Warps) * t.pixel_peers, lane);
-    block.shared.weights.init(t.weight_stages, 1, Warpgroups * Warps * t.weight_peers, lane);
-    if (lane == 0)
-        block.shared.lead.init(Warps);
-    publish_barriers();
+    constexpr int Handing = Warpgroup / 32; // warps of a warpgroup, each of which hands back
+    const int pixel_stages = block.rings() * t.pixel_stages;
+    const int number = lane * Warps + warp, weight_stage = number - pixel_stages;
+    if (number < pixel_stages) {
+        const int ring = number >= t.pixel_stages, stage = number - ring * t.pixel_stages;
+        block.shared.pixels[ring].init_stage(
+            stage, 1, (t.apart ? Handing : Warpgroups * Handing) * t.pixel_peers);
+    } else if (weight_stage < t.weight_stages) {
+        block.shared.weights.init_stage(weight_stage, 1, Warpgroups * Handing * t.weight_peers);
+    } else if (weight_stage == t.weight_stages) {
+        block.shared.lead.init(Handing);
+    }
 }
 
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
@@ -73,9 +80,9 @@ __global__ void __launch_bounds__(Threads, 1)
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    if (warp == 0)
-        init_rings(block, lane);
-    zero_behind_boxes(block);
+    init_rings(block, warp, lane);
+    zero_behind_boxes(block, warp, lane);
+    publish_barriers();
     const bool clustered = cluster_size(tiling) > 1;
     if (clustered)
         wait_for_cluster();

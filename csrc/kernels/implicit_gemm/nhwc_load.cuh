@@ -75,13 +75,13 @@ struct Block {
         count = mine.count(t.tiles);
     }
 
+    __device__ __forceinline__ int rings() const { return tiling.apart ? Warpgroups : 1; }
     // A ring of pixels is a warpgroup's own, or the only one.
     __device__ __forceinline__ uint32_t pixels(int ring, int stage) const {
         return stages + (ring * tiling.pixel_stages + stage) * tiling.pixel_stage_bytes;
     }
     __device__ __forceinline__ uint32_t weights(int stage) const {
-        const int rings = tiling.apart ? Warpgroups : 1;
-        return pixels(rings, 0) + stage * tiling.weight_stage_bytes;
+        return pixels(rings(), 0) + stage * tiling.weight_stage_bytes;
     }
     __device__ __forceinline__ uint32_t staged(int warpgroup) const {
         return weights(tiling.weight_stages) + warpgroup * StagedBytes;
