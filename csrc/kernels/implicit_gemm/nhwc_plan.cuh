@@ -195,8 +195,9 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double products = std::max(ProductShare * std::max(steps * option.width / 2.0, port),
                                      blocks * taps * TapRound);
     // A stage is asked for when it was handed back, and comes some time later.
-    const auto round = [](double count, double clocks, int stages) {
-        return count * std::max(clocks, Latency / std::max(stages - 1, 1));
+    const auto round = [&](double count, double clocks, int stages) {
+        const double latency = count * rounds > stages ? Latency / std::max(stages - 1, 1) : 0;
+        return count * std::max(clocks, latency);
     };
     const double issue = std::max(round(loads, PixelRound, t.pixel_stages),
                                   round(weights, WeightRound, t.weight_stages));
@@ -238,10 +239,6 @@ inline bool share_stages(const cf_query &query, Option &option) {
     const int64_t blocks = ceil_div(t.blocks, t.parts); // of a part
     const int64_t weights = t.weight_stage_bytes, all = blocks * t.taps;
     const int64_t loads = blocks * t.load_rows * t.load_columns;
-    const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
-        t.pixel_stages = int(std::min<int64_t>(pixel_stages, MaxPixelStages));
-        t.weight_stages = int(std::min<int64_t>(weight_stages, MaxWeightStages));
-    };
     // A block keeps its weights where all of its tiles have the same.
     const int peers = cluster_size(t);
     // Blocks of a cluster are neighbours: fewer clusters run side by side than there are
@@ -255,6 +252,13 @@ inline bool share_stages(const cf_query &query, Option &option) {
     const int whole = t.tiles <= clusters ? clusters : clusters - clusters % t.channel_sets;
     option.grid = std::max(clusters, 1) * peers;
     t.turns = 1;
+    // No more than a block fills once: each takes a while to make.
+    const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
+        const int64_t tiles = std::max<int64_t>(ceil_div(t.tiles, option.grid / peers), 1);
+        t.pixel_stages = int(std::min<int64_t>({pixel_stages, MaxPixelStages, tiles * loads}));
+        t.weight_stages = int(std::min<int64_t>(
+            {weight_stages, MaxWeightStages, t.turns ? tiles * all : all}));
+    };
     if (whole > 0 && whole * 20 >= clusters * 19 && all <= MaxWeightStages && t.weight_peers == 1 &&
         (room - all * weights) / pixels >= 2) {
         option.grid = whole * peers;
@@ -270,7 +274,8 @@ inline bool share_stages(const cf_query &query, Option &option) {
     set(pixel_stages, pixel_stages > 0 ? (room - pixel_stages * pixels) / weights : 0);
     t.weight_stages = int(std::min<int64_t>(t.weight_stages, 2 * MaxPixelStages));
     t.lead = lead_of(t);
-    return t.pixel_stages >= std::min<int64_t>(loads, 2) && t.weight_stages >= 2;
+    return t.pixel_stages >= std::min<int64_t>(loads, 2) &&
+           t.weight_stages >= std::min<int64_t>(all, 2);
 }
 
 // Where parts of a sum meet, all sums of a tile lie in the place of stages.
@@ -373,11 +378,12 @@ inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, con
     option.lines.box[2] = uint32_t(height);
     if (!share_memory(query, option))
         return false;
-    // Columns of products that are no pixels read on behind the last stage.
+    // Columns of products that are no pixels read on behind the last stage, whatever is there.
     const int64_t groups = cut.width / 8 - 1;
     const int64_t last = groups * t.group_bytes / LineBytes + 8 +
                          int64_t(v.r - 1) * t.tap_row_bytes / LineBytes + reach;
-    if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
+    if (last * LineBytes >
+        int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t) + Warpgroups * StagedBytes)
         return false;
     option.us = estimate(query, option);
     return true;
