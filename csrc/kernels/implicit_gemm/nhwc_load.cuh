@@ -62,17 +62,17 @@ struct Block {
         : tiling(t), shared(shared),
           stages((shared_address(dynamic) + (LineAlign - 1)) & ~(LineAlign - 1)),
           mine(StridedTiles::of_block()) {
-        const int size = t.pixel_peers * t.weight_peers * t.parts;
-        const int rank = size > 1 ? cluster_rank() : 0, peers = t.pixel_peers * t.weight_peers;
-        part = rank / peers;
-        parts_first = rank - part * peers;
-        const int row = parts_first / t.pixel_peers, column = parts_first - row * t.pixel_peers;
-        of_pixels = {t.pixel_peers, column, 1, part * peers + row * t.pixel_peers};
-        of_weights = {t.weight_peers, row, t.pixel_peers, part * peers + column};
-        first_block = part * t.blocks / t.parts;
-        blocks = (part + 1) * t.blocks / t.parts - first_block;
-        mine = {mine.first / size, mine.step / size};
-        count = mine.count(t.tiles);
+        // Every block waits for this: all sizes are powers of two, so nothing is divided.
+        const int shift = t.peer_shift + t.part_shift, rank = shift > 0 ? cluster_rank() : 0;
+        part = rank >> t.peer_shift;
+        parts_first = rank - (part << t.peer_shift);
+        const int row = parts_first >> t.pixel_shift, column = parts_first & (t.pixel_peers - 1);
+        of_pixels = {t.pixel_peers, column, 1, rank - column};
+        of_weights = {t.weight_peers, row, t.pixel_peers, rank - (row << t.pixel_shift)};
+        first_block = part * t.blocks >> t.part_shift;
+        blocks = ((part + 1) * t.blocks >> t.part_shift) - first_block;
+        mine = {mine.first >> shift, mine.step >> shift};
+        count = t.by_clusters.quotient(t.tiles - mine.first + mine.step - 1);
     }
 
     __device__ __forceinline__ int rings() const { return tiling.apart ? Warpgroups : 1; }

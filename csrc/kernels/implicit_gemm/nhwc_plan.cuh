@@ -46,8 +46,10 @@ struct Tiling {
     // rows, images.
     int tiles, channel_sets, group_tiles, column_pieces, row_pieces;
     Divisor by_channel_sets, by_group_tiles, by_column_pieces, by_row_pieces;
+    Divisor by_clusters;           // of the grid
     int pixel_peers, weight_peers; // blocks of a cluster that read the same: 1 or 2
-    int parts; // of a sum, each by a block of a cluster: whole blocks of channels
+    int parts; // of a sum, each by a block of a cluster: whole blocks of channels; 1, 2, 4 or 8
+    int pixel_shift, peer_shift, part_shift; // log2 of pixel_peers, of all peers, of parts
     int apart; // each warpgroup has pixels of its own, and a ring of its own
     int pixel_tiles;
     // y, and a tile of it.
@@ -85,6 +87,8 @@ inline uint32_t weight_ring_bytes(const Tiling &t) {
 inline uint32_t shared_bytes(const Tiling &t) {
     return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) + Warpgroups * StagedBytes;
 }
+
+inline int log2_of(int power) { return power > 1 ? 1 + log2_of(power / 2) : 0; }
 
 // How the warpgroups of a block share a tile, and the blocks of a cluster what they read.
 struct Sharing {
@@ -283,8 +287,11 @@ inline bool share_memory(const cf_query &query, Option &option) {
     Tiling &t = option.tiling;
     t.near = (double(t.images) * t.p + t.rows) * t.q * t.k < INT32_MAX / 2;
     const uint32_t sums = Warpgroups * RowChannels * (option.width + 8) * 4;
-    return share_stages(query, option) &&
-           (t.parts == 1 || sums <= pixel_ring_bytes(t) + weight_ring_bytes(t));
+    if (!share_stages(query, option) ||
+        (t.parts > 1 && sums > pixel_ring_bytes(t) + weight_ring_bytes(t)))
+        return false;
+    t.by_clusters = Divisor(option.grid / cluster_size(t));
+    return true;
 }
 
 // A tile's pixels: columns, rows and images of y, in strips of 8 columns or in rows of a pitch.
@@ -305,6 +312,8 @@ inline bool describe(const cf_problem &p, const Sharing &sharing, int width, int
     t.apart = sharing.apart;
     t.pixel_peers = sharing.pixel_peers, t.weight_peers = sharing.weight_peers;
     t.parts = sharing.parts;
+    t.pixel_shift = log2_of(t.pixel_peers), t.part_shift = log2_of(t.parts);
+    t.peer_shift = log2_of(t.pixel_peers * t.weight_peers);
     const int rows = t.apart ? RowChannels : Warpgroups * RowChannels;
     t.group_c = int(group_channels(p)), t.group_k = p.k / p.groups, t.k = p.k;
     t.filter_lines = int(filter_lines(p));
