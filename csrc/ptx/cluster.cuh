@@ -23,6 +23,15 @@ __device__ __forceinline__ void wait_for_cluster() {
                      : "memory");
 }
 
+// The same in two, of threads that show each other nothing but barriers that they published: it
+// waits for no store on its way.
+__device__ __forceinline__ void arrive_at_cluster() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wait_for_arrivals_at_cluster() {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 // Arrives at the barrier in the same place of another block's shared memory, or its own.
 __device__ __forceinline__ void arrive_at(Barrier &barrier, int rank) {
     asm volatile(

@@ -44,8 +44,15 @@ __device__ __forceinline__ void init_rings(const Block &block, int warp, int lan
     }
 }
 
+// Until what the kernels before wrote is there, and the other blocks of the cluster have barriers.
+__device__ __forceinline__ void wait_for_others(const Block &block) {
+    wait_for_kernels_before();
+    if (cluster_size(block.tiling) > 1)
+        wait_for_arrivals_at_cluster();
+}
+
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
-// while the other one stores.
+// while the other one stores. With a single tile neither would gain.
 template <class Element, int N>
 __device__ __forceinline__ void consume(const Block &block, Element *y, const Finish &finish,
                                         int warp, int lane) {
@@ -53,7 +60,8 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
     const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
     const StoreLane<Element, N> store(block.tiling, block.staged(warpgroup), warp, lane);
     Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
-    if (warpgroup > 0 && block.count > 0)
+    wait_for_others(block);
+    if (warpgroup > 0 && block.count > 1)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         float sums[N / 2];
@@ -77,25 +85,26 @@ __global__ void __launch_bounds__(Threads, 1)
     extern __shared__ __align__(1024) unsigned char dynamic[];
     __shared__ Shared shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    let_next_kernel_begin();
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    const int producer = warp - Warpgroups * Warpgroup / 32;
+    if (producer == 0 && lane == 0)
+        prefetch_map(x);
     init_rings(block, warp, lane);
     zero_behind_boxes(block, warp, lane);
     publish_barriers();
     const bool clustered = cluster_size(tiling) > 1;
     if (clustered)
-        wait_for_cluster();
-    else
-        __syncthreads();
-    let_next_kernel_begin();
-    wait_for_kernels_before();
-    const int producer = warp - Warpgroups * Warpgroup / 32;
+        arrive_at_cluster();
+    __syncthreads();
     if (producer < 0) {
         take_registers<ConsumerRegisters>();
         consume<Element, N>(block, y, finish, warp, lane);
     } else {
         give_registers<ProducerRegisters>();
+        wait_for_others(block);
         if (producer < (tiling.apart ? Warpgroups : 1))
             produce_pixels<Element>(block, x, producer, lane);
         else if (producer == Warpgroups)
