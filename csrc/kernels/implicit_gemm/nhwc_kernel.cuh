@@ -41,6 +41,8 @@ __device__ __forceinline__ void init_rings(const Block &block, int warp, int lan
         block.shared.weights.init_stage(weight_stage, 1, Warpgroups * Handing * t.weight_peers);
     } else if (weight_stage == t.weight_stages) {
         block.shared.lead.init(Handing);
+        block.shared.parts_ready.init(Warpgroups * Handing * t.parts);
+        block.shared.parts_full.init(1);
     }
 }
 
@@ -110,8 +112,6 @@ __global__ void __launch_bounds__(Threads, 1)
         else if (producer == Warpgroups)
             produce_weights(block, filter, lane);
         __syncwarp();
-        if (tiling.parts > 1 && block.count > 0)
-            wait_for_cluster(); // as in store_parts
     }
     // Others still arrive at this block's barriers.
     if (clustered)

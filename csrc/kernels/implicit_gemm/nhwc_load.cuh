@@ -21,6 +21,8 @@ struct Shared {
     PixelRing pixels[Warpgroups];
     WeightRing weights;
     Barrier lead; // the first warpgroup's
+    // Of a sum whose parts meet (nhwc_parts.cuh): all who send some may; they are here.
+    Barrier parts_ready, parts_full;
 };
 
 // Where a tile begins: in images, rows and columns of y, in channels of a group.
@@ -85,6 +87,10 @@ struct Block {
     }
     __device__ __forceinline__ uint32_t staged(int warpgroup) const {
         return weights(tiling.weight_stages) + warpgroup * StagedBytes;
+    }
+    // Where parts of sums come to.
+    __device__ __forceinline__ uint32_t parts() const {
+        return tiling.parts_replace ? stages : staged(Warpgroups);
     }
     // Tile number m of the block, of it the pixels of a ring.
     __device__ __forceinline__ Place place(int m, int ring) const {

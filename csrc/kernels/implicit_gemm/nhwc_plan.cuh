@@ -68,8 +68,9 @@ struct Tiling {
     uint32_t pixel_stage_bytes, pixel_bytes; // bytes that are copied
     uint32_t zero_bytes;                     // behind them
     uint32_t weight_stage_bytes;
-    int turns; // 0 where the block keeps its weights
-    int lead;  // taps that the first warpgroup is ahead of the second one
+    int parts_replace; // whether parts of sums come to the place of stages
+    int turns;         // 0 where the block keeps its weights
+    int lead;          // taps that the first warpgroup is ahead of the second one
     // Whether pixels of y are whole pieces of 16 bytes; the epilogue.
     int whole, finishes, activation;
     int near; // pixels of a tile are so near in y that elements between them are counted in 31 bits
@@ -84,8 +85,17 @@ inline uint32_t pixel_ring_bytes(const Tiling &t) {
 inline uint32_t weight_ring_bytes(const Tiling &t) {
     return t.weight_stages * t.weight_stage_bytes;
 }
-inline uint32_t shared_bytes(const Tiling &t) {
-    return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) + Warpgroups * StagedBytes;
+// Of sums, that a block adds up: those of so many columns of products of its tile, 8 by 8.
+__host__ __device__ constexpr int part_eights(int width, int parts) {
+    return (width / 8 + parts - 1) / parts;
+}
+constexpr uint32_t EightBytes = Warpgroups * RowChannels * 8 * 4;
+inline uint32_t parts_bytes(const Tiling &t, int width) {
+    return t.parts > 1 ? t.parts * part_eights(width, t.parts) * EightBytes : 0;
+}
+inline uint32_t shared_bytes(const Tiling &t, int width) {
+    return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) + Warpgroups * StagedBytes +
+           (t.parts_replace ? 0 : parts_bytes(t, width));
 }
 
 inline int log2_of(int power) { return power > 1 ? 1 + log2_of(power / 2) : 0; }
@@ -260,8 +270,8 @@ inline bool share_stages(const cf_query &query, Option &option) {
     const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
         const int64_t tiles = std::max<int64_t>(ceil_div(t.tiles, option.grid / peers), 1);
         t.pixel_stages = int(std::min<int64_t>({pixel_stages, MaxPixelStages, tiles * loads}));
-        t.weight_stages = int(std::min<int64_t>(
-            {weight_stages, MaxWeightStages, t.turns ? tiles * all : all}));
+        t.weight_stages =
+            int(std::min<int64_t>({weight_stages, MaxWeightStages, t.turns ? tiles * all : all}));
     };
     if (whole > 0 && whole * 20 >= clusters * 19 && all <= MaxWeightStages && t.weight_peers == 1 &&
         (room - all * weights) / pixels >= 2) {
@@ -282,16 +292,17 @@ inline bool share_stages(const cf_query &query, Option &option) {
            t.weight_stages >= std::min<int64_t>(all, 2);
 }
 
-// Where parts of a sum meet, all sums of a tile lie in the place of stages.
+// Parts of sums have a place of their own, or that of the stages.
 inline bool share_memory(const cf_query &query, Option &option) {
     Tiling &t = option.tiling;
     t.near = (double(t.images) * t.p + t.rows) * t.q * t.k < INT32_MAX / 2;
-    const uint32_t sums = Warpgroups * RowChannels * (option.width + 8) * 4;
-    if (!share_stages(query, option) ||
-        (t.parts > 1 && sums > pixel_ring_bytes(t) + weight_ring_bytes(t)))
+    if (!share_stages(query, option))
         return false;
     t.by_clusters = Divisor(option.grid / cluster_size(t));
-    return true;
+    t.parts_replace =
+        shared_bytes(t, option.width) + StaticShared > uint32_t(query.device.shared_per_block);
+    return !t.parts_replace ||
+           parts_bytes(t, option.width) <= pixel_ring_bytes(t) + weight_ring_bytes(t);
 }
 
 // A tile's pixels: columns, rows and images of y, in strips of 8 columns or in rows of a pitch.
