@@ -16,15 +16,8 @@ __device__ __forceinline__ int cluster_rank() {
     return int(rank);
 }
 
-// Until all threads of the cluster are here.
-__device__ __forceinline__ void wait_for_cluster() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-}
-
-// The same in two, of threads that show each other nothing but barriers that they published: it
-// waits for no store on its way.
+// Until all threads of the cluster have arrived. They show each other nothing but barriers that they
+// published: a release would wait for stores on their way.
 __device__ __forceinline__ void arrive_at_cluster() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

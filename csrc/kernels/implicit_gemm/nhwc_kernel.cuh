@@ -97,8 +97,7 @@ __global__ void __launch_bounds__(Threads, 1)
     init_rings(block, warp, lane);
     zero_behind_boxes(block, warp, lane);
     publish_barriers();
-    const bool clustered = cluster_size(tiling) > 1;
-    if (clustered)
+    if (cluster_size(tiling) > 1)
         arrive_at_cluster();
     __syncthreads();
     if (producer < 0) {
@@ -111,11 +110,7 @@ __global__ void __launch_bounds__(Threads, 1)
             produce_pixels<Element>(block, x, producer, lane);
         else if (producer == Warpgroups)
             produce_weights(block, filter, lane);
-        __syncwarp();
     }
-    // Others still arrive at this block's barriers.
-    if (clustered)
-        wait_for_cluster();
 #else
     not_compiled();
 #endif

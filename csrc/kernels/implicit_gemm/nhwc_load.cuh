@@ -122,6 +122,13 @@ __device__ __forceinline__ Place first_pixel(const Tiling &t, const Place &tile)
     return first;
 }
 
+// Until all of the ring's stages were handed back: of a block that leaves nobody does that any more.
+template <class AnyRing>
+__device__ __forceinline__ void wait_for_last(AnyRing &ring, RingPosition at, int stages) {
+    for (int i = 0; i < stages; ++i, at.next(stages))
+        ring.wait_empty(at);
+}
+
 // A warp asks for a ring's pixels, tile by tile.
 template <class Element>
 __device__ __forceinline__ void produce_pixels(const Block &block, const CUtensorMap &x, int ring,
@@ -161,6 +168,8 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
                     turn = turn + 1 < peers.count ? turn + 1 : 0;
                 }
     }
+    if (peers.count > 1)
+        wait_for_last(pixels, at, t.pixel_stages);
 }
 
 // A warp asks for the filter's lines, tile by tile, or once.
@@ -192,6 +201,8 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
             turn = turn + 1 < peers.count ? turn + 1 : 0;
         }
     }
+    if (peers.count > 1)
+        wait_for_last(block.shared.weights, at, t.weight_stages);
 }
 #endif
 
