@@ -106,10 +106,11 @@ __global__ void __launch_bounds__(Threads, 1)
     } else {
         give_registers<ProducerRegisters>();
         wait_for_others(block);
-        if (producer < (tiling.apart ? Warpgroups : 1))
-            produce_pixels<Element>(block, x, producer, lane);
-        else if (producer == Warpgroups)
-            produce_weights(block, filter, lane);
+        if (producer >= 2)
+            produce_weights(block, filter, {2, producer - 2}, lane);
+        else
+            produce_pixels<Element>(block, x, tiling.apart ? producer : 0,
+                                    tiling.apart ? Share{1, 0} : Share{2, producer}, lane);
     }
 #else
     not_compiled();

@@ -122,17 +122,29 @@ __device__ __forceinline__ Place first_pixel(const Tiling &t, const Place &tile)
     return first;
 }
 
-// Until all of the ring's stages were handed back: of a block that leaves nobody does that any more.
+// One warp asks for a stage in 240 to 390 clocks, so two share a ring where there are two: every
+// second stage each, so that neither misses a phase of its stages' barriers.
+struct Share {
+    int count, number; // 1 or 2
+
+    __device__ __forceinline__ bool has(const RingPosition &at) const {
+        return (at.stage & (count - 1)) == number;
+    }
+};
+
+// Until all of the ring's stages were handed back: to a block that has left nobody can.
 template <class AnyRing>
-__device__ __forceinline__ void wait_for_last(AnyRing &ring, RingPosition at, int stages) {
+__device__ __forceinline__ void wait_for_last(AnyRing &ring, RingPosition at, int stages,
+                                              const Share &share) {
     for (int i = 0; i < stages; ++i, at.next(stages))
-        ring.wait_empty(at);
+        if (share.has(at))
+            ring.wait_empty(at);
 }
 
-// A warp asks for a ring's pixels, tile by tile.
+// A warp asks for a ring's pixels, or its share of them, tile by tile.
 template <class Element>
 __device__ __forceinline__ void produce_pixels(const Block &block, const CUtensorMap &x, int ring,
-                                               int lane) {
+                                               const Share &share, int lane) {
     const Tiling &t = block.tiling;
     PixelRing &pixels = block.shared.pixels[ring];
     const Peers &peers = block.of_pixels;
@@ -145,7 +157,10 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
         int channel = tile.group * t.group_c + block.first_block * LineChannels<Element>;
         for (int b = 0; b < block.blocks; ++b, channel += LineChannels<Element>)
             for (int r = 0; r < t.load_rows; ++r)
-                for (int s = 0; s < t.load_columns; ++s, at.next(t.pixel_stages)) {
+                for (int s = 0; s < t.load_columns;
+                     ++s, at.next(t.pixel_stages), turn = (turn + 1) & (peers.count - 1)) {
+                    if (!share.has(at))
+                        continue;
                     pixels.wait_empty(at);
                     if (lane == 0) {
                         Barrier &full = pixels.full[at.stage];
@@ -165,15 +180,15 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
                                         from.row, full);
                     }
                     __syncwarp();
-                    turn = turn + 1 < peers.count ? turn + 1 : 0;
                 }
     }
     if (peers.count > 1)
-        wait_for_last(pixels, at, t.pixel_stages);
+        wait_for_last(pixels, at, t.pixel_stages, share);
 }
 
-// A warp asks for the filter's lines, tile by tile, or once.
-__device__ __forceinline__ void produce_weights(const Block &block, const char *filter, int lane) {
+// A warp asks for its share of the filter's lines, tile by tile, or once.
+__device__ __forceinline__ void produce_weights(const Block &block, const char *filter,
+                                                const Share &share, int lane) {
     const Tiling &t = block.tiling;
     const int64_t tap_bytes = int64_t(t.filter_lines) * LineBytes;
     const Peers &peers = block.of_weights;
@@ -187,7 +202,10 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
                            (tile.group * t.blocks + block.first_block) * (t.taps * tap_bytes) +
                            int64_t(tile.k) * LineBytes;
         for (int i = 0; i < block.blocks * t.taps;
-             ++i, from += tap_bytes, at.next(t.weight_stages)) {
+             ++i, from += tap_bytes, at.next(t.weight_stages),
+                 turn = (turn + 1) & (peers.count - 1)) {
+            if (!share.has(at))
+                continue;
             block.shared.weights.wait_empty(at);
             if (lane == 0) {
                 Barrier &full = block.shared.weights.full[at.stage];
@@ -198,11 +216,10 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
                     copy_bulk_to(peers.ranks(), block.weights(at.stage), from, bytes, full);
             }
             __syncwarp();
-            turn = turn + 1 < peers.count ? turn + 1 : 0;
         }
     }
     if (peers.count > 1)
-        wait_for_last(block.shared.weights, at, t.weight_stages);
+        wait_for_last(block.shared.weights, at, t.weight_stages, share);
 }
 #endif
 
