@@ -16,8 +16,8 @@ __device__ __forceinline__ int cluster_rank() {
     return int(rank);
 }
 
-// Until all threads of the cluster have arrived. They show each other nothing but barriers that they
-// published: a release would wait for stores on their way.
+// Until all threads of the cluster have arrived. They show each other nothing but barriers that
+// they published: a release would wait for stores on their way.
 __device__ __forceinline__ void arrive_at_cluster() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

@@ -5,7 +5,6 @@
 #include "core/cluster_launch.cuh"
 #include "kernels/implicit_gemm/nhwc_parts.cuh"
 #include "kernels/implicit_gemm/nhwc_task.cuh"
-#include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
 namespace cf::implicit_gemm {
@@ -14,43 +13,35 @@ using Launched = cf::ClusterKernel<Tiling, CUtensorMap, const void *, void *, Fi
 
 #if CF_SM90A
 constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
-
-constexpr int Warps = Threads / 32;
+constexpr int Consumers = Warpgroups * Warpgroup / 32; // warps
 
 // Lines behind boxes of x, which taps read as the zeros behind the last row. Warps take turns.
 __device__ __forceinline__ void zero_behind_boxes(const Block &block, int warp, int lane) {
     const Tiling &t = block.tiling;
     if (t.zero_bytes == 0)
         return;
-    for (int i = warp; i < block.rings() * t.pixel_stages; i += Warps)
+    for (int i = warp; i < block.rings() * t.pixel_stages; i += Consumers)
         for (uint32_t byte = lane * 16; byte < t.zero_bytes; byte += 32 * 16)
             store_shared4(block.pixels(0, i) + t.pixel_bytes + byte, 0, 0, 0, 0);
 }
 
-// The lanes of a warp that initialise barriers do so one after another: so all warps have some.
+// The lanes of a warp that initialise barriers do so one after another: so each warp has some.
 __device__ __forceinline__ void init_rings(const Block &block, int warp, int lane) {
     const Tiling &t = block.tiling;
-    constexpr int Handing = Warpgroup / 32; // warps of a warpgroup, each of which hands back
     const int pixel_stages = block.rings() * t.pixel_stages;
-    const int number = lane * Warps + warp, weight_stage = number - pixel_stages;
+    const int number = lane * Consumers + warp, weight_stage = number - pixel_stages;
     if (number < pixel_stages) {
         const int ring = number >= t.pixel_stages, stage = number - ring * t.pixel_stages;
-        block.shared.pixels[ring].init_stage(
-            stage, 1, (t.apart ? Handing : Warpgroups * Handing) * t.pixel_peers);
+        // Each warp hands back by itself.
+        const int readers = t.apart ? Consumers / Warpgroups : Consumers;
+        block.shared.pixels[ring].init_stage(stage, 1, readers * t.pixel_peers);
     } else if (weight_stage < t.weight_stages) {
-        block.shared.weights.init_stage(weight_stage, 1, Warpgroups * Handing * t.weight_peers);
+        block.shared.weights.init_stage(weight_stage, 1, Consumers * t.weight_peers);
     } else if (weight_stage == t.weight_stages) {
-        block.shared.lead.init(Handing);
-        block.shared.parts_ready.init(Warpgroups * Handing * t.parts);
+        block.shared.lead.init(Consumers / Warpgroups);
+        block.shared.parts_ready.init(Consumers * t.parts);
         block.shared.parts_full.init(1);
     }
-}
-
-// Until what the kernels before wrote is there, and the other blocks of the cluster have barriers.
-__device__ __forceinline__ void wait_for_others(const Block &block) {
-    wait_for_kernels_before();
-    if (cluster_size(block.tiling) > 1)
-        wait_for_arrivals_at_cluster();
 }
 
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
@@ -62,7 +53,6 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
     const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
     const StoreLane<Element, N> store(block.tiling, block.staged(warpgroup), warp, lane);
     Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
-    wait_for_others(block);
     if (warpgroup > 0 && block.count > 1)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
@@ -91,21 +81,18 @@ __global__ void __launch_bounds__(Threads, 1)
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    const int producer = warp - Warpgroups * Warpgroup / 32;
-    if (producer == 0 && lane == 0)
-        prefetch_map(x);
-    init_rings(block, warp, lane);
-    zero_behind_boxes(block, warp, lane);
-    publish_barriers();
-    if (cluster_size(tiling) > 1)
-        arrive_at_cluster();
-    __syncthreads();
-    if (producer < 0) {
+    if (warp < Consumers) {
+        init_rings(block, warp, lane);
+        zero_behind_boxes(block, warp, lane);
+        publish_barriers();
+        begin_together(block);
         take_registers<ConsumerRegisters>();
         consume<Element, N>(block, y, finish, warp, lane);
     } else {
         give_registers<ProducerRegisters>();
-        wait_for_others(block);
+        const int producer = warp - Consumers;
+        if (producer == 0 && lane == 0)
+            prefetch_map(x);
         if (producer >= 2)
             produce_weights(block, filter, {2, producer - 2}, lane);
         else

@@ -7,6 +7,7 @@
 #include "pipeline/scheduler.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cluster.cuh"
+#include "ptx/grid.cuh"
 #include "ptx/im2col.cuh"
 #include "ptx/tensor.cuh"
 
@@ -141,7 +142,36 @@ __device__ __forceinline__ void wait_for_last(AnyRing &ring, RingPosition at, in
             ring.wait_empty(at);
 }
 
-// A warp asks for a ring's pixels, or its share of them, tile by tile.
+// Until all of the block have initialised its barriers and written what else they begin with, what
+// the kernels before wrote is there, and the other blocks of the cluster have barriers, too.
+__device__ __forceinline__ void begin_together(const Block &block) {
+    const bool clustered = cluster_size(block.tiling) > 1;
+    if (clustered)
+        arrive_at_cluster();
+    __syncthreads();
+    wait_for_kernels_before();
+    if (clustered)
+        wait_for_arrivals_at_cluster();
+}
+
+// Where copies of a tile begin: in pixels of x, and its channels.
+struct Corner {
+    int n, row, column, channel;
+};
+template <class Element>
+__device__ __forceinline__ Corner corner_of(const Block &block, int m, int ring) {
+    const Tiling &t = block.tiling;
+    const Place tile = block.place(m, ring);
+    const int channel = tile.group * t.group_c + block.first_block * LineChannels<Element>;
+    if (t.im2col) {
+        const Place first = first_pixel(t, tile);
+        return {first.n, first.row, first.column, channel};
+    }
+    return {tile.n, tile.row - t.pad_top, tile.column - t.pad_left, channel};
+}
+
+// A warp asks for a ring's pixels, or its share of them, tile by tile. Where a tile begins is
+// worked out while others are not ready yet.
 template <class Element>
 __device__ __forceinline__ void produce_pixels(const Block &block, const CUtensorMap &x, int ring,
                                                const Share &share, int lane) {
@@ -150,11 +180,11 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
     const Peers &peers = block.of_pixels;
     RingPosition at;
     int turn = 0;
+    Corner next = corner_of<Element>(block, 0, ring);
+    begin_together(block);
     for (int m = 0; m < block.count; ++m) {
-        const Place tile = block.place(m, ring);
-        const Place from = t.im2col ? first_pixel(t, tile)
-                                    : Place{tile.n, tile.row - t.pad_top, tile.column - t.pad_left};
-        int channel = tile.group * t.group_c + block.first_block * LineChannels<Element>;
+        const Corner from = next;
+        int channel = from.channel;
         for (int b = 0; b < block.blocks; ++b, channel += LineChannels<Element>)
             for (int r = 0; r < t.load_rows; ++r)
                 for (int s = 0; s < t.load_columns;
@@ -181,9 +211,23 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
                     }
                     __syncwarp();
                 }
+        next = corner_of<Element>(block, m + 1, ring);
     }
     if (peers.count > 1)
         wait_for_last(pixels, at, t.pixel_stages, share);
+}
+
+// The filter's lines that a tile begins with, and how many bytes of a tap.
+struct TapLines {
+    const char *first;
+    uint32_t bytes;
+};
+__device__ __forceinline__ TapLines lines_of(const Block &block, const char *filter, int m) {
+    const Tiling &t = block.tiling;
+    const Place tile = block.place(m, 0);
+    const int64_t taps = (int64_t(tile.group) * t.blocks + block.first_block) * t.taps;
+    return {filter + (taps * t.filter_lines + tile.k) * LineBytes,
+            min(t.weight_stage_bytes, uint32_t(t.filter_lines - tile.k) * LineBytes)};
 }
 
 // A warp asks for its share of the filter's lines, tile by tile, or once.
@@ -194,15 +238,12 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
     const Peers &peers = block.of_weights;
     RingPosition at;
     int turn = 0;
+    TapLines next = lines_of(block, filter, 0);
+    begin_together(block);
     for (int m = 0; m < (t.turns ? block.count : min(block.count, 1)); ++m) {
-        const Place tile = block.place(m, 0);
-        const uint32_t bytes =
-            min(t.weight_stage_bytes, uint32_t(t.filter_lines - tile.k) * LineBytes);
-        const char *from = filter +
-                           (tile.group * t.blocks + block.first_block) * (t.taps * tap_bytes) +
-                           int64_t(tile.k) * LineBytes;
-        for (int i = 0; i < block.blocks * t.taps;
-             ++i, from += tap_bytes, at.next(t.weight_stages),
+        const char *from = next.first;
+        const uint32_t bytes = next.bytes;
+        for (int i = 0; i < block.blocks * t.taps; ++i, from += tap_bytes, at.next(t.weight_stages),
                  turn = (turn + 1) & (peers.count - 1)) {
             if (!share.has(at))
                 continue;
@@ -217,6 +258,7 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
             }
             __syncwarp();
         }
+        next = lines_of(block, filter, m + 1);
     }
     if (peers.count > 1)
         wait_for_last(block.shared.weights, at, t.weight_stages, share);
