@@ -12,7 +12,11 @@ namespace cf::implicit_gemm {
 using Launched = cf::ClusterKernel<Tiling, CUtensorMap, const void *, void *, Finish>;
 
 #if CF_SM90A
-constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
+// Of a thread; in all what the block was launched with: 168, or 80 where two blocks are to fit.
+template <int N>
+constexpr int ConsumerRegisters = blocks_beside(N) == 1 ? 232 : 104;
+template <int N>
+constexpr int ProducerRegisters = blocks_beside(N) == 1 ? 40 : 32;
 constexpr int Consumers = Warpgroups * Warpgroup / 32; // warps
 
 // Lines behind boxes of x, which taps read as the zeros behind the last row. Warps take turns.
@@ -69,7 +73,7 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
 #endif
 
 template <class Element, int N>
-__global__ void __launch_bounds__(Threads, 1)
+__global__ void __launch_bounds__(Threads, blocks_beside(N))
     implicit_gemm_nhwc_kernel(const __grid_constant__ Tiling tiling,
                               const __grid_constant__ CUtensorMap x, const char *filter, Element *y,
                               const __grid_constant__ Finish finish) {
@@ -86,10 +90,10 @@ __global__ void __launch_bounds__(Threads, 1)
         zero_behind_boxes(block, warp, lane);
         publish_barriers();
         begin_together(block);
-        take_registers<ConsumerRegisters>();
+        take_registers<ConsumerRegisters<N>>();
         consume<Element, N>(block, y, finish, warp, lane);
     } else {
-        give_registers<ProducerRegisters>();
+        give_registers<ProducerRegisters<N>>();
         const int producer = warp - Consumers;
         if (producer == 0 && lane == 0)
             prefetch_map(x);

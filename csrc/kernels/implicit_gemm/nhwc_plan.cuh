@@ -18,8 +18,9 @@ constexpr int StepBytes = 32;          // of each line, by a product: 16 channel
 constexpr int Steps = LineBytes / StepBytes;
 constexpr int MaxPixelStages = 16, MaxWeightStages = 28;
 constexpr int StaticShared = 1024;
-constexpr int StagedBytes = 8192; // what a warpgroup stages of y at a time
-constexpr int MaxBox = 256;       // pixels along a side of a box
+constexpr int ReservedShared = 1024; // by the system, of each block
+constexpr int StagedBytes = 8192;    // what a warpgroup stages of y at a time
+constexpr int MaxBox = 256;          // pixels along a side of a box
 template <class Element>
 constexpr int PieceChannels = 16 / int(sizeof(Element)); // of 16 bytes
 
@@ -28,6 +29,10 @@ constexpr int Widths[] = {16,  32,  48,  64,  80,  96,  112, 128, 144, 160,
                           176, 192, 200, 208, 216, 224, 232, 240, 248, 256};
 
 constexpr int Narrow = 160; // those up to here are compiled apart from wider ones
+
+// Blocks that registers of a multiprocessor have room for. Of narrow products two: with one image
+// that of the next launch then begins beside this one's.
+__host__ __device__ constexpr int blocks_beside(int width) { return width <= 64 ? 2 : 1; }
 
 // A tile is 64 or 128 output channels (rows of products) of some pixels (columns). The pixels are
 // some columns and rows of some images of y, or (im2col) neighbours in all of y. What a tile reads
@@ -115,6 +120,7 @@ constexpr Sharing Sharings[] = {
 struct Option {
     int width; // pixels of a product
     int grid;
+    bool beside; // whether another block has room beside one
     Tiling tiling;
     Lines lines;
     double us;
@@ -244,11 +250,10 @@ inline int lead_of(const Tiling &t) {
     return std::max(lead, 1);
 }
 
-// Stages of both rings in what shared memory leaves; false where it is too little.
-inline bool share_stages(const cf_query &query, Option &option) {
+// Stages of both rings in what so many bytes of shared memory leave; false where it is too little.
+inline bool share_stages(const cf_query &query, int64_t bytes, Option &option) {
     Tiling &t = option.tiling;
-    const int64_t room =
-        query.device.shared_per_block - StaticShared - LineAlign - Warpgroups * StagedBytes;
+    const int64_t room = bytes - StaticShared - LineAlign - Warpgroups * StagedBytes;
     const int64_t pixels = int64_t(t.pixel_stage_bytes) * (t.apart ? Warpgroups : 1);
     const int64_t blocks = ceil_div(t.blocks, t.parts); // of a part
     const int64_t weights = t.weight_stage_bytes, all = blocks * t.taps;
@@ -293,16 +298,23 @@ inline bool share_stages(const cf_query &query, Option &option) {
 }
 
 // Parts of sums have a place of their own, or that of the stages.
+inline bool share_memory(const cf_query &query, int64_t bytes, Option &option) {
+    Tiling &t = option.tiling;
+    if (!share_stages(query, bytes, option))
+        return false;
+    t.by_clusters = Divisor(option.grid / cluster_size(t));
+    t.parts_replace = 0;
+    t.parts_replace = shared_bytes(t, option.width) + StaticShared > bytes;
+    return !t.parts_replace ||
+           parts_bytes(t, option.width) <= pixel_ring_bytes(t) + weight_ring_bytes(t);
+}
+// Half of it, where another block may begin beside this one and that is enough.
 inline bool share_memory(const cf_query &query, Option &option) {
     Tiling &t = option.tiling;
     t.near = (double(t.images) * t.p + t.rows) * t.q * t.k < INT32_MAX / 2;
-    if (!share_stages(query, option))
-        return false;
-    t.by_clusters = Divisor(option.grid / cluster_size(t));
-    t.parts_replace =
-        shared_bytes(t, option.width) + StaticShared > uint32_t(query.device.shared_per_block);
-    return !t.parts_replace ||
-           parts_bytes(t, option.width) <= pixel_ring_bytes(t) + weight_ring_bytes(t);
+    option.beside = blocks_beside(option.width) > 1 &&
+                    share_memory(query, query.device.shared_per_sm / 2 - ReservedShared, option);
+    return option.beside || share_memory(query, query.device.shared_per_block, option);
 }
 
 // A tile's pixels: columns, rows and images of y, in strips of 8 columns or in rows of a pitch.
