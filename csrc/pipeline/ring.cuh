@@ -29,6 +29,10 @@ namespace cf {
 struct RingPosition {
     int stage = 0, round = 0;
 
+    // Of the item behind so many, at most a round of them.
+    static __device__ __forceinline__ RingPosition behind(int items, int stages) {
+        return items == stages ? RingPosition{0, 1} : RingPosition{items, 0};
+    }
     __device__ __forceinline__ void next(int stages) {
         if (++stage == stages)
             stage = 0, ++round;

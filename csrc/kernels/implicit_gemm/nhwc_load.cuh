@@ -170,6 +170,47 @@ __device__ __forceinline__ Corner corner_of(const Block &block, int m, int ring)
     return {tile.n, tile.row - t.pad_top, tile.column - t.pad_left, channel};
 }
 
+// The first items of a ring, whose stages nobody has to hand back, by a lane for each: ask(item,
+// stage). So they wait for nothing but their turn to be sent; a short sum has no others. Says how
+// many there are.
+template <class Ask>
+__device__ __forceinline__ int ask_at_once(int items, int stages, const Share &share, int lane,
+                                           const Ask &ask) {
+    const int first = min(items, stages);
+    if (lane < first && share.has({lane, 0}))
+        ask(lane, lane);
+    __syncwarp();
+    return first;
+}
+
+// Copies of a tile's pixels, or im2col's: block of channels, row and column of the loads of it.
+template <class Element>
+struct PixelCopies {
+    const Block &block;
+    const CUtensorMap &x;
+    int ring;
+
+    __device__ __forceinline__ void ask(const Corner &from, int b, int r, int s, int stage,
+                                        int turn) const {
+        const Tiling &t = block.tiling;
+        const Peers &peers = block.of_pixels;
+        Barrier &full = block.shared.pixels[ring].full[stage];
+        const uint32_t to = block.pixels(ring, stage);
+        full.arrive_and_expect(t.pixel_bytes);
+        const int channel = from.channel + b * LineChannels<Element>;
+        const int columns = s * t.column_offset, rows = r * t.row_offset;
+        if (peers.count == 1 && t.im2col)
+            copy_pixels(to, x, channel, from.column, from.row, from.n, columns, rows, full);
+        else if (peers.count == 1)
+            copy_box(to, x, channel, from.column, from.n, from.row, full);
+        else if (turn == peers.number && t.im2col)
+            copy_pixels_to(peers.ranks(), to, x, channel, from.column, from.row, from.n, columns,
+                           rows, full);
+        else if (turn == peers.number)
+            copy_box_to(peers.ranks(), to, x, channel, from.column, from.n, from.row, full);
+    }
+};
+
 // A warp asks for a ring's pixels, or its share of them, tile by tile. Where a tile begins is
 // worked out while others are not ready yet.
 template <class Element>
@@ -177,43 +218,32 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
                                                const Share &share, int lane) {
     const Tiling &t = block.tiling;
     PixelRing &pixels = block.shared.pixels[ring];
-    const Peers &peers = block.of_pixels;
-    RingPosition at;
-    int turn = 0;
+    const int peers = block.of_pixels.count;
+    const PixelCopies<Element> copies = {block, x, ring};
     Corner next = corner_of<Element>(block, 0, ring);
     begin_together(block);
-    for (int m = 0; m < block.count; ++m) {
-        const Corner from = next;
-        int channel = from.channel;
-        for (int b = 0; b < block.blocks; ++b, channel += LineChannels<Element>)
+    int first = 0;
+    if (block.count > 0 && t.load_rows * t.load_columns == 1)
+        first = ask_at_once(block.blocks, t.pixel_stages, share, lane, [&](int b, int stage) {
+            copies.ask(next, b, 0, 0, stage, b & (peers - 1));
+        });
+    RingPosition at = RingPosition::behind(first, t.pixel_stages);
+    int turn = first & (peers - 1);
+    for (int m = 0; m < block.count; ++m, first = 0) {
+        for (int b = first; b < block.blocks; ++b)
             for (int r = 0; r < t.load_rows; ++r)
                 for (int s = 0; s < t.load_columns;
-                     ++s, at.next(t.pixel_stages), turn = (turn + 1) & (peers.count - 1)) {
+                     ++s, at.next(t.pixel_stages), turn = (turn + 1) & (peers - 1)) {
                     if (!share.has(at))
                         continue;
                     pixels.wait_empty(at);
-                    if (lane == 0) {
-                        Barrier &full = pixels.full[at.stage];
-                        const uint32_t to = block.pixels(ring, at.stage);
-                        full.arrive_and_expect(t.pixel_bytes);
-                        const int columns = s * t.column_offset, rows = r * t.row_offset;
-                        if (peers.count == 1 && t.im2col)
-                            copy_pixels(to, x, channel, from.column, from.row, from.n, columns,
-                                        rows, full);
-                        else if (peers.count == 1)
-                            copy_box(to, x, channel, from.column, from.n, from.row, full);
-                        else if (turn == peers.number && t.im2col)
-                            copy_pixels_to(peers.ranks(), to, x, channel, from.column, from.row,
-                                           from.n, columns, rows, full);
-                        else if (turn == peers.number)
-                            copy_box_to(peers.ranks(), to, x, channel, from.column, from.n,
-                                        from.row, full);
-                    }
+                    if (lane == 0)
+                        copies.ask(next, b, r, s, at.stage, turn);
                     __syncwarp();
                 }
         next = corner_of<Element>(block, m + 1, ring);
     }
-    if (peers.count > 1)
+    if (peers > 1)
         wait_for_last(pixels, at, t.pixel_stages, share);
 }
 
@@ -235,33 +265,41 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
                                                 const Share &share, int lane) {
     const Tiling &t = block.tiling;
     const int64_t tap_bytes = int64_t(t.filter_lines) * LineBytes;
+    WeightRing &weights = block.shared.weights;
     const Peers &peers = block.of_weights;
-    RingPosition at;
-    int turn = 0;
     TapLines next = lines_of(block, filter, 0);
+    const auto ask = [&](const char *from, int stage, int turn) {
+        Barrier &full = weights.full[stage];
+        full.arrive_and_expect(next.bytes);
+        if (peers.count == 1)
+            copy_bulk(block.weights(stage), from, next.bytes, full);
+        else if (turn == peers.number)
+            copy_bulk_to(peers.ranks(), block.weights(stage), from, next.bytes, full);
+    };
     begin_together(block);
-    for (int m = 0; m < (t.turns ? block.count : min(block.count, 1)); ++m) {
-        const char *from = next.first;
-        const uint32_t bytes = next.bytes;
-        for (int i = 0; i < block.blocks * t.taps; ++i, from += tap_bytes, at.next(t.weight_stages),
+    const int tiles = t.turns ? block.count : min(block.count, 1), items = block.blocks * t.taps;
+    int first = 0;
+    if (tiles > 0)
+        first = ask_at_once(items, t.weight_stages, share, lane, [&](int i, int stage) {
+            ask(next.first + i * tap_bytes, stage, i & (peers.count - 1));
+        });
+    RingPosition at = RingPosition::behind(first, t.weight_stages);
+    int turn = first & (peers.count - 1);
+    for (int m = 0; m < tiles; ++m, first = 0) {
+        const char *from = next.first + first * tap_bytes;
+        for (int i = first; i < items; ++i, from += tap_bytes, at.next(t.weight_stages),
                  turn = (turn + 1) & (peers.count - 1)) {
             if (!share.has(at))
                 continue;
-            block.shared.weights.wait_empty(at);
-            if (lane == 0) {
-                Barrier &full = block.shared.weights.full[at.stage];
-                full.arrive_and_expect(bytes);
-                if (peers.count == 1)
-                    copy_bulk(block.weights(at.stage), from, bytes, full);
-                else if (turn == peers.number)
-                    copy_bulk_to(peers.ranks(), block.weights(at.stage), from, bytes, full);
-            }
+            weights.wait_empty(at);
+            if (lane == 0)
+                ask(from, at.stage, turn);
             __syncwarp();
         }
         next = lines_of(block, filter, m + 1);
     }
     if (peers.count > 1)
-        wait_for_last(block.shared.weights, at, t.weight_stages, share);
+        wait_for_last(weights, at, t.weight_stages, share);
 }
 #endif
 
