@@ -182,20 +182,19 @@ inline double together_us(double a, double b) {
     return std::pow(std::pow(a, 5) + std::pow(b, 5), 0.2);
 }
 
-// Clocks: until the first pixels are there, and the last ones of y stored; of a copy, and of its
-// round; of a tap at least; of staging and storing a piece. Bytes that come from L2 in a clock, and
-// that shared memory's port moves. What products take more than their count, and what of storing
-// others do not hide.
-constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, OfTile = 300,
-                 OfPiece = 300, TapRound = 360;
+// Clocks: until the first pixels are there, and the last ones of y stored; of a copy, of its round
+// by one warp, and by a lane beside others (predicted); of a tap at least; of staging and storing a
+// piece. Bytes that come from L2 in a clock, and that shared memory's port moves. What products
+// take more than their count, and what of storing others do not hide.
+constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, AtOnce = 70,
+                 OfTile = 300, OfPiece = 300, TapRound = 360;
 constexpr double FillBytes = 30, PortBytes = 128;
 constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.4;
-// Where parts of a sum meet: two barriers of a cluster, and of each column.
-constexpr double Meet = 4500, MeetColumn = 8;
-// Of a launch, in microseconds: blocks have a multiprocessor to themselves, so that none is there
-// before the last one of the launch ahead has gone. By the layers of one image
-// (benches/results/rows/h200-39c3cfd6.jsonl).
-constexpr double AloneUs = 2.7;
+// Where parts of a sum meet, and of each column (predicted).
+constexpr double Meet = 1500, MeetColumn = 8;
+// Of a launch, in microseconds: of blocks that have a multiprocessor to themselves, so that none is
+// there before the last one of the launch ahead has gone, and of others (predicted).
+constexpr double AloneUs = 1, BesideUs = 0.2;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -214,13 +213,14 @@ inline double estimate(const cf_query &query, const Option &option) {
         steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
     const double products = std::max(ProductShare * std::max(steps * option.width / 2.0, port),
                                      blocks * taps * TapRound);
-    // A stage is asked for when it was handed back, and comes some time later.
-    const auto round = [&](double count, double clocks, int stages) {
-        const double latency = count * rounds > stages ? Latency / std::max(stages - 1, 1) : 0;
-        return count * std::max(clocks, latency);
+    // The first ones are asked for at once; a stage that was handed back comes some time later.
+    const auto ask = [&](double count, double clocks, int stages, int warps) {
+        const double first = std::min(count, stages / std::max(rounds, 1.0));
+        return first * AtOnce / warps +
+               (count - first) * std::max(clocks / warps, Latency / std::max(stages - 1, 1));
     };
-    const double issue = std::max(round(loads, PixelRound, t.pixel_stages),
-                                  round(weights, WeightRound, t.weight_stages));
+    const double issue = std::max(ask(loads, PixelRound, t.pixel_stages, t.apart ? 1 : 2),
+                                  ask(weights, WeightRound, t.weight_stages, 2));
     const double main = together_us(products, together_us(filled, issue)) *
                         (1 + ClusterShare * (t.pixel_peers * t.weight_peers - 1));
     const double meet = t.parts > 1 ? Meet + MeetColumn * option.width : 0;
@@ -234,7 +234,7 @@ inline double estimate(const cf_query &query, const Option &option) {
                                              pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     const double clocks = rounds * tile + Fill + meet + store / t.parts;
-    return ShortLaunchUs + AloneUs +
+    return ShortLaunchUs + (option.beside ? BesideUs : AloneUs) +
            together_us(clocks_us(query.device, clocks, TensorClock),
                        memory / (0.85 * query.device.bytes_per_us));
 }
@@ -271,9 +271,12 @@ inline bool share_stages(const cf_query &query, int64_t bytes, Option &option) {
     const int whole = t.tiles <= clusters ? clusters : clusters - clusters % t.channel_sets;
     option.grid = std::max(clusters, 1) * peers;
     t.turns = 1;
+    const auto tiles_of_block = [&] {
+        return std::max<int64_t>(ceil_div(t.tiles, option.grid / peers), 1);
+    };
     // No more than a block fills once: each takes a while to make.
     const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
-        const int64_t tiles = std::max<int64_t>(ceil_div(t.tiles, option.grid / peers), 1);
+        const int64_t tiles = tiles_of_block();
         t.pixel_stages = int(std::min<int64_t>({pixel_stages, MaxPixelStages, tiles * loads}));
         t.weight_stages =
             int(std::min<int64_t>({weight_stages, MaxWeightStages, t.turns ? tiles * all : all}));
@@ -294,7 +297,7 @@ inline bool share_stages(const cf_query &query, int64_t bytes, Option &option) {
     t.weight_stages = int(std::min<int64_t>(t.weight_stages, 2 * MaxPixelStages));
     t.lead = lead_of(t);
     return t.pixel_stages >= std::min<int64_t>(loads, 2) &&
-           t.weight_stages >= std::min<int64_t>(all, 2);
+           t.weight_stages >= std::min<int64_t>(all * tiles_of_block(), 2);
 }
 
 // Parts of sums have a place of their own, or that of the stages.
@@ -308,12 +311,14 @@ inline bool share_memory(const cf_query &query, int64_t bytes, Option &option) {
     return !t.parts_replace ||
            parts_bytes(t, option.width) <= pixel_ring_bytes(t) + weight_ring_bytes(t);
 }
-// Half of it, where another block may begin beside this one and that is enough.
+// Half of it, where another launch's block may begin beside this one, which has one tile, and that
+// is enough.
 inline bool share_memory(const cf_query &query, Option &option) {
     Tiling &t = option.tiling;
     t.near = (double(t.images) * t.p + t.rows) * t.q * t.k < INT32_MAX / 2;
     option.beside = blocks_beside(option.width) > 1 &&
-                    share_memory(query, query.device.shared_per_sm / 2 - ReservedShared, option);
+                    share_memory(query, query.device.shared_per_sm / 2 - ReservedShared, option) &&
+                    t.tiles <= option.grid / cluster_size(t);
     return option.beside || share_memory(query, query.device.shared_per_block, option);
 }
 
