@@ -61,7 +61,14 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         float sums[N / 2];
-        multiply_tile<Element, N>(block, held, ring, rows, sums);
+        if constexpr (blocks_beside(N) > 1)
+#pragma unroll
+            for (float &sum : sums)
+                sum = 0;
+        if (blocks_beside(N) > 1 && block.tiling.once)
+            multiply_once<Element, N>(block, ring, rows, sums);
+        else
+            multiply_tile<Element, N>(block, held, ring, rows, sums);
         const Place place = block.place(m, ring);
         if (block.tiling.parts > 1)
             store_parts<Element, N>(block, warp, lane, place, warpgroup, sums, y, finish);

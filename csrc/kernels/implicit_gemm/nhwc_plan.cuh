@@ -75,6 +75,7 @@ struct Tiling {
     uint32_t weight_stage_bytes;
     int parts_replace; // whether parts of sums come to the place of stages
     int turns;         // 0 where the block keeps its weights
+    int once;          // whether it has one tile, and all that this reads is there at once
     int lead;          // taps that the first warpgroup is ahead of the second one
     // Whether pixels of y are whole pieces of 16 bytes; the epilogue.
     int whole, finishes, activation;
@@ -183,11 +184,12 @@ inline double together_us(double a, double b) {
 }
 
 // Clocks: until the first pixels are there, and the last ones of y stored; of a copy, of its round
-// by one warp, and by a lane beside others (predicted); of a tap at least; of staging and storing a
-// piece. Bytes that come from L2 in a clock, and that shared memory's port moves. What products
-// take more than their count, and what of storing others do not hide.
+// by one warp, and by a lane beside others (predicted); of a tap at least, and of one of those that
+// are there at once (predicted); of staging and storing a piece. Bytes that come from L2 in a
+// clock, and that shared memory's port moves. What products take more than their count, and what of
+// storing others do not hide.
 constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, AtOnce = 70,
-                 OfTile = 300, OfPiece = 300, TapRound = 360;
+                 OfTile = 300, OfPiece = 300, TapRound = 360, TapOfOnce = 130;
 constexpr double FillBytes = 30, PortBytes = 128;
 constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.4;
 // Where parts of a sum meet, and of each column (predicted).
@@ -211,8 +213,9 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double filled = (pixel_bytes / t.pixel_peers + weight_bytes / t.weight_peers) / FillBytes;
     const double port =
         steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
+    const double tap_round = t.once && blocks_beside(option.width) > 1 ? TapOfOnce : TapRound;
     const double products = std::max(ProductShare * std::max(steps * option.width / 2.0, port),
-                                     blocks * taps * TapRound);
+                                     blocks * taps * tap_round);
     // The first ones are asked for at once; a stage that was handed back comes some time later.
     const auto ask = [&](double count, double clocks, int stages, int warps) {
         const double first = std::min(count, stages / std::max(rounds, 1.0));
@@ -271,33 +274,33 @@ inline bool share_stages(const cf_query &query, int64_t bytes, Option &option) {
     const int whole = t.tiles <= clusters ? clusters : clusters - clusters % t.channel_sets;
     option.grid = std::max(clusters, 1) * peers;
     t.turns = 1;
-    const auto tiles_of_block = [&] {
-        return std::max<int64_t>(ceil_div(t.tiles, option.grid / peers), 1);
-    };
-    // No more than a block fills once: each takes a while to make.
+    // No more stages than a block fills once: each takes a while to make.
+    const bool single = t.tiles <= clusters;
+    const int64_t most_pixels = std::min<int64_t>(single ? loads : MaxPixelStages, MaxPixelStages);
+    const int64_t most_weights = std::min<int64_t>(single ? all : MaxWeightStages, MaxWeightStages);
     const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
-        const int64_t tiles = tiles_of_block();
-        t.pixel_stages = int(std::min<int64_t>({pixel_stages, MaxPixelStages, tiles * loads}));
-        t.weight_stages =
-            int(std::min<int64_t>({weight_stages, MaxWeightStages, t.turns ? tiles * all : all}));
+        t.pixel_stages = int(std::min(pixel_stages, most_pixels));
+        t.weight_stages = int(std::min(weight_stages, most_weights));
+        t.lead = lead_of(t);
     };
+    const int64_t beside_weights = (room - all * weights) / pixels; // stages of pixels
+    t.once = single && peers == t.parts && t.last_steps == Steps && all <= MaxWeightStages &&
+             beside_weights >= loads && loads <= MaxPixelStages;
     if (whole > 0 && whole * 20 >= clusters * 19 && all <= MaxWeightStages && t.weight_peers == 1 &&
-        (room - all * weights) / pixels >= 2) {
+        beside_weights >= std::min<int64_t>(most_pixels, 2)) {
         option.grid = whole * peers;
         t.turns = 0;
-        set((room - all * weights) / pixels, all);
-        t.lead = lead_of(t);
+        set(beside_weights, all);
         return true;
     }
     const int64_t taps = t.tap_rows * t.tap_columns;
-    const int64_t pixel_stages = taps == 1                          ? room / (pixels + weights)
-                                 : room - 3 * pixels >= 6 * weights ? 3
-                                                                    : std::min<int64_t>(loads, 2);
+    const int64_t pixel_stages =
+        std::min(most_pixels, taps == 1                          ? room / (pixels + weights)
+                              : room - 3 * pixels >= 6 * weights ? 3
+                                                                 : std::min<int64_t>(loads, 2));
     set(pixel_stages, pixel_stages > 0 ? (room - pixel_stages * pixels) / weights : 0);
-    t.weight_stages = int(std::min<int64_t>(t.weight_stages, 2 * MaxPixelStages));
-    t.lead = lead_of(t);
     return t.pixel_stages >= std::min<int64_t>(loads, 2) &&
-           t.weight_stages >= std::min<int64_t>(all * tiles_of_block(), 2);
+           t.weight_stages >= std::min<int64_t>(most_weights, 2);
 }
 
 // Parts of sums have a place of their own, or that of the stages.
