@@ -61,14 +61,19 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         float sums[N / 2];
-        if constexpr (blocks_beside(N) > 1)
+        if constexpr (blocks_beside(N) > 1) {
+            // Of two ways either begins with these: ptxas would move sums where the ways meet, and
+            // wait for each product (C7515).
 #pragma unroll
             for (float &sum : sums)
                 sum = 0;
-        if (blocks_beside(N) > 1 && block.tiling.once)
-            multiply_once<Element, N>(block, ring, rows, sums);
-        else
+            if (block.tiling.once)
+                multiply_once<Element, N>(block, ring, rows, sums);
+            else
+                multiply_tile<Element, N>(block, held, ring, rows, sums);
+        } else {
             multiply_tile<Element, N>(block, held, ring, rows, sums);
+        }
         const Place place = block.place(m, ring);
         if (block.tiling.parts > 1)
             store_parts<Element, N>(block, warp, lane, place, warpgroup, sums, y, finish);
@@ -104,8 +109,8 @@ __global__ void __launch_bounds__(Threads, blocks_beside(N))
         const int producer = warp - Consumers;
         if (producer == 0 && lane == 0)
             prefetch_map(x);
-        if (producer >= 2)
-            produce_weights(block, filter, {2, producer - 2}, lane);
+        if (producer >= Warpgroups)
+            produce_weights(block, filter, {2, producer - Warpgroups}, lane);
         else
             produce_pixels<Element>(block, x, tiling.apart ? producer : 0,
                                     tiling.apart ? Share{1, 0} : Share{2, producer}, lane);

@@ -142,7 +142,7 @@ struct TapWalk {
     }
 };
 
-// The next taps' products, as a group.
+// The next taps' products, as a group; added to what the sums are.
 template <int Count, class Element, int N>
 __device__ __forceinline__ void multiply_taps(TapWalk &at, float (&sums)[N / 2]) {
     uint32_t full[2 * Count], weights[Count], lines[Count];
