@@ -318,13 +318,13 @@ inline bool share_memory(const cf_query &query, int64_t bytes, Option &option) {
            parts_bytes(t, option.width) <= pixel_ring_bytes(t) + weight_ring_bytes(t);
 }
 // Half of it, where another launch's block may begin beside this one, which has one tile, and that
-// is enough.
+// is enough, for a place of parts of sums, too.
 inline bool share_memory(const cf_query &query, Option &option) {
     Tiling &t = option.tiling;
     t.near = (double(t.images) * t.p + t.rows) * t.q * t.k < INT32_MAX / 2;
     option.beside = blocks_beside(option.width) > 1 &&
                     share_memory(query, query.device.shared_per_sm / 2 - ReservedShared, option) &&
-                    t.tiles <= option.grid / cluster_size(t);
+                    t.tiles <= option.grid / cluster_size(t) && !t.parts_replace;
     return option.beside || share_memory(query, query.device.shared_per_block, option);
 }
 
