@@ -29,6 +29,10 @@ namespace cf {
 struct RingPosition {
     int stage = 0, round = 0;
 
+    // Of the item behind so many, at most a round of them.
+    static __device__ __forceinline__ RingPosition behind(int items, int stages) {
+        return items == stages ? RingPosition{0, 1} : RingPosition{items, 0};
+    }
     __device__ __forceinline__ void next(int stages) {
         if (++stage == stages)
             stage = 0, ++round;
@@ -52,10 +56,13 @@ struct Ring {
     // By a warp. An item is there after so many arrivals (and the bytes that they expect), and is
     // handed back by so many.
     __device__ __forceinline__ void init(int stages, uint32_t filled, uint32_t released, int lane) {
-        if (lane < stages) {
-            full[lane].init(filled);
-            empty[lane].init(released);
-        }
+        if (lane < stages)
+            init_stage(lane, filled, released);
+    }
+    // One stage, by a thread: lanes of a warp would do so one after another.
+    __device__ __forceinline__ void init_stage(int stage, uint32_t filled, uint32_t released) {
+        full[stage].init(filled);
+        empty[stage].init(released);
     }
     // Until the item of the round before was handed back; in the first round nobody waits.
     __device__ __forceinline__ void wait_empty(RingPosition at) {

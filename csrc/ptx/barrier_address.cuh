@@ -21,6 +21,26 @@ __device__ __forceinline__ void wait_at_address(uint32_t barrier, uint32_t parit
                      : "memory");
     } while (!__all_sync(~0u, done));
 }
+
+// The same for several at once, in their first phase: so their answers are waited for together.
+template <int Count>
+__device__ __forceinline__ void wait_at_addresses(const uint32_t (&barriers)[Count]) {
+    int all;
+    do {
+        all = 1;
+#pragma unroll
+        for (int i = 0; i < Count; ++i) {
+            int done;
+            asm volatile("{\n.reg .pred done;\n"
+                         "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], 0;\n"
+                         "selp.s32 %0, 1, 0, done;\n}"
+                         : "=r"(done)
+                         : "r"(barriers[i])
+                         : "memory");
+            all &= done;
+        }
+    } while (!__all_sync(~0u, all));
+}
 #endif
 
 } // namespace cf

@@ -16,11 +16,13 @@ __device__ __forceinline__ int cluster_rank() {
     return int(rank);
 }
 
-// Until all threads of the cluster are here.
-__device__ __forceinline__ void wait_for_cluster() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
+// Until all threads of the cluster have arrived. They show each other nothing but barriers that
+// they published: a release would wait for stores on their way.
+__device__ __forceinline__ void arrive_at_cluster() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wait_for_arrivals_at_cluster() {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 // Arrives at the barrier in the same place of another block's shared memory, or its own.
@@ -33,16 +35,19 @@ __device__ __forceinline__ void arrive_at(Barrier &barrier, int rank) {
         : "memory");
 }
 
-// From the same place in another block's shared memory, or its own.
-__device__ __forceinline__ float load_shared_of(int rank, uint32_t address) {
-    float v;
-    asm volatile("{\n.reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %1, %2;\n"
-                 "ld.shared::cluster.f32 %0, [there];\n}"
-                 : "=f"(v)
-                 : "r"(address), "r"(rank)
+// The same place in another block's shared memory, or its own.
+__device__ __forceinline__ uint32_t address_of(int rank, uint32_t address) {
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+// Stores at such an address; the barrier at such an address, of the same block, expects the bytes.
+__device__ __forceinline__ void store_async4(uint32_t to, float a, float b, float c, float d,
+                                             uint32_t full) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+                 "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "f"(a), "f"(b), "f"(c), "f"(d), "r"(full)
                  : "memory");
-    return v;
 }
 
 // As copy_box (ptx/tensor.cuh), copy_pixels (ptx/im2col.cuh) and copy_bulk (ptx/bulk.cuh), to the

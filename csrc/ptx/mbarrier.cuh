@@ -46,6 +46,19 @@ struct Barrier {
             "r"(bytes)
             : "memory");
     }
+    // As wait, for what blocks of the cluster wrote into this one's shared memory.
+    __device__ __forceinline__ void wait_for_cluster_writes(uint32_t parity) {
+        int done;
+        do {
+            asm volatile(
+                "{\n.reg .pred done;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+                "selp.s32 %0, 1, 0, done;\n}"
+                : "=r"(done)
+                : "r"(shared_address(&word)), "r"(parity)
+                : "memory");
+        } while (!__all_sync(~0u, done));
+    }
     // All lanes of a warp wait together and leave together. The vote tells the compiler so: behind
     // a loop that each lane may leave on its own it no longer keeps anything in uniform registers.
     __device__ __forceinline__ void wait(uint32_t parity) {
@@ -63,8 +76,8 @@ struct Barrier {
 };
 
 #if CF_SM90
-// Makes barriers that this thread initialised known to copies in flight and to other threads; the
-// latter meet at a __syncthreads as well.
+// Makes barriers that this thread initialised, and what else it wrote into shared memory, known to
+// copies in flight, to wgmma and to other threads; the latter meet at a __syncthreads as well.
 __device__ __forceinline__ void publish_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;\n"
                  "fence.proxy.async.shared::cta;" ::

@@ -9,6 +9,11 @@
 namespace cf {
 
 #if CF_SM90
+// Brings a map, so that the first copy does not wait for it.
+__device__ __forceinline__ void prefetch_map(const CUtensorMap &map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 // The box that begins at these places, which may be negative. The innermost is a multiple of 16
 // bytes, or the instruction counts as an illegal one; `to` is a multiple of 128.
 __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap &map, int a, int b, int c,

@@ -79,7 +79,7 @@ struct State {
 
 template <class Element>
 void choose_kernels(const Option &option, State &state) {
-    const size_t shared = shared_bytes(option.tiling);
+    const size_t shared = shared_bytes(option.tiling, option.width);
     state.kernel = option.width <= Narrow
                        ? narrow_kernel<Element>(option.width, unsigned(option.grid), shared)
                        : wide_kernel<Element>(option.width, unsigned(option.grid), shared);

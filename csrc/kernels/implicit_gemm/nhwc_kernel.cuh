@@ -5,7 +5,6 @@
 #include "core/cluster_launch.cuh"
 #include "kernels/implicit_gemm/nhwc_parts.cuh"
 #include "kernels/implicit_gemm/nhwc_task.cuh"
-#include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
 namespace cf::implicit_gemm {
@@ -13,32 +12,44 @@ namespace cf::implicit_gemm {
 using Launched = cf::ClusterKernel<Tiling, CUtensorMap, const void *, void *, Finish>;
 
 #if CF_SM90A
-constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
+// Of a thread; in all what the block was launched with: 168, or 80 where two blocks are to fit.
+template <int N>
+constexpr int ConsumerRegisters = blocks_beside(N) == 1 ? 232 : 104;
+template <int N>
+constexpr int ProducerRegisters = blocks_beside(N) == 1 ? 40 : 32;
+constexpr int Consumers = Warpgroups * Warpgroup / 32; // warps
 
-// Lines behind boxes of x, which taps read as the zeros behind the last row.
-__device__ __forceinline__ void zero_behind_boxes(const Block &block) {
+// Lines behind boxes of x, which taps read as the zeros behind the last row. Warps take turns.
+__device__ __forceinline__ void zero_behind_boxes(const Block &block, int warp, int lane) {
     const Tiling &t = block.tiling;
-    for (int ring = 0; ring < (t.apart ? Warpgroups : 1); ++ring)
-        for (int stage = 0; stage < t.pixel_stages; ++stage)
-            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += Threads * 16)
-                store_shared4(block.pixels(ring, stage) + t.pixel_bytes + i, 0, 0, 0, 0);
-    publish_to_bulk_copies();
+    if (t.zero_bytes == 0)
+        return;
+    for (int i = warp; i < block.rings() * t.pixel_stages; i += Consumers)
+        for (uint32_t byte = lane * 16; byte < t.zero_bytes; byte += 32 * 16)
+            store_shared4(block.pixels(0, i) + t.pixel_bytes + byte, 0, 0, 0, 0);
 }
 
-__device__ __forceinline__ void init_rings(const Block &block, int lane) {
+// The lanes of a warp that initialise barriers do so one after another: so each warp has some.
+__device__ __forceinline__ void init_rings(const Block &block, int warp, int lane) {
     const Tiling &t = block.tiling;
-    constexpr int Warps = Warpgroup / 32; // each hands back by itself
-    for (int ring = 0; ring < Warpgroups; ++ring)
-        block.shared.pixels[ring].init(
-            t.pixel_stages, 1, (t.apart ? Warps : Warpgroups * Warps) * t.pixel_peers, lane);
-    block.shared.weights.init(t.weight_stages, 1, Warpgroups * Warps * t.weight_peers, lane);
-    if (lane == 0)
-        block.shared.lead.init(Warps);
-    publish_barriers();
+    const int pixel_stages = block.rings() * t.pixel_stages;
+    const int number = lane * Consumers + warp, weight_stage = number - pixel_stages;
+    if (number < pixel_stages) {
+        const int ring = number >= t.pixel_stages, stage = number - ring * t.pixel_stages;
+        // Each warp hands back by itself.
+        const int readers = t.apart ? Consumers / Warpgroups : Consumers;
+        block.shared.pixels[ring].init_stage(stage, 1, readers * t.pixel_peers);
+    } else if (weight_stage < t.weight_stages) {
+        block.shared.weights.init_stage(weight_stage, 1, Consumers * t.weight_peers);
+    } else if (weight_stage == t.weight_stages) {
+        block.shared.lead.init(Consumers / Warpgroups);
+        block.shared.parts_ready.init(Consumers * t.parts);
+        block.shared.parts_full.init(1);
+    }
 }
 
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
-// while the other one stores.
+// while the other one stores. With a single tile neither would gain.
 template <class Element, int N>
 __device__ __forceinline__ void consume(const Block &block, Element *y, const Finish &finish,
                                         int warp, int lane) {
@@ -46,11 +57,23 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
     const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
     const StoreLane<Element, N> store(block.tiling, block.staged(warpgroup), warp, lane);
     Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
-    if (warpgroup > 0 && block.count > 0)
+    if (warpgroup > 0 && block.count > 1)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         float sums[N / 2];
-        multiply_tile<Element, N>(block, held, ring, rows, sums);
+        if constexpr (blocks_beside(N) > 1) {
+            // Of two ways either begins with these: ptxas would move sums where the ways meet, and
+            // wait for each product (C7515).
+#pragma unroll
+            for (float &sum : sums)
+                sum = 0;
+            if (block.tiling.once)
+                multiply_once<Element, N>(block, ring, rows, sums);
+            else
+                multiply_tile<Element, N>(block, held, ring, rows, sums);
+        } else {
+            multiply_tile<Element, N>(block, held, ring, rows, sums);
+        }
         const Place place = block.place(m, ring);
         if (block.tiling.parts > 1)
             store_parts<Element, N>(block, warp, lane, place, warpgroup, sums, y, finish);
@@ -62,7 +85,7 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
 #endif
 
 template <class Element, int N>
-__global__ void __launch_bounds__(Threads, 1)
+__global__ void __launch_bounds__(Threads, blocks_beside(N))
     implicit_gemm_nhwc_kernel(const __grid_constant__ Tiling tiling,
                               const __grid_constant__ CUtensorMap x, const char *filter, Element *y,
                               const __grid_constant__ Finish finish) {
@@ -70,36 +93,28 @@ __global__ void __launch_bounds__(Threads, 1)
     extern __shared__ __align__(1024) unsigned char dynamic[];
     __shared__ Shared shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    let_next_kernel_begin();
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    if (warp == 0)
-        init_rings(block, lane);
-    zero_behind_boxes(block);
-    const bool clustered = cluster_size(tiling) > 1;
-    if (clustered)
-        wait_for_cluster();
-    else
-        __syncthreads();
-    let_next_kernel_begin();
-    wait_for_kernels_before();
-    const int producer = warp - Warpgroups * Warpgroup / 32;
-    if (producer < 0) {
-        take_registers<ConsumerRegisters>();
+    if (warp < Consumers) {
+        init_rings(block, warp, lane);
+        zero_behind_boxes(block, warp, lane);
+        publish_barriers();
+        begin_together(block);
+        take_registers<ConsumerRegisters<N>>();
         consume<Element, N>(block, y, finish, warp, lane);
     } else {
-        give_registers<ProducerRegisters>();
-        if (producer < (tiling.apart ? Warpgroups : 1))
-            produce_pixels<Element>(block, x, producer, lane);
-        else if (producer == Warpgroups)
-            produce_weights(block, filter, lane);
-        __syncwarp();
-        if (tiling.parts > 1 && block.count > 0)
-            wait_for_cluster(); // as in store_parts
+        give_registers<ProducerRegisters<N>>();
+        const int producer = warp - Consumers;
+        if (producer == 0 && lane == 0)
+            prefetch_map(x);
+        if (producer >= Warpgroups)
+            produce_weights(block, filter, {2, producer - Warpgroups}, lane);
+        else
+            produce_pixels<Element>(block, x, tiling.apart ? producer : 0,
+                                    tiling.apart ? Share{1, 0} : Share{2, producer}, lane);
     }
-    // Others still arrive at this block's barriers.
-    if (clustered)
-        wait_for_cluster();
 #else
     not_compiled();
 #endif

@@ -7,6 +7,7 @@
 #include "pipeline/scheduler.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cluster.cuh"
+#include "ptx/grid.cuh"
 #include "ptx/im2col.cuh"
 #include "ptx/tensor.cuh"
 
@@ -21,6 +22,8 @@ struct Shared {
     PixelRing pixels[Warpgroups];
     WeightRing weights;
     Barrier lead; // the first warpgroup's
+    // Of a sum whose parts meet (nhwc_parts.cuh): all who send some may; they are here.
+    Barrier parts_ready, parts_full;
 };
 
 // Where a tile begins: in images, rows and columns of y, in channels of a group.
@@ -62,29 +65,33 @@ struct Block {
         : tiling(t), shared(shared),
           stages((shared_address(dynamic) + (LineAlign - 1)) & ~(LineAlign - 1)),
           mine(StridedTiles::of_block()) {
-        const int size = t.pixel_peers * t.weight_peers * t.parts;
-        const int rank = size > 1 ? cluster_rank() : 0, peers = t.pixel_peers * t.weight_peers;
-        part = rank / peers;
-        parts_first = rank - part * peers;
-        const int row = parts_first / t.pixel_peers, column = parts_first - row * t.pixel_peers;
-        of_pixels = {t.pixel_peers, column, 1, part * peers + row * t.pixel_peers};
-        of_weights = {t.weight_peers, row, t.pixel_peers, part * peers + column};
-        first_block = part * t.blocks / t.parts;
-        blocks = (part + 1) * t.blocks / t.parts - first_block;
-        mine = {mine.first / size, mine.step / size};
-        count = mine.count(t.tiles);
+        // Every block waits for this: all sizes are powers of two, so nothing is divided.
+        const int shift = t.peer_shift + t.part_shift, rank = shift > 0 ? cluster_rank() : 0;
+        part = rank >> t.peer_shift;
+        parts_first = rank - (part << t.peer_shift);
+        const int row = parts_first >> t.pixel_shift, column = parts_first & (t.pixel_peers - 1);
+        of_pixels = {t.pixel_peers, column, 1, rank - column};
+        of_weights = {t.weight_peers, row, t.pixel_peers, rank - (row << t.pixel_shift)};
+        first_block = part * t.blocks >> t.part_shift;
+        blocks = ((part + 1) * t.blocks >> t.part_shift) - first_block;
+        mine = {mine.first >> shift, mine.step >> shift};
+        count = t.by_clusters.quotient(t.tiles - mine.first + mine.step - 1);
     }
 
+    __device__ __forceinline__ int rings() const { return tiling.apart ? Warpgroups : 1; }
     // A ring of pixels is a warpgroup's own, or the only one.
     __device__ __forceinline__ uint32_t pixels(int ring, int stage) const {
         return stages + (ring * tiling.pixel_stages + stage) * tiling.pixel_stage_bytes;
     }
     __device__ __forceinline__ uint32_t weights(int stage) const {
-        const int rings = tiling.apart ? Warpgroups : 1;
-        return pixels(rings, 0) + stage * tiling.weight_stage_bytes;
+        return pixels(rings(), 0) + stage * tiling.weight_stage_bytes;
     }
     __device__ __forceinline__ uint32_t staged(int warpgroup) const {
         return weights(tiling.weight_stages) + warpgroup * StagedBytes;
+    }
+    // Where parts of sums come to.
+    __device__ __forceinline__ uint32_t parts() const {
+        return tiling.parts_replace ? stages : staged(Warpgroups);
     }
     // Tile number m of the block, of it the pixels of a ring.
     __device__ __forceinline__ Place place(int m, int ring) const {
@@ -116,76 +123,183 @@ __device__ __forceinline__ Place first_pixel(const Tiling &t, const Place &tile)
     return first;
 }
 
-// A warp asks for a ring's pixels, tile by tile.
-template <class Element>
-__device__ __forceinline__ void produce_pixels(const Block &block, const CUtensorMap &x, int ring,
-                                               int lane) {
-    const Tiling &t = block.tiling;
-    PixelRing &pixels = block.shared.pixels[ring];
-    const Peers &peers = block.of_pixels;
-    RingPosition at;
-    int turn = 0;
-    for (int m = 0; m < block.count; ++m) {
-        const Place tile = block.place(m, ring);
-        const Place from = t.im2col ? first_pixel(t, tile)
-                                    : Place{tile.n, tile.row - t.pad_top, tile.column - t.pad_left};
-        int channel = tile.group * t.group_c + block.first_block * LineChannels<Element>;
-        for (int b = 0; b < block.blocks; ++b, channel += LineChannels<Element>)
-            for (int r = 0; r < t.load_rows; ++r)
-                for (int s = 0; s < t.load_columns; ++s, at.next(t.pixel_stages)) {
-                    pixels.wait_empty(at);
-                    if (lane == 0) {
-                        Barrier &full = pixels.full[at.stage];
-                        const uint32_t to = block.pixels(ring, at.stage);
-                        full.arrive_and_expect(t.pixel_bytes);
-                        const int columns = s * t.column_offset, rows = r * t.row_offset;
-                        if (peers.count == 1 && t.im2col)
-                            copy_pixels(to, x, channel, from.column, from.row, from.n, columns,
-                                        rows, full);
-                        else if (peers.count == 1)
-                            copy_box(to, x, channel, from.column, from.n, from.row, full);
-                        else if (turn == peers.number && t.im2col)
-                            copy_pixels_to(peers.ranks(), to, x, channel, from.column, from.row,
-                                           from.n, columns, rows, full);
-                        else if (turn == peers.number)
-                            copy_box_to(peers.ranks(), to, x, channel, from.column, from.n,
-                                        from.row, full);
-                    }
-                    __syncwarp();
-                    turn = turn + 1 < peers.count ? turn + 1 : 0;
-                }
+// One warp asks for a stage in 240 to 390 clocks, so two share a ring where there are two: every
+// second stage each, so that neither misses a phase of its stages' barriers.
+struct Share {
+    int count, number; // 1 or 2
+
+    __device__ __forceinline__ bool has(const RingPosition &at) const {
+        return (at.stage & (count - 1)) == number;
     }
+};
+
+// Until all of the ring's stages were handed back: to a block that has left nobody can.
+template <class AnyRing>
+__device__ __forceinline__ void wait_for_last(AnyRing &ring, RingPosition at, int stages,
+                                              const Share &share) {
+    for (int i = 0; i < stages; ++i, at.next(stages))
+        if (share.has(at))
+            ring.wait_empty(at);
 }
 
-// A warp asks for the filter's lines, tile by tile, or once.
-__device__ __forceinline__ void produce_weights(const Block &block, const char *filter, int lane) {
+// Until all of the block have initialised its barriers and written what else they begin with, what
+// the kernels before wrote is there, and the other blocks of the cluster have barriers, too.
+__device__ __forceinline__ void begin_together(const Block &block) {
+    const bool clustered = cluster_size(block.tiling) > 1;
+    if (clustered)
+        arrive_at_cluster();
+    __syncthreads();
+    wait_for_kernels_before();
+    if (clustered)
+        wait_for_arrivals_at_cluster();
+}
+
+// Where copies of a tile begin: in pixels of x, and its channels.
+struct Corner {
+    int n, row, column, channel;
+};
+template <class Element>
+__device__ __forceinline__ Corner corner_of(const Block &block, int m, int ring) {
+    const Tiling &t = block.tiling;
+    const Place tile = block.place(m, ring);
+    const int channel = tile.group * t.group_c + block.first_block * LineChannels<Element>;
+    if (t.im2col) {
+        const Place first = first_pixel(t, tile);
+        return {first.n, first.row, first.column, channel};
+    }
+    return {tile.n, tile.row - t.pad_top, tile.column - t.pad_left, channel};
+}
+
+// The first items of a ring, whose stages nobody has to hand back, by a lane for each: ask(item,
+// stage). So they wait for nothing but their turn to be sent; a short sum has no others. Says how
+// many there are.
+template <class Ask>
+__device__ __forceinline__ int ask_at_once(int items, int stages, const Share &share, int lane,
+                                           const Ask &ask) {
+    const int first = min(items, stages);
+    if (lane < first && share.has({lane, 0}))
+        ask(lane, lane);
+    __syncwarp();
+    return first;
+}
+
+// Copies of a tile's pixels, or im2col's: block of channels, row and column of the loads of it.
+template <class Element>
+struct PixelCopies {
+    const Block &block;
+    const CUtensorMap &x;
+    int ring;
+
+    __device__ __forceinline__ void ask(const Corner &from, int b, int r, int s, int stage,
+                                        int turn) const {
+        const Tiling &t = block.tiling;
+        const Peers &peers = block.of_pixels;
+        Barrier &full = block.shared.pixels[ring].full[stage];
+        const uint32_t to = block.pixels(ring, stage);
+        full.arrive_and_expect(t.pixel_bytes);
+        const int channel = from.channel + b * LineChannels<Element>;
+        const int columns = s * t.column_offset, rows = r * t.row_offset;
+        if (peers.count == 1 && t.im2col)
+            copy_pixels(to, x, channel, from.column, from.row, from.n, columns, rows, full);
+        else if (peers.count == 1)
+            copy_box(to, x, channel, from.column, from.n, from.row, full);
+        else if (turn == peers.number && t.im2col)
+            copy_pixels_to(peers.ranks(), to, x, channel, from.column, from.row, from.n, columns,
+                           rows, full);
+        else if (turn == peers.number)
+            copy_box_to(peers.ranks(), to, x, channel, from.column, from.n, from.row, full);
+    }
+};
+
+// A warp asks for a ring's pixels, or its share of them, tile by tile. Where a tile begins is
+// worked out while others are not ready yet.
+template <class Element>
+__device__ __forceinline__ void produce_pixels(const Block &block, const CUtensorMap &x, int ring,
+                                               const Share &share, int lane) {
+    const Tiling &t = block.tiling;
+    PixelRing &pixels = block.shared.pixels[ring];
+    const int peers = block.of_pixels.count;
+    const PixelCopies<Element> copies = {block, x, ring};
+    Corner next = corner_of<Element>(block, 0, ring);
+    begin_together(block);
+    int first = 0;
+    if (block.count > 0 && t.load_rows * t.load_columns == 1)
+        first = ask_at_once(block.blocks, t.pixel_stages, share, lane, [&](int b, int stage) {
+            copies.ask(next, b, 0, 0, stage, b & (peers - 1));
+        });
+    RingPosition at = RingPosition::behind(first, t.pixel_stages);
+    int turn = first & (peers - 1);
+    for (int m = 0; m < block.count; ++m, first = 0) {
+        for (int b = first; b < block.blocks; ++b)
+            for (int r = 0; r < t.load_rows; ++r)
+                for (int s = 0; s < t.load_columns;
+                     ++s, at.next(t.pixel_stages), turn = (turn + 1) & (peers - 1)) {
+                    if (!share.has(at))
+                        continue;
+                    pixels.wait_empty(at);
+                    if (lane == 0)
+                        copies.ask(next, b, r, s, at.stage, turn);
+                    __syncwarp();
+                }
+        next = corner_of<Element>(block, m + 1, ring);
+    }
+    if (peers > 1)
+        wait_for_last(pixels, at, t.pixel_stages, share);
+}
+
+// The filter's lines that a tile begins with, and how many bytes of a tap.
+struct TapLines {
+    const char *first;
+    uint32_t bytes;
+};
+__device__ __forceinline__ TapLines lines_of(const Block &block, const char *filter, int m) {
+    const Tiling &t = block.tiling;
+    const Place tile = block.place(m, 0);
+    const int64_t taps = (int64_t(tile.group) * t.blocks + block.first_block) * t.taps;
+    return {filter + (taps * t.filter_lines + tile.k) * LineBytes,
+            min(t.weight_stage_bytes, uint32_t(t.filter_lines - tile.k) * LineBytes)};
+}
+
+// A warp asks for its share of the filter's lines, tile by tile, or once.
+__device__ __forceinline__ void produce_weights(const Block &block, const char *filter,
+                                                const Share &share, int lane) {
     const Tiling &t = block.tiling;
     const int64_t tap_bytes = int64_t(t.filter_lines) * LineBytes;
+    WeightRing &weights = block.shared.weights;
     const Peers &peers = block.of_weights;
-    RingPosition at;
-    int turn = 0;
-    for (int m = 0; m < (t.turns ? block.count : min(block.count, 1)); ++m) {
-        const Place tile = block.place(m, 0);
-        const uint32_t bytes =
-            min(t.weight_stage_bytes, uint32_t(t.filter_lines - tile.k) * LineBytes);
-        const char *from = filter +
-                           (tile.group * t.blocks + block.first_block) * (t.taps * tap_bytes) +
-                           int64_t(tile.k) * LineBytes;
-        for (int i = 0; i < block.blocks * t.taps;
-             ++i, from += tap_bytes, at.next(t.weight_stages)) {
-            block.shared.weights.wait_empty(at);
-            if (lane == 0) {
-                Barrier &full = block.shared.weights.full[at.stage];
-                full.arrive_and_expect(bytes);
-                if (peers.count == 1)
-                    copy_bulk(block.weights(at.stage), from, bytes, full);
-                else if (turn == peers.number)
-                    copy_bulk_to(peers.ranks(), block.weights(at.stage), from, bytes, full);
-            }
+    TapLines next = lines_of(block, filter, 0);
+    const auto ask = [&](const char *from, int stage, int turn) {
+        Barrier &full = weights.full[stage];
+        full.arrive_and_expect(next.bytes);
+        if (peers.count == 1)
+            copy_bulk(block.weights(stage), from, next.bytes, full);
+        else if (turn == peers.number)
+            copy_bulk_to(peers.ranks(), block.weights(stage), from, next.bytes, full);
+    };
+    begin_together(block);
+    const int tiles = t.turns ? block.count : min(block.count, 1), items = block.blocks * t.taps;
+    int first = 0;
+    if (tiles > 0)
+        first = ask_at_once(items, t.weight_stages, share, lane, [&](int i, int stage) {
+            ask(next.first + i * tap_bytes, stage, i & (peers.count - 1));
+        });
+    RingPosition at = RingPosition::behind(first, t.weight_stages);
+    int turn = first & (peers.count - 1);
+    for (int m = 0; m < tiles; ++m, first = 0) {
+        const char *from = next.first + first * tap_bytes;
+        for (int i = first; i < items; ++i, from += tap_bytes, at.next(t.weight_stages),
+                 turn = (turn + 1) & (peers.count - 1)) {
+            if (!share.has(at))
+                continue;
+            weights.wait_empty(at);
+            if (lane == 0)
+                ask(from, at.stage, turn);
             __syncwarp();
-            turn = turn + 1 < peers.count ? turn + 1 : 0;
         }
+        next = lines_of(block, filter, m + 1);
     }
+    if (peers.count > 1)
+        wait_for_last(weights, at, t.weight_stages, share);
 }
 #endif
 

@@ -1,5 +1,5 @@
-// Sums of implicit_gemm_nhwc whose parts are in the blocks of a cluster: all of a block's lie in
-// shared memory, in the place of its stages, and each block adds and stores some columns of them.
+// Sums of implicit_gemm_nhwc whose parts are in the blocks of a cluster: each block adds and stores
+// some columns of its tile, to which the others send theirs.
 #pragma once
 
 #include "kernels/implicit_gemm/nhwc_store.cuh"
@@ -7,62 +7,101 @@
 namespace cf::implicit_gemm {
 
 #if CF_SM90A
-// The same sum of all threads that multiply lies beside each other.
+// The sums of 8 columns that a thread has lie beside each other, by thread, by 8 columns, and by
+// the part that they are of.
+template <int N>
 struct Parts {
     const Block &block;
     int thread;
+    int eights; // of columns, that each block adds up; the last ones fewer
+    int count;  // this one
 
-    __device__ __forceinline__ uint32_t place(int sum) const {
-        return block.stages + uint32_t(sum * Warpgroups * Warpgroup + thread) * 4;
+    __device__ __forceinline__ Parts(const Block &block, int thread)
+        : block(block), thread(thread),
+          eights((N / 8 + block.tiling.parts - 1) >> block.tiling.part_shift),
+          count(max(min(eights, N / 8 - block.part * eights), 0)) {}
+    __device__ __forceinline__ uint32_t place(int part, int eight) const {
+        return block.parts() + uint32_t(part * eights + eight) * EightBytes + thread * 16;
     }
-    // From sum number `first` on, in the order of the parts, all of them asked for at once.
+    __device__ __forceinline__ int rank(int part) const {
+        return block.parts_first + (part << block.tiling.peer_shift);
+    }
+    __device__ __forceinline__ void expect() const {
+        block.shared.parts_full.arrive_and_expect(block.tiling.parts * count * EightBytes);
+    }
+    // Until all stages of all parts have been read.
+    __device__ __forceinline__ void wait_for_places(int lane) const {
+        if (lane < block.tiling.parts)
+            arrive_at(block.shared.parts_ready, rank(lane));
+        __syncwarp();
+        block.shared.parts_ready.wait_for_cluster_writes(0);
+    }
+    // Each block begins with another one: all at once to the same would wait for each other. Which
+    // sums go to whom is known when it is compiled, as sums are registers.
     template <int Count>
-    __device__ __forceinline__ void add(int first, float (&sums)[8], Constant<Count>) const {
-        const int peers = block.tiling.pixel_peers * block.tiling.weight_peers;
-        float v[8][Count];
+    __device__ __forceinline__ void send(const float (&sums)[N / 2], Constant<Count>) const {
+        constexpr int Eights = part_eights(N, Count);
+#pragma unroll 1
+        for (int step = 0; step < Count; ++step) {
+            const int to = (block.part + step) % Count;
+            const uint32_t there = address_of(rank(to), place(block.part, 0));
+            const uint32_t full = address_of(rank(to), shared_address(&block.shared.parts_full));
 #pragma unroll
-        for (int part = 0; part < Count; ++part)
+            for (int i = 0; i < N / 8; ++i)
+                if (i / Eights == to)
+                    store_async4(there + i % Eights * EightBytes, sums[i * 4], sums[i * 4 + 1],
+                                 sums[i * 4 + 2], sums[i * 4 + 3], full);
+        }
+    }
+    __device__ __forceinline__ void send(const float (&sums)[N / 2]) const {
+        if (block.tiling.parts == 2)
+            send(sums, Constant<2>());
+        else if (block.tiling.parts == 4)
+            send(sums, Constant<4>());
+        else
+            send(sums, Constant<8>());
+    }
+    // Of 16 columns, in the order of the parts. Where there are only 8, the others are not stored.
+    __device__ __forceinline__ void add(int eight, float (&sums)[8]) const {
+        const int second = min(eight + 1, eights - 1);
 #pragma unroll
-            for (int i = 0; i < 8; ++i)
-                v[i][part] = load_shared_of(block.parts_first + part * peers, place(first + i));
+        for (float &sum : sums)
+            sum = 0;
+#pragma unroll 2
+        for (int part = 0; part < block.tiling.parts; ++part) {
+            const uint4 v[2] = {load_shared4(place(part, eight)),
+                                load_shared4(place(part, second))};
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            sums[i] = v[i][0];
-#pragma unroll
-            for (int part = 1; part < Count; ++part)
-                sums[i] += v[i][part];
+            for (int i = 0; i < 2; ++i) {
+                sums[i * 4] += __uint_as_float(v[i].x);
+                sums[i * 4 + 1] += __uint_as_float(v[i].y);
+                sums[i * 4 + 2] += __uint_as_float(v[i].z);
+                sums[i * 4 + 3] += __uint_as_float(v[i].w);
+            }
         }
     }
 };
 
-// Both warpgroups are done with all stages: a block has one tile, and nothing is on its way.
+// A block has one tile.
 template <class Element, int N>
 __device__ __forceinline__ void store_parts(const Block &block, int warp, int lane,
                                             const Place &place, int warpgroup, float (&sums)[N / 2],
                                             Element *y, const Finish &finish) {
     const Tiling &t = block.tiling;
+    const Parts<N> parts(block, warp * 32 + lane);
+    if (warp == 0 && lane == 0)
+        parts.expect();
+    if (t.parts_replace)
+        parts.wait_for_places(lane);
+    parts.send(sums);
     const StoreLane<Element, 16> at(t, block.staged(warpgroup), warp, lane);
-    const Parts parts = {block, warp * 32 + lane};
-    wait_at_bar(1 + Warpgroups, Warpgroups * Warpgroup);
-    // As floats, one by one: ptxas would want others in other registers, and wait for each product.
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i)
-        store_if(true, parts.place(i), sums[i]);
-    wait_for_cluster();
-    // Two by two; behind the last one of a tile lies another one's, or something that is not
-    // stored.
-    const int eights = (N / 8 + t.parts - 1) / t.parts, first = block.part * eights;
-    const int end = min(first + eights, N / 8);
+    block.shared.parts_full.wait_for_cluster_writes(0);
 #pragma unroll 1
-    for (int eight = first; eight < end; eight += 2) {
+    for (int eight = 0; eight < parts.count; eight += 2) {
         float some[8];
-        if (t.parts == 2)
-            parts.add(eight * 4, some, Constant<2>());
-        else if (t.parts == 4)
-            parts.add(eight * 4, some, Constant<4>());
-        else
-            parts.add(eight * 4, some, Constant<8>());
-        const Target<Element> target(t, place, warpgroup, eight * 8, min((end - eight) * 8, 16));
+        parts.add(eight, some);
+        const Target<Element> target(t, place, warpgroup, (block.part * parts.eights + eight) * 8,
+                                     min((parts.count - eight) * 8, 16));
         store_tile<Element, 16>(at, target, some, y, finish);
     }
 }

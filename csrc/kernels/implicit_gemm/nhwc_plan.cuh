@@ -18,8 +18,9 @@ constexpr int StepBytes = 32;          // of each line, by a product: 16 channel
 constexpr int Steps = LineBytes / StepBytes;
 constexpr int MaxPixelStages = 16, MaxWeightStages = 28;
 constexpr int StaticShared = 1024;
-constexpr int StagedBytes = 8192; // what a warpgroup stages of y at a time
-constexpr int MaxBox = 256;       // pixels along a side of a box
+constexpr int ReservedShared = 1024; // by the system, of each block
+constexpr int StagedBytes = 8192;    // what a warpgroup stages of y at a time
+constexpr int MaxBox = 256;          // pixels along a side of a box
 template <class Element>
 constexpr int PieceChannels = 16 / int(sizeof(Element)); // of 16 bytes
 
@@ -28,6 +29,10 @@ constexpr int Widths[] = {16,  32,  48,  64,  80,  96,  112, 128, 144, 160,
                           176, 192, 200, 208, 216, 224, 232, 240, 248, 256};
 
 constexpr int Narrow = 160; // those up to here are compiled apart from wider ones
+
+// Blocks that registers of a multiprocessor have room for. Of narrow products two: with one image
+// that of the next launch then begins beside this one's.
+__host__ __device__ constexpr int blocks_beside(int width) { return width <= 64 ? 2 : 1; }
 
 // A tile is 64 or 128 output channels (rows of products) of some pixels (columns). The pixels are
 // some columns and rows of some images of y, or (im2col) neighbours in all of y. What a tile reads
@@ -46,8 +51,10 @@ struct Tiling {
     // rows, images.
     int tiles, channel_sets, group_tiles, column_pieces, row_pieces;
     Divisor by_channel_sets, by_group_tiles, by_column_pieces, by_row_pieces;
+    Divisor by_clusters;           // of the grid
     int pixel_peers, weight_peers; // blocks of a cluster that read the same: 1 or 2
-    int parts; // of a sum, each by a block of a cluster: whole blocks of channels
+    int parts; // of a sum, each by a block of a cluster: whole blocks of channels; 1, 2, 4 or 8
+    int pixel_shift, peer_shift, part_shift; // log2 of pixel_peers, of all peers, of parts
     int apart; // each warpgroup has pixels of its own, and a ring of its own
     int pixel_tiles;
     // y, and a tile of it.
@@ -66,8 +73,10 @@ struct Tiling {
     uint32_t pixel_stage_bytes, pixel_bytes; // bytes that are copied
     uint32_t zero_bytes;                     // behind them
     uint32_t weight_stage_bytes;
-    int turns; // 0 where the block keeps its weights
-    int lead;  // taps that the first warpgroup is ahead of the second one
+    int parts_replace; // whether parts of sums come to the place of stages
+    int turns;         // 0 where the block keeps its weights
+    int once;          // whether it has one tile, and all that this reads is there at once
+    int lead;          // taps that the first warpgroup is ahead of the second one
     // Whether pixels of y are whole pieces of 16 bytes; the epilogue.
     int whole, finishes, activation;
     int near; // pixels of a tile are so near in y that elements between them are counted in 31 bits
@@ -82,9 +91,20 @@ inline uint32_t pixel_ring_bytes(const Tiling &t) {
 inline uint32_t weight_ring_bytes(const Tiling &t) {
     return t.weight_stages * t.weight_stage_bytes;
 }
-inline uint32_t shared_bytes(const Tiling &t) {
-    return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) + Warpgroups * StagedBytes;
+// Of sums, that a block adds up: those of so many columns of products of its tile, 8 by 8.
+__host__ __device__ constexpr int part_eights(int width, int parts) {
+    return (width / 8 + parts - 1) / parts;
 }
+constexpr uint32_t EightBytes = Warpgroups * RowChannels * 8 * 4;
+inline uint32_t parts_bytes(const Tiling &t, int width) {
+    return t.parts > 1 ? t.parts * part_eights(width, t.parts) * EightBytes : 0;
+}
+inline uint32_t shared_bytes(const Tiling &t, int width) {
+    return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) + Warpgroups * StagedBytes +
+           (t.parts_replace ? 0 : parts_bytes(t, width));
+}
+
+inline int log2_of(int power) { return power > 1 ? 1 + log2_of(power / 2) : 0; }
 
 // How the warpgroups of a block share a tile, and the blocks of a cluster what they read.
 struct Sharing {
@@ -101,6 +121,7 @@ constexpr Sharing Sharings[] = {
 struct Option {
     int width; // pixels of a product
     int grid;
+    bool beside; // whether another block has room beside one
     Tiling tiling;
     Lines lines;
     double us;
@@ -162,20 +183,21 @@ inline double together_us(double a, double b) {
     return std::pow(std::pow(a, 5) + std::pow(b, 5), 0.2);
 }
 
-// Clocks: until the first pixels are there, and the last ones of y stored; of a copy, and of its
-// round; of a tap at least; of staging and storing a piece. Bytes that come from L2 in a clock, and
-// that shared memory's port moves. What products take more than their count, and what of storing
-// others do not hide.
-constexpr double Fill = 2000, Latency = 1100, PixelRound = 390, WeightRound = 240, OfTile = 300,
-                 OfPiece = 300, TapRound = 360;
+// Clocks: until the first pixels are there, and the last ones of y stored; of a copy, and of a
+// block's only round of a ring where some items are left for another; of a copy's round by one
+// warp, and by a lane beside others; of a tap at least, and of one of those that are there at once;
+// of staging and storing a piece. Bytes that come from L2 in a clock, and that shared memory's port
+// moves. What products take more than their count, and what of storing others do not hide.
+constexpr double Fill = 550, Latency = 1100, Refill = 3300, PixelRound = 390, WeightRound = 240,
+                 AtOnce = 450, OfTile = 300, OfPiece = 300, TapRound = 490, TapOfOnce = 400;
 constexpr double FillBytes = 30, PortBytes = 128;
 constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.4;
-// Where parts of a sum meet: two barriers of a cluster, and of each column.
-constexpr double Meet = 4500, MeetColumn = 8;
-// Of a launch, in microseconds: blocks have a multiprocessor to themselves, so that none is there
-// before the last one of the launch ahead has gone. By the layers of one image
-// (benches/results/rows/h200-39c3cfd6.jsonl).
-constexpr double AloneUs = 2.7;
+// Where parts of a sum meet, and of each column; where they wait for the place of stages.
+constexpr double Meet = 1400, MeetColumn = 19, Ready = 1000;
+// Of a launch, in microseconds: of blocks that have a multiprocessor to themselves, so that none is
+// there before the last one of the launch ahead has gone, and of others. With what is of clocks
+// above fitted to the layers of one image, all configurations, and of ResNet-50 (f16 and TF32).
+constexpr double AloneUs = 1.15, BesideUs = 0.2;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -192,17 +214,22 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double filled = (pixel_bytes / t.pixel_peers + weight_bytes / t.weight_peers) / FillBytes;
     const double port =
         steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
+    const double tap_round = t.once && blocks_beside(option.width) > 1 ? TapOfOnce : TapRound;
     const double products = std::max(ProductShare * std::max(steps * option.width / 2.0, port),
-                                     blocks * taps * TapRound);
-    // A stage is asked for when it was handed back, and comes some time later.
-    const auto round = [](double count, double clocks, int stages) {
-        return count * std::max(clocks, Latency / std::max(stages - 1, 1));
+                                     blocks * taps * tap_round);
+    // The first ones are asked for at once; a stage that was handed back comes some time later.
+    const auto ask = [&](double count, double clocks, int stages, int warps) {
+        const double first = std::min(count, stages / std::max(rounds, 1.0));
+        const double others = std::max(clocks / warps, Latency / std::max(stages - 1, 1));
+        return first * AtOnce / warps + (count - first) * others +
+               (count > first && rounds <= 1 ? Refill : 0);
     };
-    const double issue = std::max(round(loads, PixelRound, t.pixel_stages),
-                                  round(weights, WeightRound, t.weight_stages));
+    const double issue = std::max(ask(loads, PixelRound, t.pixel_stages, t.apart ? 1 : 2),
+                                  ask(weights, WeightRound, t.weight_stages, 2));
     const double main = together_us(products, together_us(filled, issue)) *
                         (1 + ClusterShare * (t.pixel_peers * t.weight_peers - 1));
-    const double meet = t.parts > 1 ? Meet + MeetColumn * option.width : 0;
+    const double meet =
+        t.parts > 1 ? Meet + MeetColumn * option.width + (t.parts_replace ? Ready : 0) : 0;
     const double store =
         OfTile + OfPiece * option.width * RowChannels * element_size(p) / StagedBytes;
     const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
@@ -213,7 +240,7 @@ inline double estimate(const cf_query &query, const Option &option) {
                                              pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     const double clocks = rounds * tile + Fill + meet + store / t.parts;
-    return ShortLaunchUs + AloneUs +
+    return ShortLaunchUs + (option.beside ? BesideUs : AloneUs) +
            together_us(clocks_us(query.device, clocks, TensorClock),
                        memory / (0.85 * query.device.bytes_per_us));
 }
@@ -229,19 +256,14 @@ inline int lead_of(const Tiling &t) {
     return std::max(lead, 1);
 }
 
-// Stages of both rings in what shared memory leaves; false where it is too little.
-inline bool share_stages(const cf_query &query, Option &option) {
+// Stages of both rings in what so many bytes of shared memory leave; false where it is too little.
+inline bool share_stages(const cf_query &query, int64_t bytes, Option &option) {
     Tiling &t = option.tiling;
-    const int64_t room =
-        query.device.shared_per_block - StaticShared - LineAlign - Warpgroups * StagedBytes;
+    const int64_t room = bytes - StaticShared - LineAlign - Warpgroups * StagedBytes;
     const int64_t pixels = int64_t(t.pixel_stage_bytes) * (t.apart ? Warpgroups : 1);
     const int64_t blocks = ceil_div(t.blocks, t.parts); // of a part
     const int64_t weights = t.weight_stage_bytes, all = blocks * t.taps;
     const int64_t loads = blocks * t.load_rows * t.load_columns;
-    const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
-        t.pixel_stages = int(std::min<int64_t>(pixel_stages, MaxPixelStages));
-        t.weight_stages = int(std::min<int64_t>(weight_stages, MaxWeightStages));
-    };
     // A block keeps its weights where all of its tiles have the same.
     const int peers = cluster_size(t);
     // Blocks of a cluster are neighbours: fewer clusters run side by side than there are
@@ -255,31 +277,55 @@ inline bool share_stages(const cf_query &query, Option &option) {
     const int whole = t.tiles <= clusters ? clusters : clusters - clusters % t.channel_sets;
     option.grid = std::max(clusters, 1) * peers;
     t.turns = 1;
+    // No more stages than a block fills once: each takes a while to make.
+    const bool single = t.tiles <= clusters;
+    const int64_t most_pixels = std::min<int64_t>(single ? loads : MaxPixelStages, MaxPixelStages);
+    const int64_t most_weights = std::min<int64_t>(single ? all : MaxWeightStages, MaxWeightStages);
+    const auto set = [&](int64_t pixel_stages, int64_t weight_stages) {
+        t.pixel_stages = int(std::min(pixel_stages, most_pixels));
+        t.weight_stages = int(std::min(weight_stages, most_weights));
+        t.lead = lead_of(t);
+    };
+    const int64_t beside_weights = (room - all * weights) / pixels; // stages of pixels
+    t.once = single && peers == t.parts && t.last_steps == Steps && all <= MaxWeightStages &&
+             beside_weights >= loads && loads <= MaxPixelStages;
     if (whole > 0 && whole * 20 >= clusters * 19 && all <= MaxWeightStages && t.weight_peers == 1 &&
-        (room - all * weights) / pixels >= 2) {
+        beside_weights >= std::min<int64_t>(most_pixels, 2)) {
         option.grid = whole * peers;
         t.turns = 0;
-        set((room - all * weights) / pixels, all);
-        t.lead = lead_of(t);
+        set(beside_weights, all);
         return true;
     }
     const int64_t taps = t.tap_rows * t.tap_columns;
-    const int64_t pixel_stages = taps == 1                          ? room / (pixels + weights)
-                                 : room - 3 * pixels >= 6 * weights ? 3
-                                                                    : std::min<int64_t>(loads, 2);
+    const int64_t pixel_stages =
+        std::min(most_pixels, taps == 1                          ? room / (pixels + weights)
+                              : room - 3 * pixels >= 6 * weights ? 3
+                                                                 : std::min<int64_t>(loads, 2));
     set(pixel_stages, pixel_stages > 0 ? (room - pixel_stages * pixels) / weights : 0);
-    t.weight_stages = int(std::min<int64_t>(t.weight_stages, 2 * MaxPixelStages));
-    t.lead = lead_of(t);
-    return t.pixel_stages >= std::min<int64_t>(loads, 2) && t.weight_stages >= 2;
+    return t.pixel_stages >= std::min<int64_t>(loads, 2) &&
+           t.weight_stages >= std::min<int64_t>(most_weights, 2);
 }
 
-// Where parts of a sum meet, all sums of a tile lie in the place of stages.
+// Parts of sums have a place of their own, or that of the stages.
+inline bool share_memory(const cf_query &query, int64_t bytes, Option &option) {
+    Tiling &t = option.tiling;
+    if (!share_stages(query, bytes, option))
+        return false;
+    t.by_clusters = Divisor(option.grid / cluster_size(t));
+    t.parts_replace = 0;
+    t.parts_replace = shared_bytes(t, option.width) + StaticShared > bytes;
+    return !t.parts_replace ||
+           parts_bytes(t, option.width) <= pixel_ring_bytes(t) + weight_ring_bytes(t);
+}
+// Half of it, where another launch's block may begin beside this one, which has one tile, and that
+// is enough, for a place of parts of sums, too.
 inline bool share_memory(const cf_query &query, Option &option) {
     Tiling &t = option.tiling;
     t.near = (double(t.images) * t.p + t.rows) * t.q * t.k < INT32_MAX / 2;
-    const uint32_t sums = Warpgroups * RowChannels * (option.width + 8) * 4;
-    return share_stages(query, option) &&
-           (t.parts == 1 || sums <= pixel_ring_bytes(t) + weight_ring_bytes(t));
+    option.beside = blocks_beside(option.width) > 1 &&
+                    share_memory(query, query.device.shared_per_sm / 2 - ReservedShared, option) &&
+                    t.tiles <= option.grid / cluster_size(t) && !t.parts_replace;
+    return option.beside || share_memory(query, query.device.shared_per_block, option);
 }
 
 // A tile's pixels: columns, rows and images of y, in strips of 8 columns or in rows of a pitch.
@@ -300,6 +346,8 @@ inline bool describe(const cf_problem &p, const Sharing &sharing, int width, int
     t.apart = sharing.apart;
     t.pixel_peers = sharing.pixel_peers, t.weight_peers = sharing.weight_peers;
     t.parts = sharing.parts;
+    t.pixel_shift = log2_of(t.pixel_peers), t.part_shift = log2_of(t.parts);
+    t.peer_shift = log2_of(t.pixel_peers * t.weight_peers);
     const int rows = t.apart ? RowChannels : Warpgroups * RowChannels;
     t.group_c = int(group_channels(p)), t.group_k = p.k / p.groups, t.k = p.k;
     t.filter_lines = int(filter_lines(p));
@@ -373,11 +421,12 @@ inline bool tile_boxes(const cf_query &query, const View &v, const Cut &cut, con
     option.lines.box[2] = uint32_t(height);
     if (!share_memory(query, option))
         return false;
-    // Columns of products that are no pixels read on behind the last stage.
+    // Columns of products that are no pixels read on behind the last stage, whatever is there.
     const int64_t groups = cut.width / 8 - 1;
     const int64_t last = groups * t.group_bytes / LineBytes + 8 +
                          int64_t(v.r - 1) * t.tap_row_bytes / LineBytes + reach;
-    if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
+    if (last * LineBytes >
+        int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t) + Warpgroups * StagedBytes)
         return false;
     option.us = estimate(query, option);
     return true;

@@ -113,6 +113,77 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
     held.release_weights();
     held.release_pixels();
 }
+
+// What a tap reads, tap by tap, of a tile whose stages are all filled once.
+struct TapWalk {
+    const Tiling &tiling;
+    uint32_t full_pixels, full_weights; // barriers
+    uint32_t weights, load, row,
+        line; // the tap's weights; of pixels its load, row of taps, and own
+    int tap_row = 0, tap_column = 0;
+
+    __device__ __forceinline__ TapWalk(const Block &block, int ring, uint32_t rows)
+        : tiling(block.tiling), full_pixels(shared_address(block.shared.pixels[ring].full)),
+          full_weights(shared_address(block.shared.weights.full)), weights(block.weights(0) + rows),
+          load(block.pixels(ring, 0)), row(load), line(load) {}
+    __device__ __forceinline__ void next() {
+        full_weights += sizeof(Barrier);
+        weights += tiling.weight_stage_bytes;
+        line += tiling.tap_bytes;
+        if (++tap_column < tiling.tap_columns)
+            return;
+        tap_column = 0;
+        line = row += tiling.tap_row_bytes;
+        if (++tap_row < tiling.tap_rows)
+            return;
+        tap_row = 0;
+        full_pixels += sizeof(Barrier);
+        line = row = load += tiling.pixel_stage_bytes;
+    }
+};
+
+// The next taps' products, as a group; added to what the sums are.
+template <int Count, class Element, int N>
+__device__ __forceinline__ void multiply_taps(TapWalk &at, float (&sums)[N / 2]) {
+    uint32_t full[2 * Count], weights[Count], lines[Count];
+#pragma unroll
+    for (int i = 0; i < Count; ++i, at.next()) {
+        full[i] = at.full_pixels, full[Count + i] = at.full_weights;
+        weights[i] = at.weights, lines[i] = at.line;
+    }
+    wait_at_addresses(full);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+        const WgmmaLines a(weights[i], LineAlign), b(lines[i], at.tiling.group_bytes);
+#pragma unroll
+        for (int step = 0; step < Steps; ++step)
+            wgmma_shared<Element, N>(sums, a.behind(step * StepBytes), b.behind(step * StepBytes),
+                                     true);
+    }
+    wgmma_commit();
+}
+
+// The same sums where a block reads all that its only tile takes at once: no stage is handed back,
+// so the warpgroup waits for no products but the last. Narrow ones take less time than what is done
+// around a tap.
+template <class Element, int N>
+__device__ __forceinline__ void multiply_once(const Block &block, int ring, uint32_t rows,
+                                              float (&sums)[N / 2]) {
+    constexpr int Together = 4;
+    const Tiling &t = block.tiling;
+    TapWalk at(block, ring, rows);
+    const int taps = block.blocks * t.taps;
+    int done = 0;
+    for (; done + Together <= taps; done += Together)
+        multiply_taps<Together, Element, N>(at, sums);
+    for (; done < taps; ++done)
+        multiply_taps<1, Element, N>(at, sums);
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i)
+        settle(sums[i]);
+}
 #endif
 
 } // namespace cf::implicit_gemm
