@@ -38,10 +38,37 @@ struct Strip {
     int from, count;
 };
 
+// The ring that strips go through, and for each stage a barrier that ends a phase when all warps
+// have gathered their rows of y there. A count says who is the last, and the order of counts would
+// do for the rest; but racecheck follows barriers only, on which every lane arrives.
+struct Stages {
+    SelfLoadingRing<MaxStages> ring;
+    Barrier gathered[MaxStages];
+
+    __device__ __forceinline__ void init(int stages, int lane) {
+        ring.init(stages, 65, lane); // of the filters' copies, of the rows, and of y
+        if (lane < stages)
+            gathered[lane].init(Warps * 32);
+    }
+    // By all warps, when they have gathered theirs. Says whether this one is the last, and then all
+    // of y is there.
+    __device__ __forceinline__ bool leave(RingPosition at, int lane) {
+        gathered[at.stage].arrive();
+        __syncwarp();
+        int last = 0;
+        if (lane == 0)
+            last = ring.release(at, Warps);
+        last = __shfl_sync(~0u, last, 0);
+        if (last)
+            gathered[at.stage].wait(at.parity()); // it does not wait: all have arrived that counted
+        return last;
+    }
+};
+
 // A block's strips, and how they come to shared memory: each with the filters of its planes.
 struct Strips {
     const Tiling &tiling;
-    SelfLoadingRing<MaxStages> &ring;
+    Stages &shared;
     uint32_t stages; // in shared memory
     StridedTiles mine;
     int count;
@@ -109,7 +136,7 @@ struct Strips {
                                      *reinterpret_cast<const uint16_t *>(from + i));
             }
         }
-        ring.full[at].arrive_after_copies();
+        shared.ring.full[at].arrive_after_copies();
     }
     // Strip m, by a warp. The stage is full when its rows of y, too, may be written: when those
     // that this warp has stored from there were read.
@@ -121,11 +148,11 @@ struct Strips {
         load_filters<Shape>(w, from, at, lane);
         const int rows = from.planes == 1 ? from.count : from.planes * tiling.h;
         load_segment(reinterpret_cast<const uint16_t *>(begin(x, from)),
-                     uint32_t(rows) * tiling.w * Shape::Size, 0, this->rows(at), ring.full[at],
-                     lane);
+                     uint32_t(rows) * tiling.w * Shape::Size, 0, this->rows(at),
+                     shared.ring.full[at], lane);
         if (lane == 0) {
             wait_for_stores_to_read();
-            ring.full[at].arrive();
+            shared.ring.full[at].arrive();
         }
     }
     // A strip's rows of y, by a warp, when all of them were gathered and published.
@@ -352,19 +379,14 @@ compute(const Strips &strips, int warp, int lane, uint32_t scratch, const typena
         const Strip strip = strips.strip<Shape>(m);
         const auto skew = uint32_t(reinterpret_cast<uint64_t>(strips.begin(x, strip)) & 15);
         const uint32_t gathered = strips.gathered(strips.output(y, strip), at.stage);
-        strips.ring.wait_full(at);
+        strips.shared.ring.wait_full(at);
         for (; set < sets; set += Warps)
             compute_task<Shape>(strips, strip, at.stage, strips.rows(at.stage) + skew, gathered,
                                 set * 32 + lane, scratch, w, finish);
         set -= sets;
         // The last warp to leave a stage stores what all have gathered, and loads the next strip.
         publish_to_bulk_copies();
-        __syncwarp();
-        int last = 0;
-        if (lane == 0)
-            last = strips.ring.release(at, Warps);
-        if (__shfl_sync(~0u, last, 0)) {
-            __syncwarp();
+        if (strips.shared.leave(at, lane)) {
             strips.store(y, strip, at.stage, lane);
             if (m + tiling.stages < strips.count)
                 strips.load<Shape>(x, w, m + tiling.stages, at.stage, lane);
@@ -385,16 +407,16 @@ __global__ void __launch_bounds__(Warps * 32,
 #if CF_SM90
     using Shape = Shape<Stored, R, Stride, Vector>;
     extern __shared__ __align__(128) unsigned char dynamic[];
-    __shared__ SelfLoadingRing<MaxStages> ring;
-    static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
+    __shared__ Stages shared;
+    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
     uint32_t scratch = shared_address(dynamic);
     keep(scratch); // or each use reads a special register anew
     const auto mine = StridedTiles::of_block();
-    const Strips strips = {tiling, ring, scratch + ZeroBytes, mine, mine.count(tiling.strips)};
+    const Strips strips = {tiling, shared, scratch + ZeroBytes, mine, mine.count(tiling.strips)};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0) {
-        ring.init(tiling.stages, 65, lane); // of the filters' copies, of the rows, and of y
+        shared.init(tiling.stages, lane);
         publish_barriers();
     }
     if (threadIdx.x < ZeroBytes / 4)
