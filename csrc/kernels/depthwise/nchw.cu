@@ -11,8 +11,7 @@
 //   beside the plane are zeroed once and never loaded over; a row outside of the plane is read from
 //   a place that holds zeros.
 // - y of a strip lies as its planes do. Its rows are gathered in shared memory, and the last warp
-// to
-//   leave the strip stores them by one bulk copy: threads would write few bytes to each of many
+//   to leave the strip stores them by one bulk copy: threads would write few bytes to each of many
 //   lines.
 // - A strip's tasks are column tiles by pieces of rows, 32 to a warp.
 //
@@ -71,7 +70,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 
 int32_t launch(const State &state, const cf_args &args) {
     return state.kernel.launch(args.stream, state.tiling, args.x, args.w, args.y,
-                               finish_of(state.problem, args));
+                               cf::finish_of(state.problem, args));
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/tensor_map.cuh"
 #include "kernels/depthwise/family.cuh"
 

@@ -3,16 +3,13 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/strides.cuh"
-#include "kernels/depthwise/family.cuh"
 #include "kernels/grouped/any_filter.cuh"
 
 #include <numeric>
 
 namespace cf::grouped_any {
-
-using depthwise::element_bytes;
-using depthwise::together_us;
 
 constexpr int MaxWarps = 8, MaxThreads = MaxWarps * 32;
 constexpr int MaxBlocks = 2;       // of MaxThreads that registers leave room for
@@ -210,8 +207,8 @@ inline Tiling tiling_of(const cf_problem &p) {
     const int run = product_of(p) == Fp32 ? 4 : 2;
     t.runs =
         t.channels_last && p.k % run == 0 && sets.filters % run == 0 && p.align >= run * t.element;
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
     return t;
 }
 

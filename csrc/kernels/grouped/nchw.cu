@@ -77,7 +77,7 @@ int32_t pack(const State &state, const void *w, void *packed, void *stream) {
 int32_t launch(const State &state, const cf_args &args) {
     const cf_problem &p = state.problem;
     return state.kernel.launch(args.stream, state.tiling, args.x, uint64_t(p.n) * p.c * p.h * p.w,
-                               args.packed, args.y, cf::depthwise::finish_of(p, args));
+                               args.packed, args.y, cf::finish_of(p, args));
 }
 
 } // namespace

@@ -117,10 +117,9 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
     const double each = turn + of_warp * (steps * of_row.each + 80);
     const double alone = turn * 2 + of_warp * steps * of_row.alone + StripClocks;
     const double computing =
-        clocks_us(d, rounds * depthwise::together_us(alone, of_sm * each) + Fill, TensorClock);
-    return ShortLaunchUs +
-           depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
-                                                 std::max({memory, read_us, copy_us}));
+        clocks_us(d, rounds * together_us(alone, of_sm * each) + Fill, TensorClock);
+    return ShortLaunchUs + together_us(computing, clocks_us(d, Fill, TensorClock) +
+                                                      std::max({memory, read_us, copy_us}));
 }
 
 inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
@@ -168,8 +167,8 @@ inline bool tile(const cf_query &query, const Instance &instance, const StripSiz
     t.whole = whole;
     t.strips = int(strips), t.channel_blocks = int(channel_blocks);
     t.row_strips = int(row_strips);
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
     t.width = int(width), t.pixels = int(pixels);
     t.stage_bytes = uint32_t(round_up(stage, 16)), t.piece_bytes = uint32_t(pixels * PieceBytes);
     t.x_plane = uint32_t(x_plane), t.x_pitch = uint32_t(x_pitch);

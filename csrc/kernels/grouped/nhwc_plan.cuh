@@ -3,6 +3,7 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/swizzled_map.cuh"
 #include "kernels/depthwise/family.cuh"
 #include "kernels/grouped/nhwc_fragment.cuh"
@@ -17,7 +18,6 @@ constexpr int StaticShared = 1024;
 constexpr int MaxBox = 256;      // elements along a side
 constexpr int ItemBytes = 16384; // about so much is copied at once
 
-using depthwise::element_bytes;
 using depthwise::rows_of;
 
 // What a problem's kernel is compiled for; filter and stride are 0 for any. f32 takes one product
@@ -181,12 +181,11 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
     const double rows =
         t.rows + (instance.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
     const RowClocks of_warp = row_clocks(p, instance);
-    const double of_row =
-        depthwise::together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
+    const double of_row = together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
     const double computing =
         clocks_us(d, rounds * (rows * of_row + t.items * OfItem) + Fill, TensorClock);
-    return ShortLaunchUs + depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
-                                                                 std::max(memory, read_us));
+    return ShortLaunchUs +
+           together_us(computing, clocks_us(d, Fill, TensorClock) + std::max(memory, read_us));
 }
 
 // How many blocks a multiprocessor has at a time, of at most `most`, and the stages of their rings,
@@ -270,8 +269,8 @@ inline bool tile(const cf_query &query, const Instance &instance, const StripSiz
     t.all_chunks = int(boxes_of(p)) * chunks_of_box(p, instance);
     t.channel_blocks = int(channel_blocks);
     t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
     t.stage_bytes = uint32_t(stage_bytes), t.box_bytes = uint32_t(box_bytes);
     t.copied_bytes = uint32_t(box_pixels * PixelBytes * strip.boxes);
     t.width = int(width), t.image = int(width * box_rows);
