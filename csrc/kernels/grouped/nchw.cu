@@ -86,7 +86,7 @@ extern "C" const cf_row CF_ROW(grouped, nchw) = {
     "grouped_nchw",
     "grouped",
     "groups of few channels by mma.sync: x is turned in shared memory, sums of all rows of y that "
-    "a row of x meets stay in registers",
+    "a row of x meets stay in registers; math fp32 takes three products of tf32",
     "this project",
     "padding, and channels of up to 7 neighbours beside a group of fewer than 8, are multiplied "
     "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math fp32 an "

@@ -108,7 +108,7 @@ extern "C" const cf_row CF_ROW(grouped, nhwc) = {
     "grouped_nhwc",
     "grouped",
     "groups of few channels by mma.sync: rows of x stream through shared memory, sums of all rows "
-    "of y that they meet stay in registers",
+    "of y that they meet stay in registers; math fp32 takes three products of tf32",
     "this project",
     "padding, and channels of up to 7 neighbours beside a group of fewer than 8, are multiplied "
     "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math fp32 an "
