@@ -34,20 +34,22 @@ inline bool is_common(const cf_problem &p, const Refusal &no) {
 // Rows of y that a row of x meets, at most.
 constexpr int rows_of(int r, int stride) { return (r + stride - 1) / stride; }
 
-// Calls body with an element, the side of the filter and the stride, as compile-time constants.
+// Calls body with an element as it is stored.
 template <class Body>
-void for_kernel(const cf_problem &p, Body body) {
-    const auto of = [&](auto stored) {
-        for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
-            for_value<1, 2>(p.stride_h - 1, [&](auto stride) { body(stored, r, stride); });
-        });
-    };
+void for_element(const cf_problem &p, Body body) {
     if (p.storage == CF_STORE_F32)
-        of(float());
+        body(float());
     else if (p.storage == CF_STORE_F16)
-        of(__half());
+        body(__half());
     else
-        of(__nv_bfloat16());
+        body(__nv_bfloat16());
+}
+// Calls body with the side of the filter and the stride, as compile-time constants.
+template <class Body>
+void for_filter(const cf_problem &p, Body body) {
+    for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
+        for_value<1, 2>(p.stride_h - 1, [&](auto stride) { body(r, stride); });
+    });
 }
 
 } // namespace cf::depthwise

@@ -2,6 +2,7 @@
 // memory, and warps compute what lies there.
 #pragma once
 
+#include "kernels/depthwise/nchw_bands.cuh"
 #include "kernels/depthwise/nchw_task.cuh"
 #include "ptx/grid.cuh"
 
@@ -13,7 +14,7 @@ __device__ __forceinline__ void
 compute(const Strips &strips, int warp, int lane, uint32_t scratch, const typename Shape::Stored *x,
         const typename Shape::Stored *w, typename Shape::Stored *y, const Finish &finish) {
     const Tiling &tiling = strips.tiling;
-    const int sets = (tiling.tasks + 31) / 32; // of tasks, for a warp each
+    const int sets = sets_of(tiling, Shape::OnBands); // of tasks, for a warp each
     RingPosition at;
     int set = warp; // counted on from strip to strip, so that warps share the sets evenly
     for (int m = 0; m < strips.count; ++m, at.next(tiling.stages)) {
@@ -21,9 +22,14 @@ compute(const Strips &strips, int warp, int lane, uint32_t scratch, const typena
         const auto skew = uint32_t(reinterpret_cast<uint64_t>(strips.begin(x, strip)) & 15);
         const uint32_t gathered = strips.gathered(strips.output(y, strip), at.stage);
         strips.shared.ring.wait_full(at);
+        const uint32_t rows = strips.rows(at.stage) + skew;
         for (; set < sets; set += Warps)
-            compute_task<Shape>(strips, strip, at.stage, strips.rows(at.stage) + skew, gathered,
-                                set * 32 + lane, scratch, w, finish);
+            if constexpr (Shape::OnBands)
+                compute_bands<Shape>(strips, strip, at.stage, rows, gathered, set, lane, scratch, w,
+                                     finish);
+            else
+                compute_task<Shape>(strips, strip, at.stage, rows, gathered, set * 32 + lane,
+                                    scratch, w, finish);
         set -= sets;
         // The last warp to leave a stage stores what all have gathered, and loads the next strip.
         publish_to_bulk_copies();
@@ -39,14 +45,15 @@ compute(const Strips &strips, int warp, int lane, uint32_t scratch, const typena
 }
 #endif
 
-template <class Stored, int R, int Stride, int Vector>
-__global__ void __launch_bounds__(Warps * 32,
-                                  blocks_of(R, columns_of(R, Stride, sizeof(Stored), Vector)))
+template <class Stored, int R, int Stride, int Vector, bool OnBands>
+__global__ void
+__launch_bounds__(Warps * 32, OnBands ? BandBlocks
+                                      : blocks_of(R, columns_of(R, Stride, sizeof(Stored), Vector)))
     depthwise_nchw_kernel(const __grid_constant__ Tiling tiling, const Stored *__restrict__ x,
                           const Stored *__restrict__ w, Stored *__restrict__ y,
                           const __grid_constant__ Finish finish) {
 #if CF_SM90
-    using Shape = Shape<Stored, R, Stride, Vector>;
+    using Shape = Shape<Stored, R, Stride, Vector, OnBands>;
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ Stages shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
@@ -72,6 +79,33 @@ __global__ void __launch_bounds__(Warps * 32,
 #else
     not_compiled();
 #endif
+}
+
+using Launched = Kernel<Tiling, const void *, const void *, void *, Finish>;
+
+// The kernel of an option. The files of nchw/ compile those of one type of elements.
+template <class Stored>
+Launched kernel_for(const cf_problem &p, const Option &option);
+
+template <class Stored>
+Launched kernel_among(const cf_problem &p, const Option &option) {
+    constexpr int Size = sizeof(Stored);
+    const size_t shared = ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
+    Launched kernel;
+    for_filter(p, [&](auto r, auto stride) {
+        constexpr int R = decltype(r)::value, Stride = decltype(stride)::value;
+        const auto choose = [&](auto vector, auto on_bands) {
+            kernel = kernel_of(
+                depthwise_nchw_kernel<Stored, R, Stride, vector.value, on_bands.value != 0>,
+                unsigned(option.blocks), Warps * 32, shared, true);
+        };
+        if constexpr (Size == 2 && Stride == 1)
+            if (option.on_bands)
+                return choose(Constant<16>(), Constant<1>());
+        largest<16, 8, 4, Size>([&](int bytes) { return bytes == vector_bytes(p); },
+                                [&](auto vector) { choose(vector, Constant<0>()); });
+    });
+    return kernel;
 }
 
 } // namespace cf::depthwise_nchw

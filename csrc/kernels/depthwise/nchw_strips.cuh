@@ -11,11 +11,12 @@
 
 namespace cf::depthwise_nchw {
 
-// What a kernel is compiled for: stored elements, filter, stride, and the bytes that rows of x
-// begin at multiples of and are multiples of.
-template <class StoredOf, int FilterOf, int StrideOf, int VectorOf>
+// What a kernel is compiled for: stored elements, filter, stride, the bytes that rows of x begin at
+// multiples of and are multiples of, and whether tensor cores multiply.
+template <class StoredOf, int FilterOf, int StrideOf, int VectorOf, bool OnBandsOf>
 struct Shape {
     using Stored = StoredOf;
+    static constexpr bool OnBands = OnBandsOf;
     static constexpr int R = FilterOf, Stride = StrideOf, Vector = VectorOf;
     static constexpr int Size = sizeof(Stored), FilterBytes = R * R * Size;
     static constexpr int Columns = columns_of(R, Stride, Size, Vector);
@@ -107,6 +108,14 @@ struct Strips {
     template <class Stored>
     __device__ __forceinline__ uint32_t gathered(Stored *output, int stage) const {
         return filters(stage) + tiling.output + uint32_t(reinterpret_cast<uint64_t>(output) & 15);
+    }
+    // Where a plane's filter begins in its stage.
+    template <class Shape>
+    __device__ __forceinline__ uint32_t filter(const typename Shape::Stored *w, int stage,
+                                               int plane, int channel) const {
+        const auto all = uint32_t(reinterpret_cast<uint64_t>(w));
+        const uint32_t beside = all + uint32_t(channel) * Shape::FilterBytes & 3;
+        return filters(stage) + plane * (filter_words(Shape::R, Shape::Size) * 4) + beside;
     }
     __device__ __forceinline__ int channel(int plane) const {
         return plane - tiling.by_channels.quotient(plane) * tiling.c;

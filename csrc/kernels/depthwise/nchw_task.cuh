@@ -176,12 +176,8 @@ compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows,
     const bool live = number < tiling.tasks && of_plane < strip.planes;
     const int plane = live ? of_plane : 0;
     const int channel = strips.channel(strip.plane + plane);
-    const auto filters = uint32_t(reinterpret_cast<uint64_t>(w));
-    const uint32_t beside = filters + uint32_t(channel) * Shape::FilterBytes & 3;
     typename Shape::Weights weights;
-    load_weights<Shape>(strips.filters(stage) + plane * (filter_words(Shape::R, Shape::Size) * 4) +
-                            beside,
-                        weights);
+    load_weights<Shape>(strips.filter<Shape>(w, stage, plane, channel), weights);
     const int q = tile * Shape::Columns, p = piece * tiling.rows; // the latter in the strip
     const int column = q * Shape::Stride - tiling.pad_left;
     const int row = (strip.row + p) * Shape::Stride - tiling.pad_top - strip.from;

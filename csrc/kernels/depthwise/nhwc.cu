@@ -32,19 +32,21 @@ struct State {
 
 void choose_kernel(const Option &option, State &state) {
     const size_t shared = size_t(option.tiling.stages) * option.tiling.stage_bytes;
-    for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
-        using Stored = decltype(stored);
-        const auto choose = [&](auto lanes) {
-            state.kernel = cf::kernel_of(
-                depthwise_nhwc_kernel<Stored, decltype(r)::value, decltype(stride)::value,
-                                      decltype(lanes)::value>,
-                unsigned(option.blocks), unsigned(option.warps) * 32, shared, true);
-        };
-        // Two channels of f32 are 8 bytes: 16 lanes have as many as 32 have in 16 bits.
-        if constexpr (sizeof(Stored) == 2)
-            if (option.lanes == 32)
-                return choose(cf::Constant<32>());
-        choose(cf::Constant<16>());
+    for_element(state.problem, [&](auto stored) {
+        for_filter(state.problem, [&](auto r, auto stride) {
+            using Stored = decltype(stored);
+            const auto choose = [&](auto lanes) {
+                state.kernel = cf::kernel_of(
+                    depthwise_nhwc_kernel<Stored, decltype(r)::value, decltype(stride)::value,
+                                          decltype(lanes)::value>,
+                    unsigned(option.blocks), unsigned(option.warps) * 32, shared, true);
+            };
+            // Two channels of f32 are 8 bytes: 16 lanes have as many as 32 have in 16 bits.
+            if constexpr (sizeof(Stored) == 2)
+                if (option.lanes == 32)
+                    return choose(cf::Constant<32>());
+            choose(cf::Constant<16>());
+        });
     });
 }
 
