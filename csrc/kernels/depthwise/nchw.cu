@@ -76,8 +76,8 @@ extern "C" const cf_row CF_ROW(depthwise, nchw) = {
     "in registers",
     "this project; row reuse as in Lu et al., TPDS 2021",
     "padding is multiplied as zeros, and in 16 bits without stride up to 10 columns beside the "
-    "window "
-    "by zeros: where a weight or an input that is infinite or NaN meets them, the sum is NaN",
+    "window by zeros: where a weight or an input that is infinite or NaN meets them, the sum is "
+    "NaN",
     CF_NEEDS_SM90,
     nullptr, // configs
     cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
