@@ -152,8 +152,9 @@ inline bool has_bands(const cf_problem &p) {
     return element_bytes(p) == 2 && p.stride_h == 1 && vector_bytes(p) == 16 && p.q % 2 == 0;
 }
 
-// Clocks of a quarter's tensor core for a row of the filter: two halves of a step.
-constexpr double StepClocks = 6;
+// Clocks of a quarter's tensor core for a row of the filter: two halves of a step, which take as
+// long as whole ones, by the times of 3x3 and 7x7 (h200-depthwise-bands.txt).
+constexpr double StepClocks = 12;
 
 // What a warp's tasks cost on tensor cores.
 inline Cost band_cost(const cf_problem &p, const Tiling &t) {
@@ -223,7 +224,7 @@ constexpr double StripSlots = 117, MoverSlots = 290, FilterSlots = 25;
 // what it waits for by itself, and its turn. Four of them fill 77 % of the slots, as the first
 // version did with 7x7 (h200-depthwise-first.csv), but for its beginning and end.
 inline double slot_clocks(double warps) { return 0.6 + warps * 1.15; }
-// By itself a warp on tensor cores waits for a chain of products, in clocks for each slot; a guess.
+// By itself a warp on tensor cores waits for a chain of products, in clocks for each slot.
 constexpr double BandSlotClocks = 4.5;
 
 inline double estimate(const cf_query &query, const Option &option) {
@@ -329,8 +330,9 @@ inline Option best_option(const cf_query &query, int least, int most) {
     const bool bands = has_bands(p);
     const auto consider = [&](int set, int strip_rows) {
         Option option;
+        // A strip that leaves warps without a task was slower than is estimated.
         for (int rows = BandRows; bands; rows *= 2) {
-            if (tile(query, set, strip_rows, rows, true, option))
+            if (tile(query, set, strip_rows, rows, true, option) && option.tiling.tasks >= Warps)
                 take(option, std::max(most, BandBlocks));
             if (rows >= strip_rows)
                 break;
