@@ -184,14 +184,40 @@ def parse_name(demangled):
 
 
 def parse_parameters(source):
-    """Names of the template parameters of each kernel in a source file."""
-    bounds = r"(?:__(?:launch_bounds|maxnreg)__\s*\((?:[^()]|\([^()]*\))*\)\s*)?"
+    """Names of the template parameters of each kernel in a source file, and of its Shape."""
+    nested = r"[^()]*"
+    for _ in range(4):
+        nested = rf"(?:[^()]|\({nested}\))*"
+    bounds = rf"(?:__(?:launch_bounds|maxnreg)__\s*\({nested}\)\s*)?"
     kernel = rf"template\s*<([^{{}};]*?)>\s*__global__\s+{bounds}void\s+{bounds}(\w+)\s*\("
+    shape = r"template\s*<([^{};]*?)>\s*struct\s+(Shape)\b"
+    space = re.search(r"^namespace ([\w:]+) \{", source, re.M)
     found = {}
-    for parameters, name in re.findall(kernel, source):
+    for parameters, name in re.findall(kernel, source) + re.findall(shape, source):
         declared = [part.split("=")[0] for part in split(parameters)]
-        found[name] = [re.findall(r"\w+", part)[-1] for part in declared]
+        names = [re.findall(r"\w+", part)[-1] for part in declared]
+        if name == "Shape":
+            name = f"{space[1]}::Shape" if space else name
+            names = [name.removesuffix("Of") for name in names]
+        found[name] = names
     return found
+
+
+def flat(names, arguments, parameters):
+    """Parameters of a kernel with their names, if these are known: its Shape's in place of it."""
+    if len(names) != len(arguments):  # a pack, or a kernel that the source spells otherwise
+        names = [""] * len(arguments)
+    for name, argument in zip(names, arguments):
+        shape = re.fullmatch(r"([\w:]*\bShape)<(.*)>", argument)
+        if shape:
+            yield from flat(parameters.get(shape[1], []), split(shape[2]), parameters)
+        else:
+            yield name, argument
+
+
+def short(text):
+    """`Shape<float, 1>` of `cf::family::Shape<float, (cf::family::Product)1>`."""
+    return re.sub(r"\b(?:\w+::)+", "", re.sub(r"\([\w:]+\)(?=-?\d)", "", text))
 
 
 class Kernel:
@@ -200,17 +226,14 @@ class Kernel:
     def __init__(self, row, mangled, demangled, parameters, instructions, numbers):
         self.row, self.mangled = row, mangled
         self.name, arguments = parse_name(demangled)
-        self.instance = self.name + (f"<{', '.join(arguments)}>" if arguments else "")
-        names = parameters.get(self.name, [])
-        if len(names) != len(arguments):  # a pack, or a kernel that the source spells otherwise
-            names = [""] * len(arguments)
+        self.instance = self.name + (f"<{short(', '.join(arguments))}>" if arguments else "")
         kinds, settings = [], []
-        for name, argument in zip(names, arguments):
+        for name, argument in flat(parameters.get(self.name, []), arguments, parameters):
             order = self.order(name, argument)
             if order:
                 kinds.append(order.index(argument) if argument in order else len(order))
             else:
-                settings.append((name, argument))
+                settings.append((name, short(argument)))
         self.preference = tuple(kinds)
         self.settings = tuple(settings)
         self.configuration = ""

@@ -55,9 +55,20 @@ __global__ void __maxnreg__(118)
 template <class T> __device__ float helper(T v) {}
 """
 
+SHAPED = """
+namespace cf::shaped {
+template <class StoredOf, Product ProductOf, int TilesOf = tiles_of(1)>
+struct Shape : Tile {
+};
+template <class Shape>
+__global__ void __launch_bounds__(32, blocks_of(columns_of(of(sizeof(int)))))
+    shaped(int n) {}
+}
+"""
+
 
 def kernel(demangled, instructions=(), row="fused_shared"):
-    parameters = sass.parse_parameters(SOURCE)
+    parameters = {**sass.parse_parameters(SOURCE), **sass.parse_parameters(SHAPED)}
     return sass.Kernel(row, demangled, demangled, parameters, list(instructions), {})
 
 
@@ -113,6 +124,15 @@ class Names(unittest.TestCase):
         self.assertEqual(kernel("void plain<float, cf::Sum<0>>()").settings, ())
         # Its parameters are not known by name.
         self.assertEqual(kernel("void elsewhere<float, 8>()").settings, (("", "8"),))
+
+    def test_a_shape_has_parameters_of_its_own(self):
+        found = sass.parse_parameters(SHAPED)
+        names = ["Stored", "Product", "Tiles"]
+        self.assertEqual(found, {"shaped": ["Shape"], "cf::shaped::Shape": names})
+        shaped = kernel("void shaped<cf::shaped::Shape<__half, (cf::shaped::Product)1, 4>>(int)")
+        self.assertEqual(shaped.instance, "shaped<Shape<__half, 1, 4>>")
+        self.assertEqual(shaped.settings, (("Product", "1"), ("Tiles", "4")))
+        self.assertEqual(shaped.preference, (sass.ELEMENTS.index("__half"),))
 
     def test_a_configuration_is_what_differs(self):
         names = ["tiled<float, 0, 16, true>", "tiled<float, 0, 8, true>", "other<3, 16>",

@@ -8,13 +8,12 @@
 // through the symbol's address, kernels behind it read.
 #pragma once
 
+#include "core/element.cuh"
 #include "core/plan.cuh"
 
 namespace cf {
 
 constexpr int ConstantBytes = CF_CONSTANT_BYTES;
-
-inline uint64_t element_bytes(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
 
 inline uint64_t filter_bytes(const cf_problem &p) {
     return uint64_t(p.k) * (p.c / p.groups) * p.r * p.s * element_bytes(p);

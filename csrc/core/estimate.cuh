@@ -5,6 +5,7 @@
 #include "row.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace cf {
@@ -28,6 +29,9 @@ inline double clocks_us(const cf_device &d, double clocks, double share) {
 inline double bytes_per_clock(const cf_device &d, double share) {
     return d.bytes_per_us / (d.sm_count * share * d.clocks_per_us);
 }
+// What two that go on beside each other take, each by itself so long.
+inline double together_us(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
+
 // Operations of which every multiprocessor does so many in a clock, on all of them.
 inline double busy_us(const cf_device &d, double operations, double per_clock) {
     return operations / (per_clock * d.sm_count * d.clocks_per_us);

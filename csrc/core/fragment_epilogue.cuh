@@ -42,6 +42,15 @@ inline bool sums_follow(const cf_problem &p) {
     return p.epilogue.pool_h || p.epilogue.activation > CF_ACT_RELU6;
 }
 
+// The activation, where it is more than the limits of Finish: for a kernel that applies it itself.
+inline int late_activation(const cf_problem &p) {
+    return p.epilogue.activation > CF_ACT_RELU6 ? p.epilogue.activation : CF_ACT_NONE;
+}
+// Whether the epilogue changes a sum.
+inline bool has_epilogue(const cf_problem &p) {
+    const cf_epilogue &e = p.epilogue;
+    return e.scale != 1 || e.bias || e.residual || e.activation != CF_ACT_NONE;
+}
 inline Finish finish_of(const cf_problem &p, const cf_args &args) {
     const cf_epilogue &e = p.epilogue;
     Finish finish;
@@ -49,7 +58,7 @@ inline Finish finish_of(const cf_problem &p, const cf_args &args) {
     finish.bias = e.bias ? args.bias : nullptr;
     finish.residual = e.residual ? args.residual : nullptr;
     finish.affine = e.bias || e.scale != 1;
-    finish.limited = e.activation != CF_ACT_NONE;
+    finish.limited = e.activation != CF_ACT_NONE && !late_activation(p);
     if (finish.limited)
         finish.least = 0;
     if (e.activation == CF_ACT_RELU6)

@@ -2,9 +2,14 @@
 // turn it is loads the item that comes into the stage of one that it left an item or two before;
 // nearly always all others have left that one as well, and it does not wait.
 //
-//     Turns<MaxStages> turns(ring, stages, items, warp, lane);   // ring.init(stages, 1, warps,
-//     lane) turns.begin(load);                                         // load(item, stage), by one
-//     lane for each item: turns.enter(load), read stage turns.stage(), turns.leave()
+//     ring.init(stages, 1, warps, lane);  // by one warp, then publish_barriers
+//     Turns<MaxStages> turns(ring, stages, items, warp, lane);
+//     turns.begin(load);                  // load(item, stage), by one lane
+//     for (each item) {
+//         turns.enter(load);
+//         read stage turns.stage()
+//         turns.leave();
+//     }
 #pragma once
 
 #include "pipeline/ring.cuh"

@@ -91,8 +91,7 @@ int32_t launch_images(const State &state, const cf_args &args, int64_t first, in
     const int64_t image_x = cf::input_strides(p).image * t.element;
     const int64_t image_y = image_of_y(p) * t.element;
     const Units units = {int(images * (nchw ? p.k : 1)), int(images * (nchw ? p.c : 1))};
-    Target to = {static_cast<char *>(args.y) + first * image_y, sums,
-                 cf::depthwise::finish_of(p, args)};
+    Target to = {static_cast<char *>(args.y) + first * image_y, sums, cf::finish_of(p, args)};
     if (to.finish.residual)
         to.finish.residual = static_cast<const char *>(to.finish.residual) + first * image_y;
     auto kernel = state.kernel;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "core/fragment_epilogue.cuh"
-#include "core/strides.cuh"
 #include "kernels/depthwise/any_plan.cuh"
 #include "ptx/load_store.cuh"
 #include "ptx/shared.cuh"

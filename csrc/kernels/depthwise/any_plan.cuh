@@ -3,6 +3,7 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/strides.cuh"
 #include "kernels/depthwise/family.cuh"
 
@@ -10,9 +11,6 @@
 #include <numeric>
 
 namespace cf::depthwise_any {
-
-using depthwise::element_bytes;
-using depthwise::together_us;
 
 constexpr int MaxThreads = 224; // of a block: those of 256 have fewer registers than they want
 constexpr int MaxBlocks = 4;    // of them that registers leave room for on a multiprocessor
@@ -253,8 +251,8 @@ inline Tiling tiling_of(const cf_problem &p) {
     t.row_sets = std::min(t.down.spread, p.p);
     if (p.storage == CF_STORE_F32 && (p.math == CF_MATH_F16 || p.math == CF_MATH_BF16))
         t.rounding = p.math;
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
     t.by_row_sets = Divisor(t.row_sets);
     t.by_k = Divisor(p.k), t.by_multiplier = Divisor(p.k / p.c);
     return t;

@@ -1,10 +1,8 @@
 // What the rows of the depthwise family share: the problems that they are for.
 #pragma once
 
-#include "core/fragment_epilogue.cuh"
+#include "core/element.cuh"
 #include "core/plan.cuh"
-
-#include <cmath>
 
 namespace cf::depthwise {
 
@@ -36,40 +34,22 @@ inline bool is_common(const cf_problem &p, const Refusal &no) {
 // Rows of y that a row of x meets, at most.
 constexpr int rows_of(int r, int stride) { return (r + stride - 1) / stride; }
 
-inline int element_bytes(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
-
-// Calls body with an element, the side of the filter and the stride, as compile-time constants.
+// Calls body with an element as it is stored.
 template <class Body>
-void for_kernel(const cf_problem &p, Body body) {
-    const auto of = [&](auto stored) {
-        for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
-            for_value<1, 2>(p.stride_h - 1, [&](auto stride) { body(stored, r, stride); });
-        });
-    };
+void for_element(const cf_problem &p, Body body) {
     if (p.storage == CF_STORE_F32)
-        of(float());
+        body(float());
     else if (p.storage == CF_STORE_F16)
-        of(__half());
+        body(__half());
     else
-        of(__nv_bfloat16());
+        body(__nv_bfloat16());
 }
-
-// What two that go on beside each other take, each by itself so long.
-inline double together_us(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
-
-// The activation, where it is more than the limits of cf::Finish.
-inline int late_activation(const cf_problem &p) {
-    return p.epilogue.activation > CF_ACT_RELU6 ? p.epilogue.activation : CF_ACT_NONE;
-}
-// Whether the epilogue changes a sum.
-inline bool has_epilogue(const cf_problem &p) {
-    const cf_epilogue &e = p.epilogue;
-    return e.scale != 1 || e.bias || e.residual || e.activation != CF_ACT_NONE;
-}
-inline Finish finish_of(const cf_problem &p, const cf_args &args) {
-    Finish finish = cf::finish_of(p, args);
-    finish.limited = finish.limited && !late_activation(p);
-    return finish;
+// Calls body with the side of the filter and the stride, as compile-time constants.
+template <class Body>
+void for_filter(const cf_problem &p, Body body) {
+    for_value<3, 5, 7>(p.r / 2 - 1, [&](auto r) {
+        for_value<1, 2>(p.stride_h - 1, [&](auto stride) { body(r, stride); });
+    });
 }
 
 } // namespace cf::depthwise

@@ -11,12 +11,14 @@
 //   beside the plane are zeroed once and never loaded over; a row outside of the plane is read from
 //   a place that holds zeros.
 // - y of a strip lies as its planes do. Its rows are gathered in shared memory, and the last warp
-// to
-//   leave the strip stores them by one bulk copy: threads would write few bytes to each of many
+//   to leave the strip stores them by one bulk copy: threads would write few bytes to each of many
 //   lines.
 // - A strip's tasks are column tiles by pieces of rows, 32 to a warp.
+// - In 16 bits, without stride and where rows are whole 16 bytes, tensor cores multiply
+//   (nchw_bands.cuh): a row of the filter as a band matrix, 16 rows of y by 8 columns at a time.
 //
-// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 55 instructions.
+// Floor: the bytes of x and y over the bandwidth. For 7x7 without tensor cores the products: 49 of
+// some 55 instructions.
 #include "kernels/depthwise/nchw_kernel.cuh"
 #include "kernels/depthwise/nchw_plan.cuh"
 
@@ -25,23 +27,14 @@ namespace {
 using namespace cf::depthwise_nchw;
 
 struct State {
-    cf::Kernel<Tiling, const void *, const void *, void *, cf::Finish> kernel;
+    Launched kernel;
     cf_problem problem;
     Tiling tiling;
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const size_t shared = ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
-    for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
-        using Stored = decltype(stored);
-        cf::largest<16, 8, 4, sizeof(Stored)>(
-            [&](int bytes) { return bytes == vector_bytes(state.problem); },
-            [&](auto vector) {
-                state.kernel = cf::kernel_of(
-                    depthwise_nchw_kernel<Stored, decltype(r)::value, decltype(stride)::value,
-                                          vector.value>,
-                    unsigned(option.blocks), cf::depthwise_nchw::Warps * 32, shared, true);
-            });
+    for_element(state.problem, [&](auto stored) {
+        state.kernel = kernel_for<decltype(stored)>(state.problem, option);
     });
 }
 
@@ -71,7 +64,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 
 int32_t launch(const State &state, const cf_args &args) {
     return state.kernel.launch(args.stream, state.tiling, args.x, args.w, args.y,
-                               finish_of(state.problem, args));
+                               cf::finish_of(state.problem, args));
 }
 
 } // namespace
@@ -82,7 +75,8 @@ extern "C" const cf_row CF_ROW(depthwise, nchw) = {
     "a filter per channel: planes by bulk copies, sums of all rows of y that a row of x meets stay "
     "in registers",
     "this project; row reuse as in Lu et al., TPDS 2021",
-    "padding is multiplied as zeros: where a weight that is infinite or NaN meets it, the sum is "
+    "padding is multiplied as zeros, and in 16 bits without stride up to 10 columns beside the "
+    "window by zeros: where a weight or an input that is infinite or NaN meets them, the sum is "
     "NaN",
     CF_NEEDS_SM90,
     nullptr, // configs

@@ -3,6 +3,7 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "kernels/depthwise/family.cuh"
 
 #include <algorithm>
@@ -24,6 +25,10 @@ __host__ __device__ constexpr int columns_of(int r, int stride, int element_byte
 __host__ __device__ constexpr int blocks_of(int r, int columns) {
     return r == 3 ? 6 : r == 7 && columns == 8 ? 3 : 4;
 }
+
+// Tensor cores multiply rows of 16 in columns of 8, of which the first begins so far behind a
+// multiple of 8; blocks that registers leave room for then.
+constexpr int BandRows = 16, BandLead = 4, BandBlocks = 6;
 
 // Units, words or single 16-bit elements, that so many columns in front of a window's origin or
 // from there on are loaded as; a fourth one comes with three.
@@ -74,6 +79,11 @@ struct Tiling {
     uint32_t output;                    // and from there on rows of y
     Divisor by_row_strips, by_tiles, by_pieces, by_channels;
 };
+
+// What warps take one by one: 32 tasks, a lane each, or one on tensor cores.
+__host__ __device__ __forceinline__ int sets_of(const Tiling &tiling, bool on_bands) {
+    return on_bands ? tiling.tasks : (tiling.tasks + 31) / 32;
+}
 
 // Bytes, up to 16, that rows of so many bytes are multiples of and begin at multiples of.
 inline int vector_bytes(int64_t row, int align, int element_bytes) {
@@ -131,10 +141,36 @@ struct Cost {
 
 struct Option {
     Tiling tiling;
-    Cost task; // of a warp
+    bool on_bands; // whether tensor cores multiply
+    Cost task;     // of a warp
     int blocks;
     double us;
 };
+
+// Whether tensor cores can: rows of x are read by 16 bytes, and y is written by pairs.
+inline bool has_bands(const cf_problem &p) {
+    return element_bytes(p) == 2 && p.stride_h == 1 && vector_bytes(p) == 16 && p.q % 2 == 0;
+}
+
+// Clocks of a quarter's tensor core for a row of the filter: two halves of a step, which take as
+// long as whole ones, by the times of 3x3 and 7x7 (h200-depthwise-bands.txt).
+constexpr double StepClocks = 12;
+
+// What a warp's tasks cost on tensor cores.
+inline Cost band_cost(const cf_problem &p, const Tiling &t) {
+    const int size = element_bytes(p), pairs = (p.r + 1) / 2;
+    const double columns = double(ceil_div(p.q + 8 - BandLead, 8));
+    const double tiles = double(ceil_div(std::min(t.rows, t.strip_rows), BandRows));
+    const auto reads = [&](int lane) { return int64_t(lane / 16 + lane % 16) * t.w * size; };
+    const auto writes = [&](int lane) { return int64_t(lane / 4) * t.q * size + lane % 4 * 4; };
+    const double of_column = std::max(2.0 * pairs + 2.0 * p.r + 18, StepClocks * p.r);
+    Cost cost;
+    cost.slots = 60 + 5.0 * p.r + tiles * (75 + columns * of_column);
+    cost.shared =
+        2.0 * p.r +
+        tiles * columns * (pairs * shared_clocks(16, reads) + 2.0 * shared_clocks(4, writes));
+    return cost;
+}
 
 inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     const int size = element_bytes(p), columns = columns_of(p), vector = vector_bytes(p);
@@ -188,6 +224,8 @@ constexpr double StripSlots = 117, MoverSlots = 290, FilterSlots = 25;
 // what it waits for by itself, and its turn. Four of them fill 77 % of the slots, as the first
 // version did with 7x7 (h200-depthwise-first.csv), but for its beginning and end.
 inline double slot_clocks(double warps) { return 0.6 + warps * 1.15; }
+// By itself a warp on tensor cores waits for a chain of products, in clocks for each slot.
+constexpr double BandSlotClocks = 4.5;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -201,7 +239,7 @@ inline double estimate(const cf_query &query, const Option &option) {
         double(t.planes) * (area + shared_rows * p.w / 3 + double(p.p) * p.q) * size;
     const double bandwidth = StreamShare * d.bytes_per_us, memory = bytes / bandwidth;
 
-    const double sets = double(ceil_div(t.tasks, 32));
+    const double sets = sets_of(t, option.on_bands);
     // Ends that no bulk copy takes are waited for.
     const bool ends = int64_t(t.strip_rows) * t.set * p.stride_h * p.w * int(size) % 16 != 0;
     const double mover = MoverSlots + double(ceil_div(t.set, 32)) *
@@ -211,7 +249,7 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double of_block = double(ceil_div(t.strips, std::max(option.blocks, 1)));
     const double together = std::min(double(option.blocks) / d.sm_count, strips / of_block);
     const double busy = std::max(together * std::min<double>(Warps, sets * t.stages) / 4, 0.25);
-    const double slot = slot_clocks(busy);
+    const double slot = std::max(slot_clocks(busy), option.on_bands ? BandSlotClocks : 0);
     const double issue =
         strips * (sets * task.slots + Warps * StripSlots + mover) * slot / (4 * busy);
     const double shared = strips * (sets * task.shared + t.stage_bytes / 128.0);
@@ -226,12 +264,14 @@ inline double estimate(const cf_query &query, const Option &option) {
     return ShortLaunchUs + ends_us + together_us(computing, memory);
 }
 
-// With so many planes to a strip and rows to each of them, and tasks of so many rows: all but what
-// depends on the number of blocks.
-inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Option &option) {
+// With so many planes to a strip and rows to each of them, and tasks of so many rows, or on tensor
+// cores: all but what depends on the number of blocks.
+inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool on_bands,
+                 Option &option) {
     const cf_problem &p = query.problem;
     const int size = element_bytes(p);
     option = {};
+    option.on_bands = on_bands;
     Tiling &t = option.tiling;
     const int64_t planes = p.n * p.c, row_strips = ceil_div(p.p, strip_rows);
     const int64_t strips = ceil_div(planes, set) * row_strips;
@@ -240,7 +280,8 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     const int64_t filter_bytes = round_up(int64_t(set) * filter_words(p.r, size) * 4, 16);
     const int64_t output = filter_bytes + round_up(in_rows * set * p.w * size + 15, 16);
     const int64_t stage_bytes = output + round_up(int64_t(strip_rows) * set * p.q * size + 15, 16);
-    const int64_t pieces = ceil_div(strip_rows, rows), tiles = ceil_div(p.q, columns_of(p));
+    const int64_t pieces = ceil_div(strip_rows, rows);
+    const int64_t tiles = on_bands ? 1 : ceil_div(p.q, columns_of(p));
     const int64_t tasks = set * pieces * tiles;
     if (stage_bytes > query.device.shared_per_sm || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
         return false;
@@ -259,7 +300,7 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, Optio
     t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);
     t.by_channels = Divisor(t.c);
-    option.task = task_cost(p, t);
+    option.task = on_bands ? band_cost(p, t) : task_cost(p, t);
     return true;
 }
 
@@ -281,16 +322,26 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
 inline Option best_option(const cf_query &query, int least, int most) {
     const cf_problem &p = query.problem;
     Option best = {};
+    const auto take = [&](Option option, int most) {
+        for (int blocks = least; blocks <= most; ++blocks)
+            if (place(query, blocks, option) && (best.tiling.stages == 0 || option.us < best.us))
+                best = option;
+    };
+    const bool bands = has_bands(p);
     const auto consider = [&](int set, int strip_rows) {
+        Option option;
+        // A strip that leaves warps without a task was slower than is estimated.
+        for (int rows = BandRows; bands; rows *= 2) {
+            if (tile(query, set, strip_rows, rows, true, option) && option.tiling.tasks >= Warps)
+                take(option, std::max(most, BandBlocks));
+            if (rows >= strip_rows)
+                break;
+        }
         for (int pieces = 1, before = 0; pieces <= 8; ++pieces) {
             const int rows = int(ceil_div(strip_rows, pieces));
-            Option option;
-            if (rows == before || !tile(query, set, strip_rows, rows, option))
+            if (rows == before || !tile(query, set, strip_rows, rows, false, option))
                 continue;
-            for (int blocks = least; blocks <= most; ++blocks)
-                if (place(query, blocks, option) &&
-                    (best.tiling.stages == 0 || option.us < best.us))
-                    best = option;
+            take(option, most);
             before = rows;
         }
     };

@@ -32,19 +32,21 @@ struct State {
 
 void choose_kernel(const Option &option, State &state) {
     const size_t shared = size_t(option.tiling.stages) * option.tiling.stage_bytes;
-    for_kernel(state.problem, [&](auto stored, auto r, auto stride) {
-        using Stored = decltype(stored);
-        const auto choose = [&](auto lanes) {
-            state.kernel = cf::kernel_of(
-                depthwise_nhwc_kernel<Stored, decltype(r)::value, decltype(stride)::value,
-                                      decltype(lanes)::value>,
-                unsigned(option.blocks), unsigned(option.warps) * 32, shared, true);
-        };
-        // Two channels of f32 are 8 bytes: 16 lanes have as many as 32 have in 16 bits.
-        if constexpr (sizeof(Stored) == 2)
-            if (option.lanes == 32)
-                return choose(cf::Constant<32>());
-        choose(cf::Constant<16>());
+    for_element(state.problem, [&](auto stored) {
+        for_filter(state.problem, [&](auto r, auto stride) {
+            using Stored = decltype(stored);
+            const auto choose = [&](auto lanes) {
+                state.kernel = cf::kernel_of(
+                    depthwise_nhwc_kernel<Stored, decltype(r)::value, decltype(stride)::value,
+                                          decltype(lanes)::value>,
+                    unsigned(option.blocks), unsigned(option.warps) * 32, shared, true);
+            };
+            // Two channels of f32 are 8 bytes: 16 lanes have as many as 32 have in 16 bits.
+            if constexpr (sizeof(Stored) == 2)
+                if (option.lanes == 32)
+                    return choose(cf::Constant<32>());
+            choose(cf::Constant<16>());
+        });
     });
 }
 
@@ -56,10 +58,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("is written for NHWC");
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
-    if (p.align < 16 || p.c * element_bytes(p) % 16 != 0)
+    if (p.align < 16 || p.c * cf::element_bytes(p) % 16 != 0)
         return no("copies boxes of x, whose pixels are multiples of 16 bytes; this one's are %d, "
                   "at multiples of %d",
-                  p.c * element_bytes(p), p.align);
+                  p.c * cf::element_bytes(p), p.align);
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
     const Option best = best_option(query);
@@ -84,7 +86,7 @@ int32_t launch(const State &state, const cf_args &args) {
     if (const int32_t error = state.x.at(args.x, x))
         return error;
     return state.kernel.launch(args.stream, state.tiling, x, args.w, args.y,
-                               cf::depthwise::finish_of(state.problem, args));
+                               cf::finish_of(state.problem, args));
 }
 
 } // namespace

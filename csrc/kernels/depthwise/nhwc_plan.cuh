@@ -3,6 +3,7 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/tensor_map.cuh"
 #include "kernels/depthwise/family.cuh"
 
@@ -59,12 +60,13 @@ inline double instructions(const cf_problem &p, const Tiling &t) {
     const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
     return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
-// Clocks of an instruction, of a warp by itself and of each of many; of an item of the ring beside
-// them; until the first one is there, and more for each block of a multiprocessor; until any is,
-// where many are on their way. Fitted to benches/results/evidence/h200-depthwise-plans.csv, as
-// shares of the memory's bandwidth are.
-constexpr double ClocksAlone = 1.85, ClocksOfMany = 0.97, OfItem = 265, Fill = 170, OfBlock = 230,
-                 InFlight = 2300;
+// Clocks of a warp's step by itself, which waits for its loads and products; of an instruction of
+// each of many warps; of an item of the ring beside them; until the first one is there, and more
+// for each block of a multiprocessor; until any is, where many are on their way. Fitted to
+// benches/results/evidence/h200-depthwise-plans.csv, as shares of the memory's bandwidth are, and
+// to what was chosen by estimates before (h200-depthwise-grouped.csv).
+constexpr double StepAlone = 1000, ClocksOfMany = 0.88, OfItem = 120, Fill = 120, OfBlock = 310,
+                 InFlight = 2200;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -87,15 +89,14 @@ inline double estimate(const cf_query &query, const Option &option) {
     // Strips of the last round leave some blocks without one, or some multiprocessors.
     const double balance =
         rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
-    const double memory =
-        bytes / ((narrow ? 0.63 : 0.79) * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+    const double memory = bytes / ((narrow ? 0.635 : 0.805) * d.bytes_per_us) * balance;
     // While a stage is being read, the others are on their way.
     const double items = rounds * t.items;
     const double read_us =
         items > t.stages ? clocks_us(d, items / (t.stages - 1.0) * InFlight, FmaClock) : 0;
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
     const double of_step =
-        instructions(p, t) * together_us(ClocksAlone, option.warps * of_sm / 4 * ClocksOfMany);
+        together_us(StepAlone, instructions(p, t) * option.warps * of_sm / 4 * ClocksOfMany);
     const double fill = Fill + of_sm * OfBlock;
     const double computing =
         clocks_us(d, rounds * (steps * of_step + t.items * OfItem) + fill, FmaClock);

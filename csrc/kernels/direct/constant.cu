@@ -108,7 +108,7 @@ int32_t pack(const State &state, const void *w, void *packed, void *stream) {
 
 int32_t launch(const State &state, const cf_args &args) {
     const int offset = cf::constant_offset(state.constants, args);
-    const int begin = offset / int(cf::element_bytes(state.problem));
+    const int begin = offset / cf::element_bytes(state.problem);
     return state.kernel.launch(args.stream, state.problem, args.x, begin, args.bias, args.residual,
                                args.y, state.blocks);
 }

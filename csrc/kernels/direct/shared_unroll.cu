@@ -152,7 +152,7 @@ int32_t pack(const State &state, const void *w, void *packed, void *stream) {
 
 int32_t launch(const State &state, const cf_args &args) {
     const int offset = cf::constant_offset(state.constants, args);
-    return state.halo.launch(args, offset / int(cf::element_bytes(state.halo.problem)));
+    return state.halo.launch(args, offset / cf::element_bytes(state.halo.problem));
 }
 
 } // namespace

@@ -9,21 +9,20 @@
 //   operands of the math, 16 bytes at a time (a piece), zeros where a group or the image ends. Only
 //   rows and columns that some tap falls on are staged.
 // - A sum is a list of pieces, of all taps: where each lies behind the first one is in a table, as
-// a
-//   number that is the same for all pixels. ldmatrix reads a piece of eight pixels wherever they
+//   a number that is the same for all pixels. ldmatrix reads a piece of eight pixels wherever they
 //   lie, so a step of mma.sync takes any two, and 16 pixels are any of a tile's: nothing depends on
 //   the filter's sides, stride, dilation or the width of the image.
 // - Groups of few channels are put side by side to a set, with zeros in the filter between them, as
 //   far as that saves time: sets of 3 channels leave more of a piece empty than two groups of 3.
 // - In math fp32 a lane multiplies pieces of four channels by itself: tensor cores truncate sums,
-// and
-//   three products of tf32 round those of few products more than fp32 does. f16acc is summed in
-//   fp32 as f16 is.
+//   and three products of tf32 round those of few products more than fp32 does. f16acc is summed
+//   in fp32 as f16 is.
 // - What of a filter or of its channels does not fit comes part by part, and sums wait in
-// registers.
+//   registers.
 //
 // Floor: the bytes of x and y over the bandwidth; in fp32 the products.
 #include "core/output.cuh"
+#include "core/plan.cuh"
 #include "kernels/grouped/any_kernel.cuh"
 
 namespace {
@@ -136,8 +135,7 @@ int32_t launch_images(const State &state, const cf_args &args, int64_t first, in
                       float *sums) {
     const Tiling &t = state.tiling;
     const int64_t in_y = first * t.image_y * t.element;
-    Target to = {static_cast<char *>(args.y) + in_y, sums,
-                 cf::depthwise::finish_of(state.problem, args)};
+    Target to = {static_cast<char *>(args.y) + in_y, sums, cf::finish_of(state.problem, args)};
     if (to.finish.residual)
         to.finish.residual = static_cast<const char *>(to.finish.residual) + in_y;
     auto kernel = state.kernel;
@@ -170,8 +168,7 @@ extern "C" const cf_row CF_ROW(grouped, any) = {
     "this project",
     "padding, the next channels beside a group of few, and a filter's first tap are multiplied as "
     "zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math tf32 a "
-    "weight "
-    "from 3.40199e38 on counts as infinite",
+    "weight from 3.40199e38 on counts as infinite",
     CF_NEEDS_SM80,
     nullptr, // configs
     cf::Row<State, plan, prepare, launch, pack>::functions(),

@@ -3,16 +3,13 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/strides.cuh"
-#include "kernels/depthwise/family.cuh"
 #include "kernels/grouped/any_filter.cuh"
 
 #include <numeric>
 
 namespace cf::grouped_any {
-
-using depthwise::element_bytes;
-using depthwise::together_us;
 
 constexpr int MaxWarps = 8, MaxThreads = MaxWarps * 32;
 constexpr int MaxBlocks = 2;       // of MaxThreads that registers leave room for
@@ -210,8 +207,8 @@ inline Tiling tiling_of(const cf_problem &p) {
     const int run = product_of(p) == Fp32 ? 4 : 2;
     t.runs =
         t.channels_last && p.k % run == 0 && sets.filters % run == 0 && p.align >= run * t.element;
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
     return t;
 }
 
@@ -333,72 +330,82 @@ inline int tiles_of_warp(const Sets &sets, Product product) {
     return best;
 }
 
-// The one that is estimated to take least; without warps where none fits.
-inline Option best_option(const cf_query &query) {
-    const cf_problem &p = query.problem;
+// Takes the tile in place of the best one, where it is estimated to take less; false where it does
+// not fit.
+inline bool take(const cf_query &query, const Tiling &common, const TileSize &size, Option &best) {
     const cf_device &d = query.device;
-    const Tiling common = tiling_of(p);
-    const Sets &sets = common.filter.sets;
+    bool fits = false;
+    for (int blocks = 4; blocks >= 1; blocks /= 2) {
+        const int64_t bytes = std::min(d.shared_per_sm / blocks - SystemShared, d.shared_per_block);
+        Option option;
+        if (!tile(query, common, size, bytes, option))
+            continue;
+        fits = true;
+        if (!best.warps || option.us < best.us)
+            best = option;
+        // More room is for channels that come in parts.
+        if (option.tiling.piece_parts == 1)
+            break;
+    }
+    return fits;
+}
+
+// Whether what lies between taps is more than what outputs read.
+inline bool wide(int taps, int dilation, int stride, int outputs) {
+    return taps > 1 && double(taps - 1) * dilation > 2.0 * stride * outputs;
+}
+
+// The same with the filter in parts, too: rows by themselves where they do not fit together, or lie
+// wide apart; then single taps.
+inline void take_parts(const cf_query &query, const Tiling &common, TileSize size, Option &best) {
+    const cf_problem &p = query.problem;
+    const bool fits = take(query, common, size, best);
+    if (fits && !wide(p.r, p.dilation_h, p.stride_h, size.rows) &&
+        !wide(p.s, p.dilation_w, p.stride_w, size.columns))
+        return;
+    while (size.taps_down > 1) {
+        size.taps_down = int(ceil_div(size.taps_down, 2));
+        take(query, common, size, best);
+    }
+    while (size.taps_across > 1) {
+        size.taps_across = int(ceil_div(size.taps_across, 2));
+        take(query, common, size, best);
+    }
+}
+
+// Calls body with the sizes of tiles that may be worth it, the filter in one part.
+template <class Body>
+void for_sizes(const cf_problem &p, const Sets &sets, Body body) {
     const int tiles = tiles_of_warp(sets, product_of(p));
     const int chunks = int(ceil_div(sets.tiles, tiles));
-    Option best;
-    const auto take = [&](const TileSize &size) {
-        bool fits = false;
-        for (int blocks = 4; blocks >= 1; blocks /= 2) {
-            const int64_t bytes =
-                std::min(d.shared_per_sm / blocks - SystemShared, d.shared_per_block);
-            Option option;
-            if (!tile(query, common, size, bytes, option))
-                continue;
-            fits = true;
-            if (!best.warps || option.us < best.us)
-                best = option;
-            // More room is for channels that come in parts.
-            if (option.tiling.piece_parts == 1)
-                break;
-        }
-        return fits;
-    };
-    // Rows of the filter by themselves where they do not fit together, or where what lies between
-    // them is more than what they read; then single taps.
-    const auto consider = [&](TileSize size) {
-        size.taps_down = p.r, size.taps_across = p.s;
-        const bool fits = take(size);
-        const auto wide = [](int taps, int dilation, int stride, int outputs) {
-            return taps > 1 && double(taps - 1) * dilation > 2.0 * stride * outputs;
-        };
-        const bool high = wide(p.r, p.dilation_h, p.stride_h, size.rows);
-        if (fits && !high && !wide(p.s, p.dilation_w, p.stride_w, size.columns))
-            return;
-        for (int taps = p.r; taps > 1;) {
-            taps = int(ceil_div(taps, 2));
-            size.taps_down = taps;
-            take(size);
-        }
-        for (int taps = p.s; taps > 1;) {
-            taps = int(ceil_div(taps, 2));
-            size.taps_across = taps;
-            take(size);
-        }
-    };
     const int images = int(std::clamp<int64_t>(p.n, 1, MaxPixels));
+    const auto with_sets = [&](int images, int rows, int columns) {
+        for (int set = 1;; set *= 2) {
+            set = std::min(set, sets.count);
+            for_pieces(set == 1 ? chunks : 1, chunks, [&](int some) {
+                body({images, rows, columns, set, tiles, set == 1 ? some : chunks, p.r, p.s});
+            });
+            // Lines of this many channels are long enough.
+            if (set == sets.count || set * sets.channels >= 128)
+                return;
+        }
+    };
     for_pieces(p.q, MaxPixels, [&](int columns) {
         for_pieces(p.p, MaxPixels / columns, [&](int rows) {
             const bool whole = columns == p.q && rows == p.p;
             for (int together = whole ? std::min(MaxPixels / (rows * columns), images) : 1;
                  together >= 1; together /= 2)
-                for (int set = 1;; set *= 2) {
-                    set = std::min(set, sets.count);
-                    for_pieces(set == 1 ? chunks : 1, chunks, [&](int some) {
-                        consider({together, rows, columns, set, tiles, set == 1 ? some : chunks,
-                                  p.r, p.s});
-                    });
-                    // Lines of this many channels are long enough.
-                    if (set == sets.count || set * sets.channels >= 128)
-                        break;
-                }
+                with_sets(together, rows, columns);
         });
     });
+}
+
+// The one that is estimated to take least; without warps where none fits.
+inline Option best_option(const cf_query &query) {
+    const Tiling common = tiling_of(query.problem);
+    Option best;
+    for_sizes(query.problem, common.filter.sets,
+              [&](const TileSize &size) { take_parts(query, common, size, best); });
     return best;
 }
 

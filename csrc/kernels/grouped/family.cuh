@@ -1,7 +1,6 @@
 // What the rows of the grouped family share: the problems that they are for.
 #pragma once
 
-#include "core/divisor.cuh"
 #include "core/plan.cuh"
 #include "problem.h"
 

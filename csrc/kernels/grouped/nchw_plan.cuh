@@ -117,68 +117,92 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
     const double each = turn + of_warp * (steps * of_row.each + 80);
     const double alone = turn * 2 + of_warp * steps * of_row.alone + StripClocks;
     const double computing =
-        clocks_us(d, rounds * depthwise::together_us(alone, of_sm * each) + Fill, TensorClock);
-    return ShortLaunchUs +
-           depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
-                                                 std::max({memory, read_us, copy_us}));
+        clocks_us(d, rounds * together_us(alone, of_sm * each) + Fill, TensorClock);
+    return ShortLaunchUs + together_us(computing, clocks_us(d, Fill, TensorClock) +
+                                                      std::max({memory, read_us, copy_us}));
 }
 
-inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
-                 Option &option) {
-    const cf_problem &p = query.problem;
-    const int size = element_bytes(p);
-    option = {};
-    Tiling &t = option.tiling;
-    const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
-    const int64_t width = int64_t(p.q - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
-    const int64_t task_rows = ceil_div(strip.rows, strip.pieces);
-    const int64_t pieces = ceil_div(strip.rows, task_rows);
-    const int64_t row_strips = ceil_div(p.p, strip.rows);
-    const int64_t channel_blocks = ceil_div(p.c, strip.channels);
-    const double strips = double(p.n) * row_strips * channel_blocks;
-    // What a warp slides over, down to the last row that a step reads.
-    const int64_t turned_rows =
-        instance.filter ? (pieces * task_rows + rows_of(p.r, p.stride_h) - 1) * p.stride_h
-                        : (pieces * task_rows - 1) * p.stride_h + height;
-    const int64_t in_rows = int64_t(strip.rows - 1) * p.stride_h + height;
-    const bool whole = row_strips == 1;
-    const int64_t x_plane = int64_t(p.h) * p.w * size, y_plane = int64_t(p.p) * p.q * size;
-    const int64_t x_bytes = whole ? x_plane : std::min<int64_t>(in_rows, p.h) * p.w * size;
-    const int64_t y_bytes = int64_t(strip.rows) * p.q * size;
-    const int64_t x_pitch = whole ? x_plane : pitch_of(x_bytes, x_plane);
-    const int64_t y_pitch = whole ? y_plane : pitch_of(y_bytes, y_plane);
-    const int64_t stage = std::max(x_pitch, y_pitch) * strip.channels + 2 * Slack;
-    const int64_t pixels = turned_rows * width;
-    const int64_t channel_pieces = int64_t(strip.channels) * size / PieceBytes;
-    if (stage + pixels * PieceBytes * channel_pieces > query.device.shared_per_block ||
-        strips > INT32_MAX / 2 || std::max(x_plane, y_plane) > UINT32_MAX)
-        return false;
+// What a strip does not change.
+inline void set_problem(const cf_problem &p, const Instance &instance, Tiling &t) {
     t.c = p.c, t.h = p.h, t.w = p.w, t.h_step = p.stride_h, t.w_step = p.stride_w;
     t.p = p.p, t.q = p.q, t.r = p.r, t.s = p.s;
-    t.row_step = int(width) * p.dilation_h, t.tap_step = p.dilation_w;
+    t.width = int(int64_t(p.q - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1);
+    t.row_step = t.width * p.dilation_h, t.tap_step = p.dilation_w;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
-    t.channels = strip.channels, t.pieces = int(channel_pieces);
-    t.chunks = strip.channels / (instance.tiles * TileChannels);
-    t.chunk_bytes = instance.tiles * TileChannels * size;
+    t.chunk_bytes = instance.tiles * TileChannels * element_bytes(p);
     t.all_chunks = int(ceil_div(p.c, instance.tiles * TileChannels));
-    t.rows = strip.rows, t.in_rows = int(in_rows);
-    t.task_rows = int(task_rows), t.column_units = int(ceil_div(p.q, UnitPixels));
-    t.units = int(pieces) * t.column_units;
+    t.column_units = int(ceil_div(p.q, UnitPixels));
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
+}
+
+// What a strip has, and its tasks; how many strips there are, in 31 bits or more.
+inline double set_strip(const cf_problem &p, const Instance &instance, const StripSize &strip,
+                        Tiling &t) {
+    t.channels = strip.channels, t.rows = strip.rows;
+    t.pieces = int(int64_t(strip.channels) * element_bytes(p) / PieceBytes);
+    t.chunks = strip.channels / (instance.tiles * TileChannels);
+    t.task_rows = int(ceil_div(strip.rows, strip.pieces));
+    t.units = int(ceil_div(strip.rows, t.task_rows)) * t.column_units;
     t.tasks = int(ceil_div(t.units, 2)) * t.chunks;
-    t.whole = whole;
-    t.strips = int(strips), t.channel_blocks = int(channel_blocks);
-    t.row_strips = int(row_strips);
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
-    t.width = int(width), t.pixels = int(pixels);
-    t.stage_bytes = uint32_t(round_up(stage, 16)), t.piece_bytes = uint32_t(pixels * PieceBytes);
+    t.row_strips = int(ceil_div(p.p, strip.rows));
+    t.channel_blocks = int(ceil_div(p.c, strip.channels));
+    t.whole = t.row_strips == 1;
+    return double(p.n) * t.row_strips * t.channel_blocks;
+}
+
+// What a warp slides over, down to the last row that a step reads: pixels. Sets the rows of x that
+// a strip needs, too.
+inline int64_t set_rows(const cf_problem &p, const Instance &instance, Tiling &t) {
+    const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
+    const int64_t slid = ceil_div(t.rows, t.task_rows) * t.task_rows; // of y
+    const int64_t turned = instance.filter ? (slid + rows_of(p.r, p.stride_h) - 1) * p.stride_h
+                                           : (slid - 1) * p.stride_h + height;
+    t.in_rows = int(int64_t(t.rows - 1) * p.stride_h + height);
+    return turned * t.width;
+}
+
+// Planes, and a strip's channels in a stage; false where planes are too large. `stage` are the
+// bytes that x or y takes there.
+inline bool set_pitches(const cf_problem &p, Tiling &t, int64_t &stage) {
+    const int size = element_bytes(p);
+    const int64_t x_plane = int64_t(p.h) * p.w * size, y_plane = int64_t(p.p) * p.q * size;
+    if (std::max(x_plane, y_plane) > UINT32_MAX)
+        return false;
+    const int64_t x_bytes = int64_t(std::min(t.in_rows, p.h)) * p.w * size;
+    const int64_t y_bytes = int64_t(t.rows) * p.q * size;
+    const int64_t x_pitch = t.whole ? x_plane : pitch_of(x_bytes, x_plane);
+    const int64_t y_pitch = t.whole ? y_plane : pitch_of(y_bytes, y_plane);
     t.x_plane = uint32_t(x_plane), t.x_pitch = uint32_t(x_pitch);
     t.y_plane = uint32_t(y_plane), t.y_pitch = uint32_t(y_pitch);
+    stage = std::max(x_pitch, y_pitch) * t.channels + 2 * Slack;
+    return true;
+}
+
+inline void set_divisors(Tiling &t) {
     t.by_channel_blocks = Divisor(t.channel_blocks);
     t.by_row_strips = Divisor(t.row_strips);
     t.by_width = Divisor(t.width);
     t.by_chunks = Divisor(t.chunks);
     t.by_column_units = Divisor(t.column_units);
+}
+
+inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
+                 Option &option) {
+    const cf_problem &p = query.problem;
+    option = {};
+    Tiling &t = option.tiling;
+    set_problem(p, instance, t);
+    const double strips = set_strip(p, instance, strip, t);
+    const int64_t pixels = set_rows(p, instance, t);
+    int64_t stage;
+    if (strips > INT32_MAX / 2 || !set_pitches(p, t, stage) ||
+        stage + pixels * PieceBytes * t.pieces > query.device.shared_per_block)
+        return false;
+    t.strips = int(strips);
+    t.pixels = int(pixels);
+    t.stage_bytes = uint32_t(round_up(stage, 16)), t.piece_bytes = uint32_t(pixels * PieceBytes);
+    set_divisors(t);
     // Of a block's stages one is being read or stored, others are on their way.
     return share_multiprocessors(
         query, instance, instance.blocks, StaticShared + int64_t(t.piece_bytes) * t.pieces, option,

@@ -43,7 +43,7 @@ struct State {
 
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
     const Tiling &t = state.tiling;
-    const int staged = element_bytes(state.problem) == 2
+    const int staged = cf::element_bytes(state.problem) == 2
                            ? option.warps * 2 * UnitPixels * instance.tiles * PieceBytes
                            : 0;
     const size_t shared = cf::SwizzleAlign + size_t(t.stages) * t.stage_bytes + staged;
@@ -62,10 +62,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return false;
     if (p.layout != CF_NHWC)
         return no("is written for NHWC");
-    if (p.align < 16 || p.c * element_bytes(p) % 16 != 0)
+    if (p.align < 16 || p.c * cf::element_bytes(p) % 16 != 0)
         return no("copies boxes of x, whose pixels are multiples of 16 bytes; this one's are %d, "
                   "at multiples of %d",
-                  p.c * element_bytes(p), p.align);
+                  p.c * cf::element_bytes(p), p.align);
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
     const Instance instance = instance_of(p);
@@ -99,7 +99,7 @@ int32_t launch(const State &state, const cf_args &args) {
     if (const int32_t error = state.x.at(args.x, x))
         return error;
     return state.kernel.launch(args.stream, state.tiling, x, args.packed, args.y,
-                               cf::depthwise::finish_of(state.problem, args));
+                               cf::finish_of(state.problem, args));
 }
 
 } // namespace
@@ -108,7 +108,7 @@ extern "C" const cf_row CF_ROW(grouped, nhwc) = {
     "grouped_nhwc",
     "grouped",
     "groups of few channels by mma.sync: rows of x stream through shared memory, sums of all rows "
-    "of y that they meet stay in registers",
+    "of y that they meet stay in registers; math fp32 takes three products of tf32",
     "this project",
     "padding, and channels of up to 7 neighbours beside a group of fewer than 8, are multiplied "
     "as zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; in math fp32 an "

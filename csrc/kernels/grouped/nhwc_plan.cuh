@@ -3,6 +3,7 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/swizzled_map.cuh"
 #include "kernels/depthwise/family.cuh"
 #include "kernels/grouped/nhwc_fragment.cuh"
@@ -17,7 +18,6 @@ constexpr int StaticShared = 1024;
 constexpr int MaxBox = 256;      // elements along a side
 constexpr int ItemBytes = 16384; // about so much is copied at once
 
-using depthwise::element_bytes;
 using depthwise::rows_of;
 
 // What a problem's kernel is compiled for; filter and stride are 0 for any. f32 takes one product
@@ -181,12 +181,11 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
     const double rows =
         t.rows + (instance.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
     const RowClocks of_warp = row_clocks(p, instance);
-    const double of_row =
-        depthwise::together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
+    const double of_row = together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
     const double computing =
         clocks_us(d, rounds * (rows * of_row + t.items * OfItem) + Fill, TensorClock);
-    return ShortLaunchUs + depthwise::together_us(computing, clocks_us(d, Fill, TensorClock) +
-                                                                 std::max(memory, read_us));
+    return ShortLaunchUs +
+           together_us(computing, clocks_us(d, Fill, TensorClock) + std::max(memory, read_us));
 }
 
 // How many blocks a multiprocessor has at a time, of at most `most`, and the stages of their rings,
@@ -219,76 +218,99 @@ bool share_multiprocessors(const cf_query &query, const Instance &instance, int 
     return found;
 }
 
-inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
-                 Option &option) {
-    const cf_problem &p = query.problem;
-    const int element = element_bytes(p);
-    option = {};
-    Tiling &t = option.tiling;
-    t.chunks = int(std::min<int64_t>(int64_t(strip.boxes) * chunks_of_box(p, instance),
-                                     ceil_div(p.c, instance.tiles * TileChannels)));
-    option.warps = int(ceil_div(strip.images * strip.units, 2)) * t.chunks;
-    if (option.warps > instance.warps)
-        return false;
-    t.columns = std::min(strip.units * UnitPixels, p.q);
-    const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
-    const int64_t width = int64_t(t.columns - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
-    const int64_t column_pieces = ceil_div(p.q, int64_t(strip.units) * UnitPixels);
-    const int64_t row_pieces = ceil_div(p.p, strip.rows);
-    const int64_t channel_blocks = ceil_div(boxes_of(p), strip.boxes);
-    const double strips = double(ceil_div(std::max<int64_t>(p.n, 1), strip.images)) *
-                          column_pieces * row_pieces * channel_blocks;
-    // Items of the ring are counted in 31 bits, and so are the elements of a strip's images.
-    const double strip_elements = (double(strip.images - 1) * p.p * p.q + p.q) * p.k;
-    if (width > MaxBox || strips * (strip.rows + p.r) > INT32_MAX / 2 ||
-        strip_elements > INT32_MAX / 2)
-        return false;
-    // As few rows to an item as make it worth the copies.
-    int64_t box_rows = int64_t(strip.rows - 1) * p.stride_h + height;
-    if (instance.filter) {
-        const int64_t all = strip.rows + rows_of(p.r, p.stride_h) - 1;
-        const int64_t step_bytes = width * p.stride_h * strip.images * strip.boxes * PixelBytes;
-        const int64_t steps = std::min(std::clamp<int64_t>(ItemBytes / step_bytes, 1, 8), all);
-        t.steps = int(steps), t.items = int(ceil_div(all, steps));
-        box_rows = steps * p.stride_h;
-    } else {
-        t.steps = strip.rows, t.items = 1;
-    }
-    if (box_rows > MaxBox)
-        return false;
-    t.strips = int(strips);
-    const int64_t box_pixels = width * box_rows * strip.images;
-    const int64_t box_bytes = round_up(box_pixels * PixelBytes, SwizzleAlign);
-    const int64_t stage_bytes = box_bytes * strip.boxes;
+// What a strip does not change.
+inline void set_problem(const cf_problem &p, const Instance &instance, Tiling &t) {
     t.n = int(p.n), t.c = p.c, t.h = p.h, t.h_step = p.stride_h, t.w_step = p.stride_w;
     t.p = p.p, t.q = p.q, t.r = p.r, t.s = p.s;
-    t.row_step = int(width) * p.dilation_h, t.tap_step = p.dilation_w;
+    t.tap_step = p.dilation_w;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
-    t.images = strip.images, t.units = strip.units, t.rows = strip.rows;
-    t.boxes = strip.boxes;
-    t.chunk_bytes = instance.tiles * TileChannels * element;
+    t.chunk_bytes = instance.tiles * TileChannels * element_bytes(p);
     t.all_chunks = int(boxes_of(p)) * chunks_of_box(p, instance);
-    t.channel_blocks = int(channel_blocks);
-    t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
-    t.stage_bytes = uint32_t(stage_bytes), t.box_bytes = uint32_t(box_bytes);
-    t.copied_bytes = uint32_t(box_pixels * PixelBytes * strip.boxes);
-    t.width = int(width), t.image = int(width * box_rows);
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
+}
+
+// What a strip has; how many strips there are, in 31 bits or more.
+inline double set_strip(const cf_problem &p, const Instance &instance, const StripSize &strip,
+                        Tiling &t) {
+    t.images = strip.images, t.units = strip.units, t.rows = strip.rows, t.boxes = strip.boxes;
+    t.chunks = int(std::min<int64_t>(int64_t(strip.boxes) * chunks_of_box(p, instance),
+                                     ceil_div(p.c, instance.tiles * TileChannels)));
+    t.columns = std::min(strip.units * UnitPixels, p.q);
+    t.column_pieces = int(ceil_div(p.q, int64_t(strip.units) * UnitPixels));
+    t.row_pieces = int(ceil_div(p.p, strip.rows));
+    t.channel_blocks = int(ceil_div(boxes_of(p), strip.boxes));
+    return double(ceil_div(std::max<int64_t>(p.n, 1), strip.images)) * t.column_pieces *
+           t.row_pieces * t.channel_blocks;
+}
+
+// Pixels of an item's box, of an image.
+struct BoxSize {
+    int64_t width, rows;
+};
+
+// A strip's items: as few rows to each as make it worth the copies.
+inline BoxSize set_items(const cf_problem &p, const Instance &instance, Tiling &t) {
+    const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
+    const int64_t width = int64_t(t.columns - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
+    if (instance.filter == 0) {
+        t.steps = t.rows, t.items = 1;
+        return {width, int64_t(t.rows - 1) * p.stride_h + height};
+    }
+    const int64_t all = t.rows + rows_of(p.r, p.stride_h) - 1;
+    const int64_t step_bytes = width * p.stride_h * t.images * t.boxes * PixelBytes;
+    const int64_t steps = std::min(std::clamp<int64_t>(ItemBytes / step_bytes, 1, 8), all);
+    t.steps = int(steps), t.items = int(ceil_div(all, steps));
+    return {width, steps * p.stride_h};
+}
+
+// The box that is copied, and what it takes of a stage.
+inline Box set_box(const cf_problem &p, const BoxSize &size, Tiling &t) {
+    const int element = element_bytes(p);
+    const int64_t image = size.width * size.rows, bytes = image * t.images * PixelBytes;
+    t.width = int(size.width), t.image = int(image);
+    t.row_step = int(size.width) * p.dilation_h;
+    t.box_bytes = uint32_t(round_up(bytes, SwizzleAlign));
+    t.stage_bytes = uint32_t(round_up(bytes, SwizzleAlign) * t.boxes);
+    t.copied_bytes = uint32_t(bytes * t.boxes);
+    // A batch may be empty, a tensor not.
+    return {element,
+            {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
+            {uint32_t(PixelBytes / element), uint32_t(size.width), uint32_t(size.rows),
+             uint32_t(t.images)}};
+}
+
+inline void set_divisors(Tiling &t) {
     t.by_channel_blocks = Divisor(t.channel_blocks);
     t.by_column_pieces = Divisor(t.column_pieces);
     t.by_row_pieces = Divisor(t.row_pieces);
     t.by_units = Divisor(t.units);
     t.by_items = Divisor(t.items);
     t.by_chunks = Divisor(t.chunks);
-    // A batch may be empty, a tensor not.
-    option.box = {
-        element,
-        {uint64_t(p.c), uint64_t(p.w), uint64_t(p.h), uint64_t(std::max<int64_t>(p.n, 1))},
-        {uint32_t(PixelBytes / element), uint32_t(width), uint32_t(box_rows),
-         uint32_t(strip.images)}};
+}
+
+inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
+                 Option &option) {
+    const cf_problem &p = query.problem;
+    option = {};
+    Tiling &t = option.tiling;
+    set_problem(p, instance, t);
+    const double strips = set_strip(p, instance, strip, t);
+    option.warps = int(ceil_div(strip.images * strip.units, 2)) * t.chunks;
+    if (option.warps > instance.warps)
+        return false;
+    const BoxSize box = set_items(p, instance, t);
+    // Items of the ring are counted in 31 bits, and so are the elements of a strip's images.
+    const double strip_elements = (double(strip.images - 1) * p.p * p.q + p.q) * p.k;
+    if (box.width > MaxBox || box.rows > MaxBox || strips * (strip.rows + p.r) > INT32_MAX / 2 ||
+        strip_elements > INT32_MAX / 2)
+        return false;
+    t.strips = int(strips);
+    option.box = set_box(p, box, t);
+    set_divisors(t);
     const int64_t staging =
-        element == 2 ? int64_t(option.warps) * 2 * instance.tiles * UnitPixels * PieceBytes : 0;
+        element_bytes(p) == 2 ? int64_t(option.warps) * 2 * instance.tiles * UnitPixels * PieceBytes
+                              : 0;
     const int most = instance.blocks * instance.warps / option.warps;
     return share_multiprocessors(
         query, instance, most, StaticShared + SwizzleAlign + staging, option,

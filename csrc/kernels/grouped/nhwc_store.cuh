@@ -5,6 +5,7 @@
 #include "core/fragment_epilogue.cuh"
 #include "kernels/grouped/nhwc_load.cuh"
 #include "kernels/grouped/nhwc_task.cuh"
+#include "ptx/load_store.cuh"
 
 namespace cf::grouped {
 

@@ -3,7 +3,6 @@
 
 #include "core/epilogue.cuh"
 #include "kernels/grouped/nhwc_plan.cuh"
-#include "ptx/load_store.cuh"
 #include "ptx/mma_half.cuh"
 
 namespace cf::grouped {

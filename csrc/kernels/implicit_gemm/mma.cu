@@ -130,7 +130,7 @@ int32_t launch(const State &state, const cf_args &args) {
     if (state.kernel.grid.x == 0)
         return 0;
     return state.kernel.launch(args.stream, state.tiling, args.x, args.packed,
-                               {args.y, cf::depthwise::finish_of(state.problem, args)});
+                               {args.y, cf::finish_of(state.problem, args)});
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 // channels than a piece, it has those of neighbouring taps as well.
 #pragma once
 
+#include "core/element.cuh"
 #include "core/launch.cuh"
 
 namespace cf::implicit_mma {
@@ -22,7 +23,6 @@ enum Product { F16, Bf16, Tf32 };
 inline Product product_of(const cf_problem &p) {
     return p.math == CF_MATH_TF32 ? Tf32 : p.math == CF_MATH_BF16 ? Bf16 : F16;
 }
-inline int element_bytes(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
 
 // Of 32 neighbours along the columns of a product, which is where: column 8 j + 2 t + e, which the
 // lanes number t of four have, is neighbour 8 t + 2 j + e. So a lane has 8 neighbours of each row,

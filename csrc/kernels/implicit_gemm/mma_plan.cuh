@@ -3,8 +3,8 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
 #include "core/strides.cuh"
-#include "kernels/depthwise/family.cuh"
 #include "kernels/implicit_gemm/mma_order.cuh"
 
 namespace cf::implicit_mma {
@@ -106,7 +106,7 @@ struct StepClocks {
         // benches/results/rows/h200-39c3cfd6.jsonl).
         constexpr double ProductShare = 0.74;
         const double busy = blocks * std::max({products / ProductShare, port, fill, issued / 0.8});
-        return depthwise::together_us(busy, 60 + products + Latency / (of.stages - 1));
+        return together_us(busy, 60 + products + Latency / (of.stages - 1));
     }
 };
 
@@ -128,8 +128,8 @@ inline double estimate(const cf_query &query, const Option &option, const TileNu
     const double size = element_bytes(p);
     const double x = double(p.n) * p.c * p.h * p.w, y = pixels(p) * p.k;
     const double bytes = (x + y * (p.epilogue.residual ? 2 : 1) + reduction(p) * p.k) * size;
-    return ShortLaunchUs + depthwise::together_us(clocks_us(d, clocks, TensorClock),
-                                                  bytes / (0.85 * d.bytes_per_us));
+    return ShortLaunchUs +
+           together_us(clocks_us(d, clocks, TensorClock), bytes / (0.85 * d.bytes_per_us));
 }
 
 // What does not depend on the tile. Where all of a window lies within 31 bits, pieces may have
@@ -163,8 +163,8 @@ inline Tiling tiling_of(const cf_problem &p) {
             : line % 8 == 0                        ? 8
             : line % 4 == 0 && p.layout == CF_NCHW ? 4
                                                    : 1;
-    t.finishes = depthwise::has_epilogue(p);
-    t.activation = depthwise::late_activation(p);
+    t.finishes = has_epilogue(p);
+    t.activation = late_activation(p);
     return t;
 }
 

@@ -13,9 +13,8 @@
 //   padding with them (ptx/tensor.cuh). Where strips are few, all of a block's are asked for in the
 //   beginning, and the first is computed and stored while the others arrive.
 // - A task is 32 pixels, wherever they lie in the strip. Of the 16 of a product, those of a lane
-// are
-//   g and g + 8; which pixels these are is free. In NCHW a lane takes four neighbours, and stores
-//   them together: pieces of 128 bytes in f32. In NHWC it takes eight neighbouring channels.
+//   are g and g + 8; which pixels these are is free. In NCHW a lane takes four neighbours, and
+//   stores them together: pieces of 128 bytes in f32. In NHWC it takes eight neighbouring channels.
 // - fp32 is three products of tf32, as in small_mma: an input is split once, by integers, and the
 //   sum begins with the small products. At most four steps need no sum besides the tensor core's.
 // - Blocks are persistent, one per multiprocessor, and all warps compute. Whoever does the last

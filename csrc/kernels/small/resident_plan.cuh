@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/divisor.cuh"
+#include "core/element.cuh"
 #include "core/estimate.cuh"
 #include "core/tensor_map.cuh"
 #include "kernels/small/few_channels.cuh"
@@ -35,7 +36,6 @@ __host__ __device__ constexpr int warps_of(int element_bytes) {
     return element_bytes == 4 ? 12 : 16;
 }
 
-inline int element_bytes(const cf_problem &p) { return p.storage == CF_STORE_F32 ? 4 : 2; }
 inline int pixel_bytes(const cf_problem &p) {
     return element_bytes(p) * (p.layout == CF_NHWC ? p.c : 1);
 }
