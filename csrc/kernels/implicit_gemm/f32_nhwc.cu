@@ -137,14 +137,14 @@ __global__ void __launch_bounds__(PackThreads)
                        moved(exponents[c], largest) + Largest - of_row);
         const __half high = __float2half_rn(v);
         const __half low = __float2half_rn((v - __half2float(high)) * LowScale);
-        // Lines of 64 output channels, and behind them those of their low parts.
+        // Lines of 64 output channels: low parts, and behind them high ones.
         const int64_t set =
             (int64_t(group * filter.blocks + block) * filter.taps + tap) * filter.lines +
             k / RowChannels * RowChannels;
         const int in_line = (place / 8 ^ k % 8) * 16 + place % 8 * 2;
         char *at = to + set * (2 * cf::LineBytes) + k % RowChannels * cf::LineBytes + in_line;
-        *reinterpret_cast<__half *>(at) = high;
-        *reinterpret_cast<__half *>(at + WeightBytes / 2) = low;
+        *reinterpret_cast<__half *>(at) = low;
+        *reinterpret_cast<__half *>(at + WeightBytes) = high;
     }
 }
 

@@ -61,7 +61,7 @@ __device__ __forceinline__ void consume(const Block &block, const char *filter, 
     const auto *rows = reinterpret_cast<const float *>(filter + block.plan.packed.rows_at());
     const StoreLane<float, N> store(t, block.staged(warpgroup), warp, lane);
     implicit_f32::Held held(block, warpgroup, lane);
-    if (warpgroup > 0 && block.count > 0)
+    if (warpgroup > 0 && t.lead > 0 && block.count > 0)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         const Place place = block.place(m, pixel_ring);

@@ -104,8 +104,8 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
     }
 }
 
-// A warp asks for the filter's lines of a ring, tile by tile. Warpgroups whose rows are zeros have
-// some that are there.
+// A warp asks for the filter's lines of a ring, tile by tile: of each tap low parts, then high
+// ones. Warpgroups that have no rows have others'.
 __device__ __forceinline__ void produce_weights(const Block &block, const char *filter, int ring,
                                                 int lane) {
     const Tiling &t = block.tiling;
@@ -116,15 +116,17 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
         const int k = min(tile.k + ring * RowChannels, t.filter_lines - RowChannels);
         const char *from = filter + int64_t(tile.group) * t.blocks * t.taps * tap_bytes +
                            int64_t(k) * 2 * LineBytes;
-        for (int i = 0; i < t.blocks * t.taps; ++i, from += tap_bytes, at.next(t.weight_stages)) {
-            block.shared.weights[ring].wait_empty(at);
-            if (lane == 0) {
-                Barrier &full = block.shared.weights[ring].full[at.stage];
-                full.arrive_and_expect(WeightBytes);
-                copy_bulk(block.weights(ring, at.stage), from, WeightBytes, full);
+        for (int i = 0; i < t.blocks * t.taps; ++i, from += tap_bytes)
+            for (int high = 0; high < 2; ++high, at.next(t.weight_stages)) {
+                block.shared.weights[ring].wait_empty(at);
+                if (lane == 0) {
+                    Barrier &full = block.shared.weights[ring].full[at.stage];
+                    full.arrive_and_expect(WeightBytes);
+                    copy_bulk(block.weights(ring, at.stage), from + high * WeightBytes, WeightBytes,
+                              full);
+                }
+                __syncwarp();
             }
-            __syncwarp();
-        }
     }
 }
 #endif

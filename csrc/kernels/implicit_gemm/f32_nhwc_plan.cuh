@@ -19,11 +19,11 @@ using implicit_gemm::Warpgroups;
 
 // Two warpgroups of consumers, one that splits, one of producers.
 constexpr int Threads = 4 * Warpgroup;
-constexpr int BlockChannels = 64;                             // of a line in f16
-constexpr int FloatChannels = 32;                             // of a line in f32
-constexpr int LeastSum = 48;                                  // products of a sum
-constexpr uint32_t WeightBytes = 2 * RowChannels * LineBytes; // of a tap: both operands' lines
-constexpr int MaxPixelStages = 6, MaxWeightStages = 12;
+constexpr int BlockChannels = 64;                         // of a line in f16
+constexpr int FloatChannels = 32;                         // of a line in f32
+constexpr int LeastSum = 48;                              // products of a sum
+constexpr uint32_t WeightBytes = RowChannels * LineBytes; // of a stage: low parts, or high ones
+constexpr int MaxPixelStages = 6, MaxWeightStages = 20;
 constexpr int StaticShared = 1024;
 
 // Pixels of a product that kernels are compiled for: sums and those of a block are in registers.
@@ -37,7 +37,7 @@ constexpr int Largest = 14, MostMoved = 100, LeastLine = -98;
 // What a low part is multiplied by.
 constexpr float LowScale = 2048;
 
-// A packed filter: lines of [group][block of channels][tap][64 output channels][high, low], what
+// A packed filter: lines of [group][block of channels][tap][64 output channels][low, high], what
 // channels of x are multiplied by (as lanes of a splitting warp read them), what rows of products
 // are, and exponents that packing needs meanwhile.
 struct Packed {
@@ -107,9 +107,11 @@ inline cf_query in_words(const cf_query &query) {
 // Clocks, guessed: until a tile's first pixels are split, and the last ones stored; of a launch in
 // us; of scaling and adding sums of a tap, where the other warpgroup's products do not hide it; of
 // storing a piece of 32 pixels; to split a value. Bytes that come from L2 in a clock, and that
-// shared memory's port moves.
+// shared memory's port moves. Until a stage of weights is there after it was handed back, and how
+// long warpgroups hold one: parts of a tap.
 constexpr double Fill = 3500, AloneUs = 2.7, OfTap = 80, OfPiece = 400, SplitValues = 17;
-constexpr double FillBytes = 30, PortBytes = 128, ProductShare = 1.08, StoreShare = 0.5;
+constexpr double FillBytes = 30, PortBytes = 128, ProductShare = 1.08, StoreShare = 0.4;
+constexpr double WeightRound = 1400, WeightsHeld = 1.2;
 
 inline double estimate(const cf_query &query, const Choice &choice) {
     const cf_problem &p = query.problem;
@@ -120,17 +122,20 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double products = 3 * Warpgroups * taps * ((t.blocks - 1.0) * Steps + t.last_steps);
     const double lines = loads * plan.pixel_rings() * t.pixel_bytes / LineBytes;
     const double pixel_bytes = lines * 2 * LineBytes;
-    const double weight_bytes = t.blocks * taps * plan.weight_rings() * WeightBytes;
+    const double weight_bytes = 2 * t.blocks * taps * plan.weight_rings() * WeightBytes;
     const double filled = (pixel_bytes + weight_bytes) / FillBytes;
     const double port = products * (16 + width / 4) + (3 * pixel_bytes + weight_bytes) / PortBytes;
     const double issued =
         ProductShare * std::max(products * width / 2, port) + t.blocks * taps * OfTap;
     const double split = lines * BlockChannels / SplitValues;
-    const double main =
-        implicit_gemm::together_us(implicit_gemm::together_us(issued, filled), split);
+    const double round = t.blocks * taps * WeightRound / (t.weight_stages / 2.0 - WeightsHeld);
+    const auto together = implicit_gemm::together_us;
+    const double main = together(together(issued, filled), together(split, round));
     const double store = OfPiece * width / 32;
     const double rounds = double(ceil_div(std::max(t.tiles, 1), choice.grid));
-    const double clocks = rounds * (main + StoreShare * store) + Fill + store;
+    // Warpgroups that begin together store together.
+    const bool apart = t.lead * 4 >= t.blocks * t.taps;
+    const double clocks = rounds * (main + (apart ? StoreShare : 1) * store) + Fill + store;
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
     const double memory =
@@ -141,12 +146,13 @@ inline double estimate(const cf_query &query, const Choice &choice) {
                                       memory / (0.85 * query.device.bytes_per_us));
 }
 
-// Half of a tile, so that either warpgroup has time to store; none with one tile.
+// Taps: half of a tile, so that either warpgroup has time to store; 0 with one tile.
 inline int lead_of(const Choice &choice) {
     const Tiling &t = choice.plan.tiling;
-    const int most =
-        t.apart ? t.weight_stages - 2 : (t.pixel_stages - 1) * t.tap_rows * t.tap_columns;
-    return t.tiles > choice.grid ? std::max(std::min(t.blocks * t.taps / 2, most), 1) : 1;
+    const int taps = t.tap_rows * t.tap_columns;
+    const int most = t.apart ? std::min(t.weight_stages / 2 - 1, t.pixel_stages * taps)
+                             : (t.pixel_stages - 1) * taps;
+    return t.tiles > choice.grid ? std::max(std::min(t.blocks * t.taps / 2, most), 1) : 0;
 }
 
 // Stages of the rings in what shared memory leaves; false where it is too little.
@@ -159,11 +165,11 @@ inline bool share_stages(const cf_query &query, Choice &choice) {
         plan.pixel_rings() * (2 * int64_t(t.pixel_stage_bytes) + plan.factor_lines * 8);
     const int64_t weights = plan.weight_rings() * int64_t(WeightBytes);
     const int64_t taps = t.tap_rows * t.tap_columns;
-    const int64_t even = room / (pixels + weights);
+    const int64_t even = room / (pixels + 2 * weights);
     t.pixel_stages = int(std::min<int64_t>(taps > 1 || even < 2 ? 2 : even, MaxPixelStages));
     t.weight_stages =
         int(std::min<int64_t>((room - t.pixel_stages * pixels) / weights, MaxWeightStages));
-    return room >= t.pixel_stages * pixels && t.weight_stages >= 2;
+    return room >= t.pixel_stages * pixels && t.weight_stages >= 4;
 }
 
 // What this row makes of a tiling of words; false where it does not fit.

@@ -9,11 +9,6 @@
 namespace cf::implicit_f32 {
 
 #if CF_SM90A
-// Where lines of both operands begin.
-struct Pair {
-    WgmmaLines high, low;
-};
-
 // What a warpgroup holds of its rings.
 struct Held {
     const Block &block;
@@ -27,11 +22,14 @@ struct Held {
         : block(block), pixels(block.shared.pixels[block.tiling.apart ? warpgroup : 0]),
           weights(block.shared.weights[block.tiling.apart ? 0 : warpgroup]),
           lead(warpgroup == 0 ? block.tiling.lead : 0), lane(lane) {}
+    __device__ __forceinline__ WgmmaLines wait_for_weights(int ring) {
+        weights.wait_full(weights_at);
+        return {block.weights(ring, weights_at.stage), LineAlign};
+    }
     // Only wgmma reads weights; factors of pixels are read by all lanes.
-    __device__ __forceinline__ void release_weights() {
+    __device__ __forceinline__ void release_weights(RingPosition at) {
         if (lane == 0)
-            weights.release(weights_at);
-        weights_at.next(block.tiling.weight_stages);
+            weights.release(at);
     }
     __device__ __forceinline__ void release_pixels() {
         pixels.release(pixels_at);
@@ -56,8 +54,9 @@ __device__ __forceinline__ void for_steps(int steps, Body body) {
         wgmma_commit();
     } else {
 #pragma unroll 1
-        for (int i = 0; i < steps; ++i)
+        for (int i = 0; i + 1 < steps; ++i)
             body(i * StepBytes, i > 0);
+        body((steps - 1) * StepBytes, steps > 1);
         wgmma_commit();
     }
 }
@@ -70,20 +69,30 @@ __device__ __forceinline__ void finish_products(float (&part)[Count]) {
         settle(part[i]);
 }
 
-// The products of a tap: those with low parts first, which are LowScale times too large.
+// The products of a tap, whose lines of pixels' high parts begin here: those with low parts first,
+// which are LowScale times too large. The last ones are on their way.
 template <int N>
-__device__ __forceinline__ void multiply_tap(float (&part)[N / 2], const Pair &weights,
-                                             const Pair &pixels, int steps) {
+__device__ __forceinline__ void multiply_tap(Held &held, float (&part)[N / 2], int weight_ring,
+                                             uint32_t lines, int steps) {
+    const Tiling &t = held.block.tiling;
+    const WgmmaLines high(lines, t.group_bytes), low(lines + t.pixel_stage_bytes, t.group_bytes);
+    const WgmmaLines weights_low = held.wait_for_weights(weight_ring);
     for_steps(steps, [&](int bytes, bool add) {
-        wgmma_shared<__half, N>(part, weights.low.behind(bytes), pixels.high.behind(bytes), add);
-        wgmma_shared<__half, N>(part, weights.high.behind(bytes), pixels.low.behind(bytes), true);
+        wgmma_shared<__half, N>(part, weights_low.behind(bytes), high.behind(bytes), add);
+    });
+    const RingPosition low_at = held.weights_at;
+    held.weights_at.next(t.weight_stages);
+    const WgmmaLines weights = held.wait_for_weights(weight_ring);
+    for_steps(steps, [&](int bytes, bool) {
+        wgmma_shared<__half, N>(part, weights.behind(bytes), low.behind(bytes), true);
     });
     finish_products(part);
+    held.release_weights(low_at);
 #pragma unroll
     for (int i = 0; i < N / 2; ++i)
         part[i] *= 1 / LowScale;
     for_steps(steps, [&](int bytes, bool) {
-        wgmma_shared<__half, N>(part, weights.high.behind(bytes), pixels.high.behind(bytes), true);
+        wgmma_shared<__half, N>(part, weights.behind(bytes), high.behind(bytes), true);
     });
 }
 
@@ -120,22 +129,16 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
             for (int r = 0; r < t.tap_rows; ++r, row += t.tap_row_bytes) {
                 uint32_t tap = row;
                 for (int s = 0; s < t.tap_columns; ++s, tap += t.tap_bytes) {
-                    held.weights.wait_full(held.weights_at);
-                    const uint32_t high = block.weights(weight_ring, held.weights_at.stage);
-                    const Pair weights = {WgmmaLines(high, LineAlign),
-                                          WgmmaLines(high + WeightBytes / 2, LineAlign)};
-                    const Pair pixels = {
-                        WgmmaLines(first + tap, t.group_bytes),
-                        WgmmaLines(first + tap + t.pixel_stage_bytes, t.group_bytes)};
                     float part[N / 2];
-                    multiply_tap<N>(part, weights, pixels, steps);
+                    multiply_tap<N>(held, part, weight_ring, first + tap, steps);
                     float2 factors[N / 8];
 #pragma unroll
                     for (int eight = 0; eight < N / 8; ++eight)
                         factors[eight] = load_shared_f32x2(first_factor + tap / (LineBytes / 8) +
                                                            eight * group_factors);
                     finish_products(part);
-                    held.release_weights();
+                    held.release_weights(held.weights_at);
+                    held.weights_at.next(t.weight_stages);
                     held.let_other_begin();
                     add_tap<N>(sums, part, factors);
                 }
