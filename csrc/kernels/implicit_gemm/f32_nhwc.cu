@@ -163,6 +163,7 @@ void describe(const cf_problem &p, const Choice &choice, State &state) {
     state.lines = choice.lines;
     const auto kernel = choice.width <= NarrowProduct ? narrow_kernel : wide_kernel;
     state.kernel = kernel(choice.width, dim3(choice.grid), choice.plan.shared_bytes());
+    state.kernel.cluster = unsigned(choice.plan.tiling.parts);
     const Packed &packed = choice.plan.packed;
     state.exponents =
         cf::kernel_of(exponents_kernel, dim3(unsigned(packed.channels / PackColumns)), PackThreads);
@@ -171,7 +172,8 @@ void describe(const cf_problem &p, const Choice &choice, State &state) {
 
 // Which ways to do a problem a plan chooses among.
 constexpr const char *const configs[] = {"tiles=any",      "tiles=boxes", "tiles=im2col",
-                                         "tiles=together", "tiles=apart", nullptr};
+                                         "tiles=together", "tiles=apart", "tiles=parts",
+                                         nullptr};
 bool is_of(int32_t config, const Tiling &t) {
     switch (config) {
     case 1:
@@ -182,6 +184,8 @@ bool is_of(int32_t config, const Tiling &t) {
         return !t.apart;
     case 4:
         return t.apart;
+    case 5:
+        return t.parts > 1;
     default:
         return true;
     }

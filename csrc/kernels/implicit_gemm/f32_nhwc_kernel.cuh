@@ -2,15 +2,16 @@
 // that they read, warps of a fourth one ask for what comes from memory.
 #pragma once
 
+#include "core/cluster_launch.cuh"
+#include "kernels/implicit_gemm/f32_nhwc_parts.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_split.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_task.cuh"
-#include "kernels/implicit_gemm/nhwc_store.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
 namespace cf::implicit_f32 {
 
-using Launched = Kernel<Plan, CUtensorMap, const void *, void *, Finish>;
+using Launched = ClusterKernel<Plan, CUtensorMap, const void *, void *, Finish>;
 
 #if CF_SM90A
 // A thread's in each warpgroup: together those that a block is launched with.
@@ -59,7 +60,6 @@ __device__ __forceinline__ void consume(const Block &block, const char *filter, 
     const int warpgroup = warp / 4;
     const int pixel_ring = t.apart ? warpgroup : 0, weight_ring = t.apart ? 0 : warpgroup;
     const auto *rows = reinterpret_cast<const float *>(filter + block.plan.packed.rows_at());
-    const StoreLane<float, N> store(t, block.staged(warpgroup), warp, lane);
     implicit_f32::Held held(block, warpgroup, lane);
     if (warpgroup > 0 && t.lead > 0 && block.count > 0)
         block.shared.lead.wait(0);
@@ -75,7 +75,13 @@ __device__ __forceinline__ void consume(const Block &block, const char *filter, 
 #pragma unroll
         for (int i = 0; i < N / 2; ++i)
             sums[i] *= factors[i / 2 % 2];
-        store_tile<float, N>(store, Target<float>(t, place, warpgroup, 0, N), sums, y, finish);
+        if (t.parts > 1) {
+            store_parts<N>(block, warp, lane, place, warpgroup, sums, y, finish);
+        } else {
+            // Made anew for each tile: beside the main loop's sums there is no room for it.
+            const StoreLane<float, N> at(t, block.staged(warpgroup), warp, lane);
+            store_tile<float, N>(at, Target<float>(t, place, warpgroup, 0, N), sums, y, finish);
+        }
     }
 }
 #endif
@@ -106,13 +112,18 @@ __global__ void __launch_bounds__(Threads, 1)
     } else if (role == Warpgroups) {
         give_registers<SplitterRegisters>();
         split_pixels(block, filter, of_role, lane);
+        meet_parts(block);
     } else {
         give_registers<ProducerRegisters>();
         if (of_role < plan.pixel_rings())
             produce_pixels(block, x, of_role, lane);
         else if (of_role >= 2 && of_role - 2 < plan.weight_rings())
             produce_weights(block, filter, of_role - 2, lane);
+        meet_parts(block);
     }
+    // Others still read this block's sums.
+    if (plan.tiling.parts > 1)
+        wait_for_cluster();
 #else
     not_compiled();
 #endif
@@ -126,8 +137,8 @@ Launched wide_kernel(int width, dim3 grid, size_t shared);
 template <int... N>
 Launched kernel_among(int width, dim3 grid, size_t shared) {
     Launched launched;
-    ((width == N ? void(launched = kernel_of(implicit_gemm_f32_nhwc_kernel<N>, grid, Threads,
-                                             shared, true))
+    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_f32_nhwc_kernel<N>, grid, Threads,
+                                                    shared, true))
                  : void()),
      ...);
     return launched;

@@ -25,13 +25,21 @@ struct Block {
     const Tiling &tiling;
     Shared &shared;
     uint32_t stages;
+    int part;                // of the sum
+    int first_block, blocks; // of channels
     StridedTiles mine;
     int count;
 
     __device__ __forceinline__ Block(const Plan &plan, Shared &shared, const void *dynamic)
         : plan(plan), tiling(plan.tiling), shared(shared),
           stages((shared_address(dynamic) + (LineAlign - 1)) & ~(LineAlign - 1)),
-          mine(StridedTiles::of_block()), count(mine.count(plan.tiling.tiles)) {}
+          part(plan.tiling.parts > 1 ? cluster_rank() : 0), mine(StridedTiles::of_block()) {
+        const int parts = tiling.parts;
+        first_block = part * tiling.blocks / parts;
+        blocks = (part + 1) * tiling.blocks / parts - first_block;
+        mine = {mine.first / parts, mine.step / parts};
+        count = mine.count(tiling.tiles);
+    }
 
     // The first operand's lines of a stage.
     __device__ __forceinline__ uint32_t pixels(int ring, int stage) const {
@@ -64,10 +72,6 @@ struct Block {
         place.n = pixel_tile < t.pixel_tiles ? images * t.images : t.n;
         return place;
     }
-    // Loads of pixels in a tile.
-    __device__ __forceinline__ int loads() const {
-        return tiling.blocks * tiling.load_rows * tiling.load_columns;
-    }
 };
 
 // A warp asks for a ring's pixels, tile by tile: a box of the first 32 channels of a block, and one
@@ -80,8 +84,9 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
         const Place tile = block.place(m, ring);
         const Place from = t.im2col ? first_pixel(t, tile)
                                     : Place{tile.n, tile.row - t.pad_top, tile.column - t.pad_left};
-        int word = tile.group * t.group_c * 2; // of 16 bits
-        for (int b = 0; b < t.blocks; ++b, word += BlockChannels * 2)
+        // Of 16 bits.
+        int word = (tile.group * t.group_c + block.first_block * BlockChannels) * 2;
+        for (int b = 0; b < block.blocks; ++b, word += BlockChannels * 2)
             for (int r = 0; r < t.load_rows; ++r)
                 for (int s = 0; s < t.load_columns; ++s, at.next(t.pixel_stages)) {
                     block.shared.pixels[ring].wait_empty(at);
@@ -114,9 +119,10 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
     for (int m = 0; m < block.count; ++m) {
         const Place tile = block.place(m, 0);
         const int k = min(tile.k + ring * RowChannels, t.filter_lines - RowChannels);
-        const char *from = filter + int64_t(tile.group) * t.blocks * t.taps * tap_bytes +
-                           int64_t(k) * 2 * LineBytes;
-        for (int i = 0; i < t.blocks * t.taps; ++i, from += tap_bytes)
+        const char *from =
+            filter + (int64_t(tile.group) * t.blocks + block.first_block) * t.taps * tap_bytes +
+            int64_t(k) * 2 * LineBytes;
+        for (int i = 0; i < block.blocks * t.taps; ++i, from += tap_bytes)
             for (int high = 0; high < 2; ++high, at.next(t.weight_stages)) {
                 block.shared.weights[ring].wait_empty(at);
                 if (lane == 0) {

@@ -89,6 +89,9 @@ struct Plan {
     }
 };
 
+// Of all sums of a tile, and of 8 columns that are none.
+inline uint32_t sums_bytes(int width) { return Warpgroups * RowChannels * (width + 8) * 4; }
+
 struct Choice {
     int width, grid;
     Plan plan;
@@ -112,30 +115,35 @@ inline cf_query in_words(const cf_query &query) {
 constexpr double Fill = 3500, AloneUs = 2.7, OfTap = 80, OfPiece = 400, SplitValues = 17;
 constexpr double FillBytes = 30, PortBytes = 128, ProductShare = 1.08, StoreShare = 0.4;
 constexpr double WeightRound = 1400, WeightsHeld = 1.2;
+// Where parts of a sum meet: two barriers of a cluster, and of each column.
+constexpr double Meet = 4500, MeetColumn = 8;
 
 inline double estimate(const cf_query &query, const Choice &choice) {
     const cf_problem &p = query.problem;
     const Plan &plan = choice.plan;
     const Tiling &t = plan.tiling;
     const double width = choice.width, taps = t.taps;
-    const double loads = double(t.blocks) * t.load_rows * t.load_columns;
-    const double products = 3 * Warpgroups * taps * ((t.blocks - 1.0) * Steps + t.last_steps);
+    const double blocks = double(ceil_div(t.blocks, t.parts));
+    const double loads = blocks * t.load_rows * t.load_columns;
+    const double products =
+        3 * Warpgroups * taps * ((blocks - 1) * Steps + (t.parts == 1 ? t.last_steps : Steps));
     const double lines = loads * plan.pixel_rings() * t.pixel_bytes / LineBytes;
     const double pixel_bytes = lines * 2 * LineBytes;
-    const double weight_bytes = 2 * t.blocks * taps * plan.weight_rings() * WeightBytes;
+    const double weight_bytes = 2 * blocks * taps * plan.weight_rings() * WeightBytes;
     const double filled = (pixel_bytes + weight_bytes) / FillBytes;
     const double port = products * (16 + width / 4) + (3 * pixel_bytes + weight_bytes) / PortBytes;
     const double issued =
-        ProductShare * std::max(products * width / 2, port) + t.blocks * taps * OfTap;
+        ProductShare * std::max(products * width / 2, port) + blocks * taps * OfTap;
     const double split = lines * BlockChannels / SplitValues;
-    const double round = t.blocks * taps * WeightRound / (t.weight_stages / 2.0 - WeightsHeld);
+    const double round = blocks * taps * WeightRound / (t.weight_stages / 2.0 - WeightsHeld);
     const auto together = implicit_gemm::together_us;
     const double main = together(together(issued, filled), together(split, round));
     const double store = OfPiece * width / 32;
-    const double rounds = double(ceil_div(std::max(t.tiles, 1), choice.grid));
+    const double rounds = double(ceil_div(std::max(t.tiles, 1), choice.grid / t.parts));
+    const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     // Warpgroups that begin together store together.
     const bool apart = t.lead * 4 >= t.blocks * t.taps;
-    const double clocks = rounds * (main + (apart ? StoreShare : 1) * store) + Fill + store;
+    const double clocks = rounds * (main + (apart ? StoreShare : 1) * store) + Fill + meet + store;
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
     const double memory =
@@ -152,7 +160,9 @@ inline int lead_of(const Choice &choice) {
     const int taps = t.tap_rows * t.tap_columns;
     const int most = t.apart ? std::min(t.weight_stages / 2 - 1, t.pixel_stages * taps)
                              : (t.pixel_stages - 1) * taps;
-    return t.tiles > choice.grid ? std::max(std::min(t.blocks * t.taps / 2, most), 1) : 0;
+    return t.parts == 1 && t.tiles > choice.grid
+               ? std::max(std::min(t.blocks * t.taps / 2, most), 1)
+               : 0;
 }
 
 // Stages of the rings in what shared memory leaves; false where it is too little.
@@ -200,7 +210,12 @@ inline bool adapt(const cf_query &query, const Option &option, Choice &choice) {
         return false;
     if (read * LineBytes > int64_t(t.pixel_stage_bytes) + choice.plan.weight_bytes())
         return false;
-    choice.grid = std::max(std::min(t.tiles, query.device.sm_count), 1);
+    // Parts of a sum leave it in the place of stages.
+    if (t.parts > t.blocks ||
+        (t.parts > 1 &&
+         sums_bytes(choice.width) > choice.plan.pixel_bytes() + choice.plan.weight_bytes()))
+        return false;
+    choice.grid = t.parts > 1 ? option.grid : std::max(std::min(t.tiles, query.device.sm_count), 1);
     t.lead = lead_of(choice);
     choice.us = estimate(query, choice);
     return true;
@@ -214,8 +229,7 @@ void for_choices(const cf_query &query, Body body) {
         const Tiling &t = option.tiling;
         const bool compiled =
             std::find(std::begin(Widths), std::end(Widths), option.width) != std::end(Widths);
-        if (compiled && t.pixel_peers * t.weight_peers * t.parts == 1 &&
-            adapt(query, option, choice))
+        if (compiled && t.pixel_peers * t.weight_peers == 1 && adapt(query, option, choice))
             body(choice);
     });
 }

@@ -129,8 +129,8 @@ __device__ __forceinline__ void split_pixels(const Block &block, const char *fil
     RingPosition at;
     for (int m = 0; m < block.count; ++m) {
         const int group = block.place(m, 0).group;
-        for (int b = 0; b < t.blocks; ++b) {
-            splitter.load_scales(channels, group * t.blocks + b);
+        for (int b = 0; b < block.blocks; ++b) {
+            splitter.load_scales(channels, group * t.blocks + block.first_block + b);
             for (int load = 0; load < t.load_rows * t.load_columns; ++load, at.next(t.pixel_stages))
                 for (int ring = 0; ring < block.plan.pixel_rings(); ++ring) {
                     block.shared.raw[ring][at.stage].wait(at.parity());

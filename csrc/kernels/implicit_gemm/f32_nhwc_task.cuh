@@ -118,8 +118,8 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
 #pragma unroll
     for (int i = 0; i < N / 2; ++i)
         sums[i] = 0;
-    for (int b = 0; b < t.blocks; ++b) {
-        const int steps = b + 1 < t.blocks ? Steps : t.last_steps;
+    for (int b = 0; b < block.blocks; ++b) {
+        const int steps = block.first_block + b + 1 < t.blocks ? Steps : t.last_steps;
         for (int load = 0; load < t.load_rows * t.load_columns; ++load) {
             held.pixels.wait_full(held.pixels_at);
             const uint32_t first = block.pixels(pixel_ring, held.pixels_at.stage);
