@@ -27,12 +27,22 @@ struct Eight {
     }
 };
 
-// The exponent of a line, biased, within what its power of two and the reciprocal need.
-__device__ __forceinline__ int line_exponent(float largest) {
+// The exponents of lines, biased, within what a power of two and its reciprocal need. Of all that a
+// lane has on the way together, so that shuffles do not wait for each other.
+__device__ __forceinline__ void find_exponents(const Eight (&lines)[LinesInFlight],
+                                               int (&exponents)[LinesInFlight]) {
+    float largest[LinesInFlight];
+#pragma unroll
+    for (int i = 0; i < LinesInFlight; ++i)
+        largest[i] = lines[i].largest();
 #pragma unroll
     for (int lanes = 1; lanes < 8; lanes *= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
-    return max(__float_as_int(largest) >> 23, 127 + LeastLine);
+#pragma unroll
+        for (int i = 0; i < LinesInFlight; ++i)
+            largest[i] = fmaxf(largest[i], __shfl_xor_sync(~0u, largest[i], lanes));
+#pragma unroll
+    for (int i = 0; i < LinesInFlight; ++i)
+        exponents[i] = max(__float_as_int(largest[i]) >> 23, 127 + LeastLine);
 }
 
 // high + low / LowScale is v * scale, but for 2^-23 of it, or 2^-50 of the largest one of a line.
@@ -96,26 +106,36 @@ struct Splitter {
         if (lane % 8 == 1 && line > 0)
             store_shared(factors + line * 8 - 4, factor);
     }
+    // From this line on, whose piece is here; All: none is behind the last one.
+    template <bool All>
+    __device__ __forceinline__ void split_some(uint32_t at, uint32_t factors, int line,
+                                               int lines) const {
+        const auto is_there = [&](int i) { return All || line + i * AllLines < lines; };
+        Eight eight[LinesInFlight] = {};
+        int exponents[LinesInFlight];
+#pragma unroll
+        for (int i = 0; i < LinesInFlight; ++i)
+            if (is_there(i))
+                load(at + i * AllLines * LineBytes, eight[i]);
+        find_exponents(eight, exponents);
+#pragma unroll
+        for (int i = 0; i < LinesInFlight; ++i)
+            if (is_there(i))
+                store(at + i * AllLines * LineBytes, factors, line + i * AllLines, eight[i],
+                      exponents[i]);
+    }
     __device__ __forceinline__ void split(int ring, int stage) const {
+        constexpr int Step = LinesInFlight * AllLines;
         const int lines = int(block.tiling.pixel_bytes / LineBytes);
-        const uint32_t from = block.pixels(ring, stage) + place;
         const uint32_t factors = block.factors(ring, stage);
+        uint32_t at = block.pixels(ring, stage) + place;
         // The same turns for all lanes of a warp.
-        for (int done = 0; first - lane / 8 + done < lines; done += LinesInFlight * AllLines) {
-            Eight eight[LinesInFlight];
-#pragma unroll
-            for (int i = 0; i < LinesInFlight; ++i)
-                if (first + done + i * AllLines < lines)
-                    load(from + (done + i * AllLines) * LineBytes, eight[i]);
-#pragma unroll
-            for (int i = 0; i < LinesInFlight; ++i) {
-                const int line = first + done + i * AllLines;
-                const int exponent = line_exponent(eight[i].largest());
-                if (line < lines)
-                    store(from + (done + i * AllLines) * LineBytes, factors, line, eight[i],
-                          exponent);
-            }
-        }
+        int done = first - lane / 8;
+        for (; done + (LinesInFlight - 1) * AllLines + WarpLines <= lines;
+             done += Step, at += Step * LineBytes)
+            split_some<true>(at, factors, done + lane / 8, lines);
+        for (; done < lines; done += Step, at += Step * LineBytes)
+            split_some<false>(at, factors, done + lane / 8, lines);
     }
 };
 
