@@ -173,8 +173,9 @@ void describe(const cf_problem &p, const Choice &choice, State &state) {
 // Which ways to do a problem a plan chooses among.
 constexpr const char *const configs[] = {"tiles=any",      "tiles=boxes", "tiles=im2col",
                                          "tiles=together", "tiles=apart", "tiles=parts",
-                                         nullptr};
-bool is_of(int32_t config, const Tiling &t) {
+                                         "tiles=kept",     nullptr};
+bool is_of(int32_t config, const Plan &plan) {
+    const Tiling &t = plan.tiling;
     switch (config) {
     case 1:
         return !t.im2col;
@@ -186,6 +187,8 @@ bool is_of(int32_t config, const Tiling &t) {
         return t.apart;
     case 5:
         return t.parts > 1;
+    case 6:
+        return plan.sweep > 1;
     default:
         return true;
     }
@@ -220,7 +223,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return false;
     Choice best = {};
     for_choices(query, [&](const Choice &choice) {
-        if (is_of(query.config, choice.plan.tiling) && (best.width == 0 || choice.us < best.us))
+        if (is_of(query.config, choice.plan) && (best.width == 0 || choice.us < best.us))
             best = choice;
     });
     if (best.width == 0 && query.config > 0)

@@ -50,6 +50,21 @@ __device__ __forceinline__ void init_rings(const Block &block, int lane) {
     publish_barriers();
 }
 
+// What a thread's two rows are multiplied by at last.
+struct RowFactors {
+    float of[2];
+
+    __device__ __forceinline__ RowFactors(const Block &block, const char *filter,
+                                          const Place &place, int weight_ring, int warp, int lane) {
+        const int lines = block.tiling.filter_lines;
+        const int k = min(place.k + weight_ring * RowChannels, lines - RowChannels) + warp * 16 +
+                      lane / 4 + place.group * lines;
+        const auto *rows = reinterpret_cast<const float *>(filter + block.plan.packed.rows_at());
+        of[0] = __ldg(rows + k);
+        of[1] = __ldg(rows + k + 8);
+    }
+};
+
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
 // while the other one stores.
 template <int N>
@@ -59,30 +74,27 @@ __device__ __forceinline__ void consume(const Block &block, const char *filter, 
     const Tiling &t = block.tiling;
     const int warpgroup = warp / 4;
     const int pixel_ring = t.apart ? warpgroup : 0, weight_ring = t.apart ? 0 : warpgroup;
-    const auto *rows = reinterpret_cast<const float *>(filter + block.plan.packed.rows_at());
     implicit_f32::Held held(block, warpgroup, lane);
     if (warpgroup > 0 && t.lead > 0 && block.count > 0)
         block.shared.lead.wait(0);
-    for (int m = 0; m < block.count; ++m) {
-        const Place place = block.place(m, pixel_ring);
-        const int k = min(place.k + weight_ring * RowChannels, t.filter_lines - RowChannels) +
-                      warp % 4 * 16 + lane / 4;
-        float factors[2]; // of rows: a thread has two
-        for (int half = 0; half < 2; ++half)
-            factors[half] = __ldg(rows + place.group * t.filter_lines + k + half * 8);
-        float sums[N / 2];
-        implicit_f32::multiply_tile<N>(block, held, pixel_ring, weight_ring, sums);
+    for (int m = 0; m < block.count; ++m)
+        for (int turn = 0; turn < block.plan.sweep; ++turn) {
+            float sums[N / 2];
+            implicit_f32::multiply_tile<N>(block, held, pixel_ring, weight_ring,
+                                           turn + 1 < block.plan.sweep, sums);
+            // Behind the products, whose sums leave no room for it.
+            const Place place = block.place(m, turn, pixel_ring);
+            const RowFactors factors(block, filter, place, weight_ring, warp % 4, lane);
 #pragma unroll
-        for (int i = 0; i < N / 2; ++i)
-            sums[i] *= factors[i / 2 % 2];
-        if (t.parts > 1) {
-            store_parts<N>(block, warp, lane, place, warpgroup, sums, y, finish);
-        } else {
-            // Made anew for each tile: beside the main loop's sums there is no room for it.
-            const StoreLane<float, N> at(t, block.staged(warpgroup), warp, lane);
-            store_tile<float, N>(at, Target<float>(t, place, warpgroup, 0, N), sums, y, finish);
+            for (int i = 0; i < N / 2; ++i)
+                sums[i] *= factors.of[i / 2 % 2];
+            if (t.parts > 1) {
+                store_parts<N>(block, warp, lane, place, warpgroup, sums, y, finish);
+            } else {
+                const StoreLane<float, N> at(t, block.staged(warpgroup), warp, lane);
+                store_tile<float, N>(at, Target<float>(t, place, warpgroup, 0, N), sums, y, finish);
+            }
         }
-    }
 }
 #endif
 

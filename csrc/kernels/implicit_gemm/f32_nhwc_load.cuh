@@ -55,11 +55,12 @@ struct Block {
     __device__ __forceinline__ uint32_t factors(int ring, int stage) const {
         return staged(Warpgroups) + (ring * tiling.pixel_stages + stage) * plan.factor_lines * 8;
     }
-    // Tile number m of the block, of it the pixels of a ring.
-    __device__ __forceinline__ Place place(int m, int ring) const {
+    // Of the block's tiles with the same pixels, number m of these, number `turn`; of it the pixels
+    // of a ring.
+    __device__ __forceinline__ Place place(int m, int turn, int ring) const {
         const Tiling &t = tiling;
         const int tile = mine.tile(m), pixels = t.by_channel_sets.quotient(tile);
-        const int channels = tile - pixels * t.channel_sets;
+        const int channels = (tile - pixels * t.channel_sets) * plan.sweep + turn;
         const int pixel_tile = t.apart ? pixels * Warpgroups + ring : pixels;
         Place place;
         place.group = t.by_group_tiles.quotient(channels);
@@ -81,7 +82,7 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
     const Tiling &t = block.tiling;
     RingPosition at;
     for (int m = 0; m < block.count; ++m) {
-        const Place tile = block.place(m, ring);
+        const Place tile = block.place(m, 0, ring);
         const Place from = t.im2col ? first_pixel(t, tile)
                                     : Place{tile.n, tile.row - t.pad_top, tile.column - t.pad_left};
         // Of 16 bits.
@@ -116,24 +117,24 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
     const Tiling &t = block.tiling;
     const int64_t tap_bytes = int64_t(t.filter_lines) * 2 * LineBytes;
     RingPosition at;
-    for (int m = 0; m < block.count; ++m) {
-        const Place tile = block.place(m, 0);
-        const int k = min(tile.k + ring * RowChannels, t.filter_lines - RowChannels);
-        const char *from =
-            filter + (int64_t(tile.group) * t.blocks + block.first_block) * t.taps * tap_bytes +
-            int64_t(k) * 2 * LineBytes;
-        for (int i = 0; i < block.blocks * t.taps; ++i, from += tap_bytes)
-            for (int high = 0; high < 2; ++high, at.next(t.weight_stages)) {
-                block.shared.weights[ring].wait_empty(at);
-                if (lane == 0) {
-                    Barrier &full = block.shared.weights[ring].full[at.stage];
-                    full.arrive_and_expect(WeightBytes);
-                    copy_bulk(block.weights(ring, at.stage), from + high * WeightBytes, WeightBytes,
-                              full);
+    for (int m = 0; m < block.count; ++m)
+        for (int turn = 0; turn < block.plan.sweep; ++turn) {
+            const Place tile = block.place(m, turn, 0);
+            const int k = min(tile.k + ring * RowChannels, t.filter_lines - RowChannels);
+            const int64_t first = int64_t(tile.group) * t.blocks + block.first_block;
+            const char *from = filter + first * t.taps * tap_bytes + int64_t(k) * 2 * LineBytes;
+            for (int i = 0; i < block.blocks * t.taps; ++i, from += tap_bytes)
+                for (int high = 0; high < 2; ++high, at.next(t.weight_stages)) {
+                    block.shared.weights[ring].wait_empty(at);
+                    if (lane == 0) {
+                        Barrier &full = block.shared.weights[ring].full[at.stage];
+                        full.arrive_and_expect(WeightBytes);
+                        copy_bulk(block.weights(ring, at.stage), from + high * WeightBytes,
+                                  WeightBytes, full);
+                    }
+                    __syncwarp();
                 }
-                __syncwarp();
-            }
-    }
+        }
 }
 #endif
 

@@ -28,7 +28,8 @@ constexpr int StaticShared = 1024;
 
 // Pixels of a product that kernels are compiled for: sums and those of a block are in registers.
 constexpr int Widths[] = {32, 64, 96, 112, 128};
-constexpr int NarrowProduct = 96; // those up to here are compiled apart
+constexpr int Sweeps[] = {1, 2, 4, 8}; // tiles with the same pixels
+constexpr int NarrowProduct = 96;      // those up to here are compiled apart
 
 // Exponents. Of a line of x and of a row of the filter, what the largest becomes; of channels, how
 // far they are moved at most; of a line, below which nothing is scaled up any more: a power of two
@@ -67,6 +68,7 @@ struct Plan {
     Tiling tiling;
     Packed packed;
     int factor_lines; // of a stage: what columns of products are multiplied by, and those behind
+    int sweep; // tiles of output channels that a block does with the same pixels, which it keeps
 
     __host__ __device__ __forceinline__ int pixel_rings() const {
         return tiling.apart ? Warpgroups : 1;
@@ -111,10 +113,10 @@ inline cf_query in_words(const cf_query &query) {
 // us; of scaling and adding sums of a tap, where the other warpgroup's products do not hide it; of
 // storing a piece of 32 pixels; to split a value. Bytes that come from L2 in a clock, and that
 // shared memory's port moves. Until a stage of weights is there after it was handed back, and how
-// long warpgroups hold one: parts of a tap.
+// long warpgroups hold one: parts of a tap. Until a stage of pixels is.
 constexpr double Fill = 3500, AloneUs = 2.7, OfTap = 80, OfPiece = 400, SplitValues = 17;
 constexpr double FillBytes = 30, PortBytes = 128, ProductShare = 1.08, StoreShare = 0.4;
-constexpr double WeightRound = 1400, WeightsHeld = 1.2;
+constexpr double WeightRound = 1400, WeightsHeld = 1.2, Refill = 2500;
 // Where parts of a sum meet: two barriers of a cluster, and of each column.
 constexpr double Meet = 4500, MeetColumn = 8;
 
@@ -129,21 +131,28 @@ inline double estimate(const cf_query &query, const Choice &choice) {
         3 * Warpgroups * taps * ((blocks - 1) * Steps + (t.parts == 1 ? t.last_steps : Steps));
     const double lines = loads * plan.pixel_rings() * t.pixel_bytes / LineBytes;
     const double pixel_bytes = lines * 2 * LineBytes;
+    const double taken = pixel_bytes / plan.sweep; // by a tile
     const double weight_bytes = 2 * blocks * taps * plan.weight_rings() * WeightBytes;
-    const double filled = (pixel_bytes + weight_bytes) / FillBytes;
-    const double port = products * (16 + width / 4) + (3 * pixel_bytes + weight_bytes) / PortBytes;
+    const double filled = (taken + weight_bytes) / FillBytes;
+    const double port = products * (16 + width / 4) + (3 * taken + weight_bytes) / PortBytes;
     const double issued =
         ProductShare * std::max(products * width / 2, port) + blocks * taps * OfTap;
-    const double split = lines * BlockChannels / SplitValues;
+    const double split = lines * BlockChannels / SplitValues / plan.sweep;
     const double round = blocks * taps * WeightRound / (t.weight_stages / 2.0 - WeightsHeld);
     const auto together = implicit_gemm::together_us;
     const double main = together(together(issued, filled), together(split, round));
     const double store = OfPiece * width / 32;
-    const double rounds = double(ceil_div(std::max(t.tiles, 1), choice.grid / t.parts));
+    const double rounds =
+        plan.sweep * double(ceil_div(std::max(t.tiles, 1), choice.grid / t.parts));
+    // The next pixels come when the first of those that are kept are done with.
+    const double kept = loads + 1 > t.pixel_stages ? loads - 1 : t.pixel_stages;
+    const double gap =
+        plan.sweep > 1 ? std::max(Refill - kept * main / loads, 0.0) / plan.sweep : 0;
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     // Warpgroups that begin together store together.
     const bool apart = t.lead * 4 >= t.blocks * t.taps;
-    const double clocks = rounds * (main + (apart ? StoreShare : 1) * store) + Fill + meet + store;
+    const double clocks =
+        rounds * (main + gap + (apart ? StoreShare : 1) * store) + Fill + meet + store;
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
     const double memory =
@@ -158,9 +167,10 @@ inline double estimate(const cf_query &query, const Choice &choice) {
 inline int lead_of(const Choice &choice) {
     const Tiling &t = choice.plan.tiling;
     const int taps = t.tap_rows * t.tap_columns;
-    const int most = t.apart ? std::min(t.weight_stages / 2 - 1, t.pixel_stages * taps)
-                             : (t.pixel_stages - 1) * taps;
-    return t.parts == 1 && t.tiles > choice.grid
+    const bool kept = choice.plan.sweep > 1;
+    const int of_pixels = kept ? t.blocks * t.taps : (t.pixel_stages - (t.apart ? 0 : 1)) * taps;
+    const int most = t.apart ? std::min(t.weight_stages / 2 - 1, of_pixels) : of_pixels;
+    return t.parts == 1 && (kept || t.tiles > choice.grid)
                ? std::max(std::min(t.blocks * t.taps / 2, most), 1)
                : 0;
 }
@@ -176,14 +186,19 @@ inline bool share_stages(const cf_query &query, Choice &choice) {
     const int64_t weights = plan.weight_rings() * int64_t(WeightBytes);
     const int64_t taps = t.tap_rows * t.tap_columns;
     const int64_t even = room / (pixels + 2 * weights);
-    t.pixel_stages = int(std::min<int64_t>(taps > 1 || even < 2 ? 2 : even, MaxPixelStages));
+    const int64_t loads = int64_t(t.blocks) * t.load_rows * t.load_columns;
+    if (plan.sweep > 1 && loads > MaxPixelStages)
+        return false;
+    const int64_t least = plan.sweep > 1 ? std::max<int64_t>(loads, 2) : 2;
+    t.pixel_stages =
+        int(std::min<int64_t>(taps > 1 ? least : std::max(even, least), MaxPixelStages));
     t.weight_stages =
         int(std::min<int64_t>((room - t.pixel_stages * pixels) / weights, MaxWeightStages));
     return room >= t.pixel_stages * pixels && t.weight_stages >= 4;
 }
 
 // What this row makes of a tiling of words; false where it does not fit.
-inline bool adapt(const cf_query &query, const Option &option, Choice &choice) {
+inline bool adapt(const cf_query &query, const Option &option, int sweep, Choice &choice) {
     const cf_problem &p = query.problem;
     choice = {};
     choice.width = option.width;
@@ -198,6 +213,12 @@ inline bool adapt(const cf_query &query, const Option &option, Choice &choice) {
     t.last_steps = int(ceil_div(last, 8));
     t.whole = p.k / p.groups % 4 == 0;
     t.turns = 1;
+    if (t.group_tiles % sweep != 0 || (sweep > 1 && t.parts > 1))
+        return false;
+    choice.plan.sweep = sweep;
+    t.channel_sets /= sweep;
+    t.tiles /= sweep;
+    t.by_channel_sets = Divisor(t.channel_sets);
     // Columns of products that are no pixels read on behind the last line.
     const int64_t read =
         (int64_t(choice.width / 8 - 1) * t.group_bytes + int64_t(t.tap_rows - 1) * t.tap_row_bytes +
@@ -229,8 +250,11 @@ void for_choices(const cf_query &query, Body body) {
         const Tiling &t = option.tiling;
         const bool compiled =
             std::find(std::begin(Widths), std::end(Widths), option.width) != std::end(Widths);
-        if (compiled && t.pixel_peers * t.weight_peers == 1 && adapt(query, option, choice))
-            body(choice);
+        if (!compiled || t.pixel_peers * t.weight_peers > 1)
+            return;
+        for (const int sweep : Sweeps)
+            if (adapt(query, option, sweep, choice))
+                body(choice);
     });
 }
 

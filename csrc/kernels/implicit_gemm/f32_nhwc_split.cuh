@@ -148,7 +148,7 @@ __device__ __forceinline__ void split_pixels(const Block &block, const char *fil
     Splitter splitter(block, warp, lane);
     RingPosition at;
     for (int m = 0; m < block.count; ++m) {
-        const int group = block.place(m, 0).group;
+        const int group = block.place(m, 0, 0).group;
         for (int b = 0; b < block.blocks; ++b) {
             splitter.load_scales(channels, group * t.blocks + block.first_block + b);
             for (int load = 0; load < t.load_rows * t.load_columns; ++load, at.next(t.pixel_stages))

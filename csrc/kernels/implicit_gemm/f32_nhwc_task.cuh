@@ -31,8 +31,9 @@ struct Held {
         if (lane == 0)
             weights.release(at);
     }
-    __device__ __forceinline__ void release_pixels() {
-        pixels.release(pixels_at);
+    __device__ __forceinline__ void release_pixels(bool keep) {
+        if (!keep)
+            pixels.release(pixels_at);
         pixels_at.next(block.tiling.pixel_stages);
     }
     __device__ __forceinline__ void let_other_begin() {
@@ -109,11 +110,12 @@ __device__ __forceinline__ void add_tap(float (&sums)[N / 2], const float (&part
                      sums[eight * 4 + i]);
 }
 
-// The sums of a tile.
+// The sums of a tile; `keep`: the next one is of the same pixels.
 template <int N>
 __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, int pixel_ring,
-                                              int weight_ring, float (&sums)[N / 2]) {
+                                              int weight_ring, bool keep, float (&sums)[N / 2]) {
     const Tiling &t = block.tiling;
+    const RingPosition begin = held.pixels_at;
     const uint32_t group_factors = t.group_bytes / LineBytes * 8;
 #pragma unroll
     for (int i = 0; i < N / 2; ++i)
@@ -143,9 +145,11 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
                     add_tap<N>(sums, part, factors);
                 }
             }
-            held.release_pixels();
+            held.release_pixels(keep);
         }
     }
+    if (keep)
+        held.pixels_at = begin;
 }
 #endif
 
