@@ -32,7 +32,8 @@ struct Held {
             weights.release(at);
     }
     __device__ __forceinline__ void release_pixels(bool keep) {
-        if (!keep)
+        __syncwarp();
+        if (!keep && lane == 0)
             pixels.release(pixels_at);
         pixels_at.next(block.tiling.pixel_stages);
     }
