@@ -1,0 +1,6 @@
+// Kernels of implicit_gemm_f32_nhwc for many pixels.
+#include "kernels/implicit_gemm/f32_nhwc_kernel.cuh"
+
+cf::implicit_f32::Launched cf::implicit_f32::wide_kernel(int width, dim3 grid, size_t shared) {
+    return kernel_among<112, 128>(width, grid, shared);
+}

@@ -1,0 +1,159 @@
+// The kernel of implicit_gemm_f32_nhwc: two warpgroups multiply and store, one splits the pixels
+// that they read, warps of a fourth one ask for what comes from memory.
+#pragma once
+
+#include "core/cluster_launch.cuh"
+#include "kernels/implicit_gemm/f32_nhwc_parts.cuh"
+#include "kernels/implicit_gemm/f32_nhwc_split.cuh"
+#include "kernels/implicit_gemm/f32_nhwc_task.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/registers.cuh"
+
+namespace cf::implicit_f32 {
+
+using Launched = ClusterKernel<Plan, CUtensorMap, const void *, void *, Finish>;
+
+#if CF_SM90A
+// A thread's in each warpgroup: together those that a block is launched with.
+constexpr int ConsumerRegisters = 200, SplitterRegisters = 88, ProducerRegisters = 24;
+static_assert(Warpgroup *
+                  (Warpgroups * ConsumerRegisters + SplitterRegisters + ProducerRegisters) <=
+              65536);
+
+// Lines behind boxes of x, which taps read as the zeros behind the last row, and factors of all
+// lines.
+__device__ __forceinline__ void clear_behind_boxes(const Block &block) {
+    const Tiling &t = block.tiling;
+    const int stages = block.plan.pixel_rings() * t.pixel_stages;
+    for (int half = 0; half < 2 * stages; ++half)
+        for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += Threads * 16)
+            store_shared4(block.stages + half * t.pixel_stage_bytes + t.pixel_bytes + i, 0, 0, 0,
+                          0);
+    for (int i = threadIdx.x; i < stages * block.plan.factor_lines; i += Threads)
+        store_shared2(block.factors(0, 0) + i * 8, 0, 0);
+    publish_to_bulk_copies();
+}
+
+__device__ __forceinline__ void init_rings(const Block &block, int lane) {
+    const Tiling &t = block.tiling;
+    Shared &shared = block.shared;
+    const int readers = t.apart ? 1 : Warpgroups; // of a stage of pixels
+    for (int ring = 0; ring < Warpgroups; ++ring) {
+        shared.pixels[ring].init(t.pixel_stages, Warpgroup / 32, readers * Warpgroup / 32, lane);
+        shared.weights[ring].init(t.weight_stages, 1, (Warpgroups + 1 - readers) * Warpgroup / 32,
+                                  lane);
+        if (lane < t.pixel_stages)
+            shared.raw[ring][lane].init(1);
+    }
+    if (lane == 0)
+        shared.lead.init(Warpgroup / 32);
+    publish_barriers();
+}
+
+// What a thread's two rows are multiplied by at last.
+struct RowFactors {
+    float of[2];
+
+    __device__ __forceinline__ RowFactors(const Block &block, const char *filter,
+                                          const Place &place, int weight_ring, int warp, int lane) {
+        const int lines = block.tiling.filter_lines;
+        const int k = min(place.k + weight_ring * RowChannels, lines - RowChannels) + warp * 16 +
+                      lane / 4 + place.group * lines;
+        const auto *rows = reinterpret_cast<const float *>(filter + block.plan.packed.rows_at());
+        of[0] = __ldg(rows + k);
+        of[1] = __ldg(rows + k + 8);
+    }
+};
+
+// The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
+// while the other one stores.
+template <int N>
+__device__ __forceinline__ void consume(const Block &block, const char *filter, float *y,
+                                        const Finish &finish, int warp, int lane) {
+    using namespace implicit_gemm;
+    const Tiling &t = block.tiling;
+    const int warpgroup = warp / 4;
+    const int pixel_ring = t.apart ? warpgroup : 0, weight_ring = t.apart ? 0 : warpgroup;
+    implicit_f32::Held held(block, warpgroup, lane);
+    if (warpgroup > 0 && t.lead > 0 && block.count > 0)
+        block.shared.lead.wait(0);
+    for (int m = 0; m < block.count; ++m)
+        for (int turn = 0; turn < block.plan.sweep; ++turn) {
+            float sums[N / 2];
+            implicit_f32::multiply_tile<N>(block, held, pixel_ring, weight_ring,
+                                           turn + 1 < block.plan.sweep, sums);
+            // Behind the products, whose sums leave no room for it.
+            const Place place = block.place(m, turn, pixel_ring);
+            const RowFactors factors(block, filter, place, weight_ring, warp % 4, lane);
+#pragma unroll
+            for (int i = 0; i < N / 2; ++i)
+                sums[i] *= factors.of[i / 2 % 2];
+            if (t.parts > 1) {
+                store_parts<N>(block, warp, lane, place, warpgroup, sums, y, finish);
+            } else {
+                const StoreLane<float, N> at(t, block.staged(warpgroup), warp, lane);
+                store_tile<float, N>(at, Target<float>(t, place, warpgroup, 0, N), sums, y, finish);
+            }
+        }
+}
+#endif
+
+template <int N>
+__global__ void __launch_bounds__(Threads, 1)
+    implicit_gemm_f32_nhwc_kernel(const __grid_constant__ Plan plan,
+                                  const __grid_constant__ CUtensorMap x, const char *filter,
+                                  float *y, const __grid_constant__ Finish finish) {
+#if CF_SM90A
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    __shared__ Shared shared;
+    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    const Block block(plan, shared, dynamic);
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    if (warp == 0)
+        init_rings(block, lane);
+    clear_behind_boxes(block);
+    __syncthreads();
+    let_next_kernel_begin();
+    wait_for_kernels_before();
+    constexpr int Warps = Warpgroup / 32;
+    const int role = warp / Warps, of_role = warp % Warps;
+    if (role < Warpgroups) {
+        take_registers<ConsumerRegisters>();
+        consume<N>(block, filter, y, finish, warp, lane);
+    } else if (role == Warpgroups) {
+        give_registers<SplitterRegisters>();
+        split_pixels(block, filter, of_role, lane);
+        meet_parts(block);
+    } else {
+        give_registers<ProducerRegisters>();
+        if (of_role < plan.pixel_rings())
+            produce_pixels(block, x, of_role, lane);
+        else if (of_role >= 2 && of_role - 2 < plan.weight_rings())
+            produce_weights(block, filter, of_role - 2, lane);
+        meet_parts(block);
+    }
+    // Others still read this block's sums.
+    if (plan.tiling.parts > 1)
+        wait_for_cluster();
+#else
+    not_compiled();
+#endif
+}
+
+// The kernel for products of so many pixels, whose grid and shared memory the plan adds. The files
+// of f32_nhwc/ compile narrow and wide ones.
+Launched narrow_kernel(int width, dim3 grid, size_t shared);
+Launched wide_kernel(int width, dim3 grid, size_t shared);
+
+template <int... N>
+Launched kernel_among(int width, dim3 grid, size_t shared) {
+    Launched launched;
+    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_f32_nhwc_kernel<N>, grid, Threads,
+                                                    shared, true))
+                 : void()),
+     ...);
+    return launched;
+}
+
+} // namespace cf::implicit_f32

@@ -1,0 +1,261 @@
+// The planner of implicit_gemm_f32_nhwc: tiles as implicit_gemm_nhwc cuts them, of lines that are
+// two in memory and two operands in shared memory.
+#pragma once
+
+#include "kernels/implicit_gemm/nhwc_plan.cuh"
+
+#include <algorithm>
+#include <iterator>
+
+namespace cf::implicit_f32 {
+
+using implicit_gemm::Option;
+using implicit_gemm::RowChannels;
+using implicit_gemm::StagedBytes;
+using implicit_gemm::Steps;
+using implicit_gemm::Tiling;
+using implicit_gemm::Warpgroup;
+using implicit_gemm::Warpgroups;
+
+// Two warpgroups of consumers, one that splits, one of producers.
+constexpr int Threads = 4 * Warpgroup;
+constexpr int BlockChannels = 64;                         // of a line in f16
+constexpr int FloatChannels = 32;                         // of a line in f32
+constexpr int LeastSum = 48;                              // products of a sum
+constexpr uint32_t WeightBytes = RowChannels * LineBytes; // of a stage: low parts, or high ones
+constexpr int MaxPixelStages = 6, MaxWeightStages = 20;
+constexpr int StaticShared = 1024;
+
+// Pixels of a product that kernels are compiled for: sums and those of a block are in registers.
+constexpr int Widths[] = {32, 64, 96, 112, 128};
+constexpr int Sweeps[] = {1, 2, 4, 8}; // tiles with the same pixels
+constexpr int NarrowProduct = 96;      // those up to here are compiled apart
+
+// Exponents. Of a line of x and of a row of the filter, what the largest becomes; of channels, how
+// far they are moved at most; of a line, below which nothing is scaled up any more: a power of two
+// and its reciprocal are numbers of f32.
+constexpr int Largest = 14, MostMoved = 100, LeastLine = -98;
+// What a low part is multiplied by.
+constexpr float LowScale = 2048;
+
+// A packed filter: lines of [group][block of channels][tap][64 output channels][low, high], what
+// channels of x are multiplied by (as lanes of a splitting warp read them), what rows of products
+// are, and exponents that packing needs meanwhile.
+struct Packed {
+    int64_t lines, channels, rows; // bytes of the lines, floats of the others
+
+    __host__ __device__ __forceinline__ int64_t channels_at() const { return lines; }
+    __host__ __device__ __forceinline__ int64_t rows_at() const { return lines + channels * 4; }
+    __host__ __device__ __forceinline__ int64_t exponents_at() const {
+        return rows_at() + rows * 4;
+    }
+    __host__ __device__ __forceinline__ int64_t bytes() const {
+        return exponents_at() + channels * 4;
+    }
+};
+
+inline int64_t blocks_of(const cf_problem &p) { return ceil_div(p.c / p.groups, BlockChannels); }
+inline Packed packed_of(const cf_problem &p) {
+    const int64_t rows = p.groups * implicit_gemm::filter_lines(p);
+    return {blocks_of(p) * p.r * p.s * rows * 2 * LineBytes,
+            p.groups * blocks_of(p) * BlockChannels, rows};
+}
+
+// What a plan adds to a tiling. Its lines are those of one operand: those of the other one, in f32
+// the second half of the channels, lie pixel_stage_bytes behind. Warpgroups with channels of their
+// own have a ring of weights each, those with pixels of their own a ring of pixels each.
+struct Plan {
+    Tiling tiling;
+    Packed packed;
+    int factor_lines; // of a stage: what columns of products are multiplied by, and those behind
+    int sweep; // tiles of output channels that a block does with the same pixels, which it keeps
+
+    __host__ __device__ __forceinline__ int pixel_rings() const {
+        return tiling.apart ? Warpgroups : 1;
+    }
+    __host__ __device__ __forceinline__ int weight_rings() const {
+        return tiling.apart ? 1 : Warpgroups;
+    }
+    __host__ __device__ __forceinline__ uint32_t pixel_bytes() const {
+        return pixel_rings() * tiling.pixel_stages * 2 * tiling.pixel_stage_bytes;
+    }
+    __host__ __device__ __forceinline__ uint32_t weight_bytes() const {
+        return weight_rings() * tiling.weight_stages * WeightBytes;
+    }
+    __host__ __device__ __forceinline__ uint32_t factor_bytes() const {
+        return pixel_rings() * tiling.pixel_stages * factor_lines * 8;
+    }
+    __host__ __device__ __forceinline__ uint32_t shared_bytes() const {
+        return LineAlign + pixel_bytes() + weight_bytes() + Warpgroups * StagedBytes +
+               factor_bytes();
+    }
+};
+
+// Of all sums of a tile, and of 8 columns that are none.
+inline uint32_t sums_bytes(int width) { return Warpgroups * RowChannels * (width + 8) * 4; }
+
+struct Choice {
+    int width, grid;
+    Plan plan;
+    Lines lines;
+    double us;
+};
+
+// The problem as tensor copies see it: two 16-bit elements for each f32, whose lines are as long.
+inline cf_query in_words(const cf_query &query) {
+    cf_query words = query;
+    words.problem.storage = CF_STORE_F16;
+    words.problem.c *= 2;
+    return words;
+}
+
+// Clocks, guessed: until a tile's first pixels are split, and the last ones stored; of a launch in
+// us; of scaling and adding sums of a tap, where the other warpgroup's products do not hide it; of
+// storing a piece of 32 pixels; to split a value. Bytes that come from L2 in a clock, and that
+// shared memory's port moves. Until a stage of weights is there after it was handed back, and how
+// long warpgroups hold one: parts of a tap. Until a stage of pixels is.
+constexpr double Fill = 3500, AloneUs = 2.7, OfTap = 80, OfPiece = 400, SplitValues = 17;
+constexpr double FillBytes = 30, PortBytes = 128, ProductShare = 1.08, StoreShare = 0.4;
+constexpr double WeightRound = 1400, WeightsHeld = 1.2, Refill = 2500;
+// Where parts of a sum meet: two barriers of a cluster, and of each column.
+constexpr double Meet = 4500, MeetColumn = 8;
+
+inline double estimate(const cf_query &query, const Choice &choice) {
+    const cf_problem &p = query.problem;
+    const Plan &plan = choice.plan;
+    const Tiling &t = plan.tiling;
+    const double width = choice.width, taps = t.taps;
+    const double blocks = double(ceil_div(t.blocks, t.parts));
+    const double loads = blocks * t.load_rows * t.load_columns;
+    const double products =
+        3 * Warpgroups * taps * ((blocks - 1) * Steps + (t.parts == 1 ? t.last_steps : Steps));
+    const double lines = loads * plan.pixel_rings() * t.pixel_bytes / LineBytes;
+    const double pixel_bytes = lines * 2 * LineBytes;
+    const double taken = pixel_bytes / plan.sweep; // by a tile
+    const double weight_bytes = 2 * blocks * taps * plan.weight_rings() * WeightBytes;
+    const double filled = (taken + weight_bytes) / FillBytes;
+    const double port = products * (16 + width / 4) + (3 * taken + weight_bytes) / PortBytes;
+    const double issued =
+        ProductShare * std::max(products * width / 2, port) + blocks * taps * OfTap;
+    const double split = lines * BlockChannels / SplitValues / plan.sweep;
+    const double round = blocks * taps * WeightRound / (t.weight_stages / 2.0 - WeightsHeld);
+    const auto together = implicit_gemm::together_us;
+    const double main = together(together(issued, filled), together(split, round));
+    const double store = OfPiece * width / 32;
+    const double rounds =
+        plan.sweep * double(ceil_div(std::max(t.tiles, 1), choice.grid / t.parts));
+    // The next pixels come when the first of those that are kept are done with.
+    const double kept = loads + 1 > t.pixel_stages ? loads - 1 : t.pixel_stages;
+    const double gap =
+        plan.sweep > 1 ? std::max(Refill - kept * main / loads, 0.0) / plan.sweep : 0;
+    const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
+    // Warpgroups that begin together store together.
+    const bool apart = t.lead * 4 >= t.blocks * t.taps;
+    const double clocks =
+        rounds * (main + gap + (apart ? StoreShare : 1) * store) + Fill + meet + store;
+    const double read =
+        p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
+    const double memory =
+        4 * (double(p.n) * p.c * read + pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
+        double(plan.packed.lines);
+    return ShortLaunchUs + AloneUs +
+           implicit_gemm::together_us(clocks_us(query.device, clocks, TensorClock),
+                                      memory / (0.85 * query.device.bytes_per_us));
+}
+
+// Taps: half of a tile, so that either warpgroup has time to store; 0 with one tile.
+inline int lead_of(const Choice &choice) {
+    const Tiling &t = choice.plan.tiling;
+    const int taps = t.tap_rows * t.tap_columns;
+    const bool kept = choice.plan.sweep > 1;
+    const int of_pixels = kept ? t.blocks * t.taps : (t.pixel_stages - (t.apart ? 0 : 1)) * taps;
+    const int most = t.apart ? std::min(t.weight_stages / 2 - 1, of_pixels) : of_pixels;
+    return t.parts == 1 && (kept || t.tiles > choice.grid)
+               ? std::max(std::min(t.blocks * t.taps / 2, most), 1)
+               : 0;
+}
+
+// Stages of the rings in what shared memory leaves; false where it is too little.
+inline bool share_stages(const cf_query &query, Choice &choice) {
+    Plan &plan = choice.plan;
+    Tiling &t = plan.tiling;
+    const int64_t room =
+        query.device.shared_per_block - StaticShared - LineAlign - Warpgroups * StagedBytes;
+    const int64_t pixels =
+        plan.pixel_rings() * (2 * int64_t(t.pixel_stage_bytes) + plan.factor_lines * 8);
+    const int64_t weights = plan.weight_rings() * int64_t(WeightBytes);
+    const int64_t taps = t.tap_rows * t.tap_columns;
+    const int64_t even = room / (pixels + 2 * weights);
+    const int64_t loads = int64_t(t.blocks) * t.load_rows * t.load_columns;
+    if (plan.sweep > 1 && loads > MaxPixelStages)
+        return false;
+    const int64_t least = plan.sweep > 1 ? std::max<int64_t>(loads, 2) : 2;
+    t.pixel_stages =
+        int(std::min<int64_t>(taps > 1 ? least : std::max(even, least), MaxPixelStages));
+    t.weight_stages =
+        int(std::min<int64_t>((room - t.pixel_stages * pixels) / weights, MaxWeightStages));
+    return room >= t.pixel_stages * pixels && t.weight_stages >= 4;
+}
+
+// What this row makes of a tiling of words; false where it does not fit.
+inline bool adapt(const cf_query &query, const Option &option, int sweep, Choice &choice) {
+    const cf_problem &p = query.problem;
+    choice = {};
+    choice.width = option.width;
+    choice.lines = option.lines;
+    choice.plan.packed = packed_of(p);
+    Tiling &t = choice.plan.tiling;
+    t = option.tiling;
+    t.group_c = p.c / p.groups;
+    t.blocks = int(blocks_of(p));
+    // A piece of 16 bytes has four channels, and the four that are 32 behind.
+    const int last = std::min(t.group_c - (t.blocks - 1) * BlockChannels, FloatChannels);
+    t.last_steps = int(ceil_div(last, 8));
+    t.whole = p.k / p.groups % 4 == 0;
+    t.turns = 1;
+    if (t.group_tiles % sweep != 0 || (sweep > 1 && t.parts > 1))
+        return false;
+    choice.plan.sweep = sweep;
+    t.channel_sets /= sweep;
+    t.tiles /= sweep;
+    t.by_channel_sets = Divisor(t.channel_sets);
+    // Columns of products that are no pixels read on behind the last line.
+    const int64_t read =
+        (int64_t(choice.width / 8 - 1) * t.group_bytes + int64_t(t.tap_rows - 1) * t.tap_row_bytes +
+         int64_t(t.tap_columns - 1) * t.tap_bytes) /
+            LineBytes +
+        8;
+    choice.plan.factor_lines =
+        int(round_up(std::max<int64_t>(read, t.pixel_stage_bytes / LineBytes), 16));
+    if (!share_stages(query, choice))
+        return false;
+    if (read * LineBytes > int64_t(t.pixel_stage_bytes) + choice.plan.weight_bytes())
+        return false;
+    // Parts of a sum leave it in the place of stages.
+    if (t.parts > t.blocks ||
+        (t.parts > 1 &&
+         sums_bytes(choice.width) > choice.plan.pixel_bytes() + choice.plan.weight_bytes()))
+        return false;
+    choice.grid = t.parts > 1 ? option.grid : std::max(std::min(t.tiles, query.device.sm_count), 1);
+    t.lead = lead_of(choice);
+    choice.us = estimate(query, choice);
+    return true;
+}
+
+// Calls body(choice) for each way to do a problem.
+template <class Body>
+void for_choices(const cf_query &query, Body body) {
+    Choice choice;
+    implicit_gemm::for_options(in_words(query), [&](const Option &option) {
+        const Tiling &t = option.tiling;
+        const bool compiled =
+            std::find(std::begin(Widths), std::end(Widths), option.width) != std::end(Widths);
+        if (!compiled || t.pixel_peers * t.weight_peers > 1)
+            return;
+        for (const int sweep : Sweeps)
+            if (adapt(query, option, sweep, choice))
+                body(choice);
+    });
+}
+
+} // namespace cf::implicit_f32
