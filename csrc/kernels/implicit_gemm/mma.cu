@@ -9,8 +9,9 @@
 //   of the product, and are numbered so that a lane has 16 bytes of neighbours: a vector store. The
 //   rest of the main loop is the same.
 // - A step is 64 bytes along the sum: four pieces of 16 bytes, each of some channels under a tap.
-//   Where pieces lie in x as they are multiplied, cp.async brings them, some stages ahead, by way
-//   of the first-level cache, where taps beside each other find what the ones before read.
+//   Where pieces lie in x as they are multiplied, cp.async brings them, some stages ahead. They
+//   come past the first-level cache: that taps beside each other find what the ones before read
+//   there has gained nothing.
 // - Everything else is gathered through registers: x in NCHW, channel counts that are no multiple
 //   of a piece, unaligned addresses, f32 that is multiplied in 16 bits. With fewer channels than a
 //   piece has, it has those of neighbouring taps as well.

@@ -5,7 +5,6 @@
 #include "kernels/implicit_gemm/mma_product.cuh"
 #include "kernels/implicit_gemm/mma_window.cuh"
 #include "ptx/cp_async.cuh"
-#include "ptx/cp_async_cached.cuh"
 
 namespace cf::implicit_mma {
 
@@ -120,8 +119,8 @@ class Copier {
         const char *const first = pieces_behind(from, piece.behind);
 #pragma unroll
         for (int i = 0; i < Windows; ++i)
-            copy16_cached_async(stage + to + i * LinesApart * StepBytes,
-                                pieces_behind(first, at[i]), !(outside[i] & piece.tap));
+            copy16_async(stage + to + i * LinesApart * StepBytes, pieces_behind(first, at[i]),
+                         !(outside[i] & piece.tap));
         piece.next();
     }
     __device__ __forceinline__ void store(uint32_t, bool) const {}
