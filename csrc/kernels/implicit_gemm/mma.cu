@@ -6,19 +6,23 @@
 // beside the filter's part of it.
 //
 // - What lies beside each other in y, output channels in NHWC and pixels in NCHW, are the columns
-//   of the product, and are numbered so that a lane has 8 neighbours: a vector store. The rest of
-//   the main loop is the same.
+//   of the product, and are numbered so that a lane has 16 bytes of neighbours: a vector store. The
+//   rest of the main loop is the same.
 // - A step is 64 bytes along the sum: four pieces of 16 bytes, each of some channels under a tap.
-//   Where pieces lie in x as they are multiplied, cp.async brings them, some stages ahead, by way
-//   of the first-level cache, where taps beside each other find what the ones before read.
+//   Where pieces lie in x as they are multiplied, cp.async brings them, some stages ahead. They
+//   come past the first-level cache: that taps beside each other find what the ones before read
+//   there has gained nothing.
 // - Everything else is gathered through registers: x in NCHW, channel counts that are no multiple
 //   of a piece, unaligned addresses, f32 that is multiplied in 16 bits. With fewer channels than a
 //   piece has, it has those of neighbouring taps as well.
-// - Which taps fall on x is a bit mask of each pixel, so that a tap costs a comparison.
+// - Which taps fall on x is a bit mask of each pixel, so that a tap costs a comparison. Where the
+//   pieces of a block of channels lie, and under which tap, is in a table.
+// - Half a step's operands are read while the half before is multiplied.
 // - Groups are tiles of their own.
 //
-// Floor: six clocks (sm_90; 8 on sm_80) of a quarter of a multiprocessor for each mma.sync, the
-// bytes of x and y over the bandwidth, and what comes from the second-level cache.
+// Floor: six clocks (sm_90; 8 on sm_80) of a quarter of a multiprocessor for each mma.sync, and on
+// sm_90 the instructions between; the bytes of x and y over the bandwidth, and what comes from the
+// second-level cache.
 #include "core/plan.cuh"
 #include "kernels/implicit_gemm/mma_kernel.cuh"
 

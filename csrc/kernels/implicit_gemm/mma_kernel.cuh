@@ -2,6 +2,7 @@
 // ahead of the one that its warps multiply.
 #pragma once
 
+#include "kernels/implicit_gemm/mma_gather.cuh"
 #include "kernels/implicit_gemm/mma_store.cuh"
 #include "ptx/load_store.cuh"
 
@@ -9,12 +10,14 @@ namespace cf::implicit_mma {
 
 using Launched = cf::Kernel<Tiling, const void *, const void *, Target>;
 
-// A stage of the ring, by its place in shared memory.
 template <class Shape>
-__device__ __forceinline__ void go_on(uint32_t &stage, uint32_t ring) {
+using Loader = std::conditional_t<Shape::Copied, Copier<Shape>, Gatherer<Shape>>;
+
+// Of a ring of stages in shared memory, the one behind another.
+template <class Shape>
+__device__ __forceinline__ uint32_t stage_behind(uint32_t stage, uint32_t ring) {
     stage += Shape::StageBytes;
-    if (stage == ring + Shape::Stages * Shape::StageBytes)
-        stage = ring;
+    return stage == ring + Shape::Stages * Shape::StageBytes ? ring : stage;
 }
 
 template <class Shape>
@@ -27,8 +30,11 @@ __global__ void __launch_bounds__(Shape::Threads, Shape::Blocks)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const Place place(t, blockIdx.x, Shape::Channels, Shape::Pixels);
     const uint32_t table = ring + Shape::Stages * Shape::StageBytes;
-    if (!Shape::Copied && t.entries > 0) {
-        list_elements(t, table);
+    if (t.entries > 0) {
+        if constexpr (Shape::Copied)
+            list_pieces(t, table);
+        else
+            list_elements(t, table);
         __syncthreads();
     }
     Loader<Shape> loader(t, place, x, filter, table);
@@ -41,26 +47,32 @@ __global__ void __launch_bounds__(Shape::Threads, Shape::Blocks)
         loader.load(written, step < steps);
         loader.store(written, step < steps);
         end_of_group();
-        go_on<Shape>(written, ring);
+        written += Shape::StageBytes;
     }
+    // A half of a step is read while the one before it is multiplied, so that products go on behind
+    // a barrier.
     Sums<Shape> sums;
-    const uint32_t rows = sums.rows_at(warp, lane), columns = sums.columns_at(warp, lane);
+    Reader<Shape> reader(warp, lane);
+    typename Reader<Shape>::Half first, second;
+    wait_for_groups<Shape::Stages - 2>();
+    __syncthreads();
+    reader.template read<0>(first, read);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        wait_for_groups<Shape::Stages - 2>();
-        __syncthreads();
-        typename Sums<Shape>::Half half;
-        half.load(read + rows, read + columns, 0);
-        // Into the stage that all have finished with before this barrier.
+        reader.template read<1>(second, read);
+        // Into the stage that all have read before the last barrier.
         const bool more = step + Shape::Stages - 1 < steps;
         loader.load(written, more);
         end_of_group();
-        sums.add(half);
-        half.load(read + rows, read + columns, 1);
-        sums.add(half);
+        sums.add(first);
+        const uint32_t done = read;
+        read = stage_behind<Shape>(read, ring);
+        wait_for_groups<Shape::Stages - 2>();
+        __syncthreads();
+        reader.template read<0>(first, read);
+        sums.add(second);
         loader.store(written, more);
-        go_on<Shape>(written, ring);
-        go_on<Shape>(read, ring);
+        written = done;
     }
     wait_for_copies();
     store_sums(t, place, to, warp, lane, sums);
@@ -95,9 +107,9 @@ Launched kernel_among(const Option &option) {
 // Of operands that are as they are stored; of others.
 template <class Stored, Product Kind>
 Launched kernel_copying(const Option &option, bool nchw) {
-    return nchw            ? kernel_among<Stored, Kind, true, false>(option)
-           : option.copied ? kernel_among<Stored, Kind, false, true>(option)
-                           : kernel_among<Stored, Kind, false, false>(option);
+    return nchw                   ? kernel_among<Stored, Kind, true, false>(option)
+           : option.tiling.copied ? kernel_among<Stored, Kind, false, true>(option)
+                                  : kernel_among<Stored, Kind, false, false>(option);
 }
 template <class Stored, Product Kind>
 Launched kernel_gathering(const Option &option, bool nchw) {

@@ -9,9 +9,10 @@
 
 namespace cf::implicit_mma {
 
-constexpr int EntryBytes = 8;      // of the table of elements
+constexpr int EntryBytes = 8;      // of the table of elements or pieces
 constexpr int SystemShared = 1024; // bytes of each block's that are the system's
 constexpr int MaxTapBits = 31;     // rows and columns of a filter
+constexpr int MostPixels = 256, MostStages = 8;
 
 // Places in x are bytes, in y elements.
 struct Tiling {
@@ -21,13 +22,15 @@ struct Tiling {
     int64_t tap_row, tap_column; // from tap to tap
     int h, w, q, plane;          // plane: pixels of an image of y
     int stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
-    Divisor by_plane, by_q;
+    LongDivisor by_plane;
+    Divisor by_q;
     int64_t pixels; // of all images
     int groups, filter_tiles;
     Divisor by_groups, by_filter_tiles;
     int k;        // output channels of all groups
     int together; // neighbouring channels that are read at once, where pieces are gathered
-    int entries;  // of the table of elements
+    bool copied;  // pieces of x are as they are multiplied
+    int entries;  // of the table of elements or pieces
     int run;      // neighbours that are stored together
     bool finishes;
     int activation; // beyond what cf::Finish does
@@ -58,16 +61,25 @@ constexpr TileNumbers Gathering[TileCount] = {
 struct Option {
     Tiling tiling;
     int tile = -1; // none where nothing fits
-    bool copied;
     int64_t grid;
     int shared; // bytes
     double us;
 };
 
-// Whether pieces of x are as they lie in memory.
-inline bool is_copied(const cf_problem &p, const Order &order) {
+// Whether pieces of x are multiplied as they lie in memory, and all that a tile reads is within 31
+// bits of pieces.
+inline bool is_copied(const cf_problem &p, const Tiling &t) {
     const bool as_stored = p.storage != CF_STORE_F32 || product_of(p) == Tf32;
-    return p.layout == CF_NHWC && as_stored && order.c % order.per == 0 && p.align >= PieceBytes;
+    const double window = double(p.r) * double(t.tap_row) + double(p.s) * double(t.tap_column);
+    const double images = 2 + MostPixels / t.plane;
+    return p.layout == CF_NHWC && as_stored && t.order.c % t.order.per == 0 &&
+           p.align >= PieceBytes &&
+           images * double(t.image_x) + window < double(PieceBytes) * INT32_MAX;
+}
+// Of the table that such pieces are read by: two blocks of channels, and steps behind the last.
+inline int piece_entries(const Order &order) {
+    const int blocks = order.steps > order.block_steps ? 2 : 1;
+    return (blocks * order.block_steps + MostStages) * StepPieces;
 }
 
 // Clocks that mma.sync takes a quarter of a multiprocessor, for 16 x 8 sums and half of a step.
@@ -75,52 +87,50 @@ inline double product_clocks(const cf_device &d) {
     return d.arch >= 90 ? 6 : d.arch == 80 ? 8 : 16;
 }
 
-// Times in clocks of a multiprocessor, at best, for a step of a block.
+// Clocks of a multiprocessor for a step of a block.
 struct StepClocks {
-    double products, port, fill, issued;
+    double warp, issued, fill; // one warp by itself; of all; what L2 takes
 
+    // A warp's products and the instructions between them do not overlap, nor do warps of the same
+    // quarter: clocks of all add up.
     StepClocks(const cf_query &query, const Option &option, const TileNumbers &of) {
-        const cf_problem &p = query.problem;
-        const Order &order = option.tiling.order;
-        const double lines = of.channels + of.pixels;
-        const double tiles = of.channels * of.pixels / 128.0; // of 16 x 8 sums
-        products = 2 * tiles * product_clocks(query.device) / 4;
-        // Tensor cores read their operands, and lines come in.
-        port = (of.warps * (of.rows + of.columns) + lines) * StepBytes / 128;
-        // From the second-level cache: what taps of a row share comes once, as far as neighbours in
-        // y read neighbours.
-        const double again = option.copied && p.stride_w == 1 && order.whole ? p.s : 1;
-        fill = (of.channels + of.pixels / again) * StepBytes / 28;
-        // Instructions: of each warp by itself, of 32 pieces, and of tensor cores and their loads.
-        const double pieces = lines * StepPieces / 32;
-        const double gathered =
-            of.pixels * StepPieces / 32.0 *
-            (!order.whole ? 6 * order.per : 8 + 4.0 * order.per / option.tiling.together);
-        issued = (of.warps * 70 + pieces * 6 + (option.copied ? 0 : gathered) + 2 * tiles +
-                  of.warps * (of.rows + of.columns) / 8.0) /
-                 4;
+        const Tiling &t = option.tiling;
+        const double products = 2.0 * (of.rows / 16) * (of.columns / 8); // of a warp
+        const double operands = 2.0 * (of.rows + of.columns) / 16;
+        const double threads = 32 * of.warps;
+        const double pieces = of.pixels * StepPieces / threads;
+        const double filter_pieces = of.channels * StepPieces / threads;
+        const double of_piece = t.copied        ? 4
+                                : t.order.whole ? 12 + 6.0 * t.order.per / t.together
+                                                : 17.0 * t.order.per;
+        const double others = 30 + operands + filter_pieces + pieces * of_piece;
+        warp = products * product_clocks(query.device) + others;
+        issued = of.warps / 4.0 * warp;
+        fill = (of.channels + of.pixels) * StepBytes / 36;
     }
-    double of_blocks(double blocks, const TileNumbers &of) const {
-        constexpr double Latency = 700; // of a line
-        // Tensor cores reach that share of their count (VGG-16 on an H200,
-        // benches/results/rows/h200-39c3cfd6.jsonl).
-        constexpr double ProductShare = 0.74;
-        const double busy = blocks * std::max({products / ProductShare, port, fill, issued / 0.8});
-        return together_us(busy, 60 + products + Latency / (of.stages - 1));
+    // Of so many beside each other. A warp by itself waits for its barrier.
+    double of_blocks(double blocks) const {
+        constexpr double Waits = 65;
+        return together_us(blocks * std::max(issued, fill), warp + Waits);
     }
 };
 
+// What comes before a block's first step and behind its last: others' steps hide it.
+inline double clocks_around(const cf_problem &p, const Option &option, const TileNumbers &of) {
+    const double run = run_of(element_bytes(p));
+    const double apart = (12 / double(option.tiling.run) + 4) / (12 / run + 4);
+    return 1570 + double(of.channels) * of.pixels * element_bytes(p) / 16 * apart;
+}
+
+// Its constants are fitted to layers of VGG-16 and ResNet-50 on an H200, in f16 with every tile.
 inline double estimate(const cf_query &query, const Option &option, const TileNumbers &of) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const int of_sm = std::clamp(d.shared_per_sm / (option.shared + SystemShared), 1, of.blocks);
     const StepClocks step(query, option, of);
-    const double steps = option.tiling.order.steps;
-    // What comes before the first step and behind the last: others' steps hide it.
-    const double stored = double(of.channels) * of.pixels / 32;
-    const double around = 2500 + stored * (12.0 / option.tiling.run + 4) / 4;
+    const double steps = option.tiling.order.steps, around = clocks_around(p, option, of);
     const auto wave = [&](double blocks) {
-        return blocks > 0 ? steps * step.of_blocks(blocks, of) + around * (0.5 + 0.5 * blocks) : 0;
+        return blocks > 0 ? steps * step.of_blocks(blocks) + around * (0.5 + 0.5 * blocks) : 0;
     };
     const double all = double(d.sm_count) * of_sm, tiles = double(option.grid);
     const double whole = std::floor(tiles / all);
@@ -129,7 +139,7 @@ inline double estimate(const cf_query &query, const Option &option, const TileNu
     const double x = double(p.n) * p.c * p.h * p.w, y = pixels(p) * p.k;
     const double bytes = (x + y * (p.epilogue.residual ? 2 : 1) + reduction(p) * p.k) * size;
     return ShortLaunchUs +
-           together_us(clocks_us(d, clocks, TensorClock), bytes / (0.85 * d.bytes_per_us));
+           together_us(clocks_us(d, clocks, TensorClock), memory_us(d, bytes));
 }
 
 // What does not depend on the tile. Where all of a window lies within 31 bits, pieces may have
@@ -149,7 +159,7 @@ inline Tiling tiling_of(const cf_problem &p) {
     t.stride_h = p.stride_h, t.stride_w = p.stride_w;
     t.dilation_h = p.dilation_h, t.dilation_w = p.dilation_w;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
-    t.by_plane = Divisor(t.plane), t.by_q = Divisor(p.q);
+    t.by_plane = LongDivisor(t.plane), t.by_q = Divisor(p.q);
     t.pixels = p.n * t.plane;
     t.groups = p.groups, t.by_groups = Divisor(p.groups);
     t.k = p.k;
@@ -157,10 +167,14 @@ inline Tiling tiling_of(const cf_problem &p) {
     const bool neighbours = p.layout == CF_NHWC && t.order.whole && t.order.c % together == 0 &&
                             p.align >= together * element;
     t.together = neighbours ? together : 1;
-    t.entries = t.order.whole ? 0 : t.order.steps * StepPieces * t.order.per;
+    t.copied = is_copied(p, t);
+    t.entries = t.copied        ? piece_entries(t.order)
+                : t.order.whole ? 0
+                                : t.order.steps * StepPieces * t.order.per;
     const int line = p.layout == CF_NHWC ? t.order.k : t.plane;
+    const int run = run_of(element_bytes(p));
     t.run = p.align < PieceBytes                   ? 1
-            : line % 8 == 0                        ? 8
+            : line % run == 0                      ? run
             : line % 4 == 0 && p.layout == CF_NCHW ? 4
                                                    : 1;
     t.finishes = has_epilogue(p);
@@ -169,11 +183,10 @@ inline Tiling tiling_of(const cf_problem &p) {
 }
 
 inline bool with_tile(const cf_query &query, int number, const Tiling &common, Option &option) {
-    const bool copied = is_copied(query.problem, common.order);
-    const TileNumbers &of = copied ? Copying[number] : Gathering[number];
+    const TileNumbers &of = common.copied ? Copying[number] : Gathering[number];
     option = {};
     option.tiling = common;
-    option.tile = number, option.copied = copied;
+    option.tile = number;
     if (!of.pixels)
         return false;
     Tiling &t = option.tiling;

@@ -3,6 +3,7 @@
 
 #include "core/element.cuh"
 #include "kernels/implicit_gemm/mma_order.cuh"
+#include "ptx/load_store.cuh"
 #include "ptx/mma.cuh"
 
 namespace cf::implicit_mma {
@@ -37,7 +38,8 @@ struct Shape : TileOf {
     static constexpr bool Nchw = NchwOf, Copied = CopiedOf;
     using Stored = StoredOf;
     using Operand = typename OperandType<ProductOf>::type;
-    static constexpr int Per = PieceBytes / int(sizeof(Operand)); // channels of a piece
+    static constexpr int Per = PieceBytes / int(sizeof(Operand));          // channels of a piece
+    static constexpr int Run = run_of(sizeof(Stored)), Together = 4 * Run; // neighbours in y
     // Of a block.
     static constexpr int AllRows = Nchw ? TileOf::Channels : TileOf::Pixels;
     static constexpr int AllColumns = Nchw ? TileOf::Pixels : TileOf::Channels;
@@ -49,67 +51,78 @@ struct Shape : TileOf {
     static constexpr int RowsAt = Nchw ? FilterAt : 0, ColumnsAt = Nchw ? 0 : FilterAt;
     static_assert(AllRows % TileOf::Rows == 0 && AllColumns % TileOf::Columns == 0,
                   "warps share a tile");
-    static_assert(TileOf::Columns % Together == 0, "a lane has runs of 8 neighbours");
+    static_assert(TileOf::Columns % Together == 0, "lanes have whole runs");
     static_assert(TileOf::Channels <= MostFilters, "as the filter is packed");
 };
 
-// Where a piece of a line lies: pieces change places so that those of eight neighbouring lines, and
-// of lines 0, 1, 8, 9, 16, 17, 24, 25, lie in all banks.
+// Where a piece of a line lies in a stage.
 __host__ __device__ __forceinline__ constexpr uint32_t place_of(int line, int piece) {
-    return line * StepBytes + ((piece ^ line >> 1 ^ line >> 3) & 3) * PieceBytes;
+    return line * StepBytes + exchanged_piece(line, piece) * PieceBytes;
 }
-// From 16 lines to the next, and from two pieces to the others: one of two places.
+// From two pieces to the others.
 constexpr uint32_t OtherPlace = 2 * PieceBytes;
 
+// The first row and column of a warp in its block's tile.
 template <class Shape>
-struct Sums {
+__device__ __forceinline__ int first_row(int warp) {
+    return warp / Shape::WarpsAcross * Shape::Rows;
+}
+template <class Shape>
+__device__ __forceinline__ int first_column(int warp) {
+    return warp % Shape::WarpsAcross * Shape::Columns;
+}
+
+// What a lane reads of a stage by ldmatrix.
+template <class Shape>
+class Reader {
     static constexpr int RowTiles = Shape::RowTiles, ColumnTiles = Shape::ColumnTiles;
-    Fragment<typename Shape::Operand, float> tile[RowTiles][ColumnTiles];
+    // Of the first 16 rows or columns and two pieces; of the others.
+    uint32_t rows[2], columns[2];
 
-    // The first row and column of a warp in its block's tile.
-    static __device__ __forceinline__ int row(int warp) {
-        return warp / Shape::WarpsAcross * Shape::Rows;
-    }
-    static __device__ __forceinline__ int column(int warp) {
-        return warp % Shape::WarpsAcross * Shape::Columns;
-    }
-    // What a lane reads of a stage by ldmatrix, of the first 16 rows or columns and two pieces.
-    // Matrices of rows: 0 to 7, 8 to 15; the same, a piece on.
-    static __device__ __forceinline__ uint32_t rows_at(int warp, int lane) {
-        return Shape::RowsAt + place_of(row(warp) + lane % 16, lane / 16);
-    }
-    // Of columns: 0 to 7, the same a piece on; 8 to 15.
-    static __device__ __forceinline__ uint32_t columns_at(int warp, int lane) {
-        return Shape::ColumnsAt + place_of(column(warp) + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    static __device__ __forceinline__ void places(uint32_t (&at)[2], uint32_t first) {
+        at[0] = first, at[1] = first ^ OtherPlace;
+        keep(at[0]), keep(at[1]); // or each step works them out anew
     }
 
+  public:
     // Operands of half a step.
     struct Half {
         uint32_t a[RowTiles][4], b[ColumnTiles][2];
-
-        // Number `half` of a step, from where a lane reads.
-        __device__ __forceinline__ void load(uint32_t rows, uint32_t columns, int half) {
-            const auto at = [&](uint32_t first, int sixteen) {
-                return ((half + sixteen) % 2 ? first ^ OtherPlace : first) +
-                       sixteen * 16 * StepBytes;
-            };
-#pragma unroll
-            for (int i = 0; i < RowTiles; ++i)
-                load_matrices(a[i], at(rows, i));
-#pragma unroll
-            for (int j = 0; j < ColumnTiles; j += 2) {
-                uint32_t four[4];
-                load_matrices(four, at(columns, j / 2));
-                b[j][0] = four[0], b[j][1] = four[1];
-                b[j + 1][0] = four[2], b[j + 1][1] = four[3];
-            }
-        }
     };
-    __device__ __forceinline__ void add(const Half &half) {
+
+    __device__ __forceinline__ Reader(int warp, int lane) {
+        // Matrices of rows: 0 to 7, 8 to 15; the same, a piece on.
+        places(rows, Shape::RowsAt + place_of(first_row<Shape>(warp) + lane % 16, lane / 16));
+        // Of columns: 0 to 7, the same a piece on; 8 to 15.
+        places(columns,
+               Shape::ColumnsAt +
+                   place_of(first_column<Shape>(warp) + lane / 16 * 8 + lane % 8, lane / 8 % 2));
+    }
+    // Half number `Of` of a step, which lies at `stage`.
+    template <int Of>
+    __device__ __forceinline__ void read(Half &half, uint32_t stage) const {
 #pragma unroll
         for (int i = 0; i < RowTiles; ++i)
+            load_matrices(half.a[i], stage + rows[Of] + i * 16 * StepBytes);
 #pragma unroll
-            for (int j = 0; j < ColumnTiles; ++j)
+        for (int j = 0; j < ColumnTiles; j += 2) {
+            uint32_t four[4];
+            load_matrices(four, stage + columns[Of] + j * 8 * StepBytes);
+            half.b[j][0] = four[0], half.b[j][1] = four[1];
+            half.b[j + 1][0] = four[2], half.b[j + 1][1] = four[3];
+        }
+    }
+};
+
+template <class Shape>
+struct Sums {
+    Fragment<typename Shape::Operand, float> tile[Shape::RowTiles][Shape::ColumnTiles];
+
+    __device__ __forceinline__ void add(const typename Reader<Shape>::Half &half) {
+#pragma unroll
+        for (int i = 0; i < Shape::RowTiles; ++i)
+#pragma unroll
+            for (int j = 0; j < Shape::ColumnTiles; ++j)
                 tile[i][j].add(half.a[i], half.b[j]);
     }
 };

@@ -3,16 +3,16 @@
 
 #include "core/epilogue.cuh"
 #include "core/fragment_epilogue.cuh"
-#include "kernels/implicit_gemm/mma_load.cuh"
+#include "kernels/implicit_gemm/mma_product.cuh"
+#include "kernels/implicit_gemm/mma_window.cuh"
 
 namespace cf::implicit_mma {
 
-constexpr int Run = 8; // neighbours of a row that a lane has
-
 // Of a lane, for core/fragment_epilogue.cuh. A line is a row of the product that the lane has sums
-// of: of each 16 rows two. Of each 32 columns it has a run of neighbours.
+// of: of each 16 rows two. Of as many columns as four lanes share it has a run of neighbours.
 template <class Shape>
 struct OutputMap {
+    static constexpr int Run = Shape::Run, Together = Shape::Together;
     static constexpr int Lines = Shape::RowTiles * 2, Runs = Shape::Columns / Together;
     static constexpr bool Nchw = Shape::Nchw;
     const Tiling &t;
@@ -22,8 +22,8 @@ struct OutputMap {
 
     __device__ __forceinline__ OutputMap(const Tiling &t, const Place &place, Sums<Shape> &sums,
                                          int warp, int lane)
-        : t(t), place(place), sums(sums), row(sums.row(warp) + lane / 4),
-          column(sums.column(warp) + lane % 4 * Run) {}
+        : t(t), place(place), sums(sums), row(first_row<Shape>(warp) + lane / 4),
+          column(first_column<Shape>(warp) + lane % 4 * Run) {}
 
     // Of line number `line`, column i of all runs.
     __device__ __forceinline__ float &at(int line, int i) {
@@ -77,7 +77,7 @@ struct OutputMap {
 #pragma unroll
         for (int i = 0; i < Runs * Run; i += Count) {
             const int pixel = column + column_of(i);
-            const int64_t image = place.image + t.by_plane.quotient(place.first + pixel);
+            const int64_t image = place.image + t.by_plane.fast.quotient(place.first + pixel);
             T *const from = first + pixel + image * others;
 #pragma unroll
             for (int line = 0; line < Lines; ++line)
@@ -97,7 +97,7 @@ struct OutputMap {
     __device__ __forceinline__ void for_runs(T *tensor, Body body) {
         if (t.run == Run)
             return for_runs_of<Run>(tensor, body);
-        if constexpr (Nchw)
+        if constexpr (Nchw && Run > 4)
             if (t.run == 4) // 14x14
                 return for_runs_of<4>(tensor, body);
         for_runs_of<1>(tensor, body);
