@@ -1,0 +1,135 @@
+// The kernel of implicit_gemm_nchw: two warpgroups multiply and store, warps of a third one bring x
+// through registers, and the last of them asks for weights.
+#pragma once
+
+#include "kernels/implicit_gemm/nchw_load.cuh"
+#include "kernels/implicit_gemm/nchw_store.cuh"
+#include "kernels/implicit_gemm/nhwc_task.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/registers.cuh"
+
+namespace cf::implicit_nchw {
+
+using Launched = cf::Kernel<Tiling, Planes, const void *, const void *, void *, Finish>;
+
+#if CF_SM90A
+constexpr int MultiplyRegisters = 200, LoadRegisters = 104;
+static_assert(Warpgroups * MultiplyRegisters + LoadRegisters <= 65536 / Threads / 8 * 8 * 3);
+
+// Lines behind boxes of x, which taps read as the zeros behind the last row.
+__device__ __forceinline__ void zero_behind_boxes(const Block &block) {
+    const Tiling &t = block.tiling;
+    for (int ring = 0; ring < (t.apart ? Warpgroups : 1); ++ring)
+        for (int stage = 0; stage < t.pixel_stages; ++stage)
+            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += Threads * 16)
+                store_shared4(block.pixels(ring, stage) + t.pixel_bytes + i, 0, 0, 0, 0);
+    publish_to_bulk_copies();
+}
+
+// Each lane of a loader arrives for each of its batches.
+__device__ __forceinline__ void init_rings(const Block &block, const Planes &planes, int lane) {
+    const Tiling &t = block.tiling;
+    for (int ring = 0; ring < Warpgroups; ++ring)
+        block.shared.pixels[ring].init(t.pixel_stages, planes.batches * 32,
+                                       t.apart ? ConsumerWarps / 2 : ConsumerWarps, lane);
+    block.shared.weights.init(t.weight_stages, 1, ConsumerWarps, lane);
+    if (lane == 0)
+        block.shared.lead.init(ConsumerWarps / 2);
+    publish_barriers();
+}
+
+// The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
+// while the other one stores.
+template <class Element, int N>
+__device__ __forceinline__ void consume(const Block &block, const Planes &planes, Element *y,
+                                        const Finish &finish, int warp, int lane) {
+    const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
+    const int row = block.tiling.apart ? 0 : warpgroup * RowChannels;
+    const uint32_t staged = block.staged(0);
+    const PlanarStore<Element, N> store = {block.tiling, planes, staged + warp * staged_bytes(N),
+                                           staged + ConsumerWarps * staged_bytes(N) + lane % 4 * 4,
+                                           lane};
+    Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
+    if (warpgroup > 0 && block.count > 0)
+        block.shared.lead.wait(0);
+    for (int m = 0; m < block.count; ++m) {
+        float sums[N / 2];
+        multiply_tile<Element, N>(block, held, ring, row * LineBytes, sums);
+        store.run(block.place(m, ring), row + warp % 4 * 16, sums, y, finish);
+    }
+}
+
+template <class Element>
+__device__ __forceinline__ void produce(const Block &block, const Planes &planes, const Element *x,
+                                        int loader, int lane) {
+    const auto bring = [&](auto vector) {
+        produce_planes<Element, vector.value>(block, planes, x, loader, lane);
+    };
+    switch (planes.vector) {
+    case 1:
+        return bring(Constant<1>());
+    case 2:
+        return bring(Constant<2>());
+    case 4:
+        return bring(Constant<4>());
+    default:
+        if constexpr (sizeof(Element) == 2)
+            bring(Constant<8>());
+    }
+}
+#endif
+
+template <class Element, int N>
+__global__ void __launch_bounds__(Threads, 1)
+    implicit_gemm_nchw_kernel(const __grid_constant__ Tiling tiling,
+                              const __grid_constant__ Planes planes, const Element *x,
+                              const char *filter, Element *y,
+                              const __grid_constant__ Finish finish) {
+#if CF_SM90A
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    __shared__ Shared shared;
+    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    const Block block(tiling, shared, dynamic);
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    if (warp == 0)
+        init_rings(block, planes, lane);
+    list_places<Element, N>(tiling, block.staged(0) + ConsumerWarps * staged_bytes(N));
+    zero_behind_boxes(block);
+    __syncthreads();
+    let_next_kernel_begin();
+    wait_for_kernels_before();
+    const int loader = warp - ConsumerWarps;
+    if (loader < 0) {
+        take_registers<MultiplyRegisters>();
+        consume<Element, N>(block, planes, y, finish, warp, lane);
+    } else {
+        give_registers<LoadRegisters>();
+        if (loader == Warpgroup / 32 - 1)
+            produce_weights(block, filter, lane);
+        if (loader < loaders(tiling))
+            produce(block, planes, x, loader, lane);
+    }
+#else
+    not_compiled();
+#endif
+}
+
+// The kernel for products of so many pixels, whose grid and shared memory the plan adds. The files
+// of nchw/ compile those of one type of elements, narrow and wide ones.
+template <class Element>
+Launched narrow_kernel(int width, dim3 grid, size_t shared);
+template <class Element>
+Launched wide_kernel(int width, dim3 grid, size_t shared);
+
+template <class Element, int... N>
+Launched kernel_among(int width, dim3 grid, size_t shared) {
+    Launched launched;
+    ((width == N ? void(launched = kernel_of(implicit_gemm_nchw_kernel<Element, N>, grid, Threads,
+                                             shared, true))
+                 : void()),
+     ...);
+    return launched;
+}
+
+} // namespace cf::implicit_nchw

@@ -1,0 +1,224 @@
+// From the sums of implicit_gemm_nchw to y: the epilogue in registers; then each warp puts some
+// channels of its 16 at a time into shared memory, as they lie in y, and stores neighbours
+// together.
+#pragma once
+
+#include "kernels/implicit_gemm/nchw_plan.cuh"
+#include "kernels/implicit_gemm/nhwc_store.cuh"
+
+namespace cf::implicit_nchw {
+
+#if CF_SM90
+constexpr uint32_t NoPlace = 0xffff; // of a product's column that is no pixel
+
+template <class Element>
+constexpr int PassChannels = sizeof(Element) == 4 ? 4 : 8; // staged at a time
+template <class Element, int N>
+constexpr int StagedRow = staged_bytes(N) / PassChannels<Element>;
+template <class Element>
+constexpr int Passes = 16 / PassChannels<Element>;
+
+// Where a product's columns lie in a channel's row of what is staged, two to a word: by all threads
+// of the block.
+template <class Element, int N>
+__device__ __forceinline__ void list_places(const Tiling &t, uint32_t places) {
+    if (threadIdx.x >= N)
+        return;
+    const Spot spot(t, threadIdx.x);
+    const int pixel = (spot.image * t.rows + spot.row) * t.columns + spot.column;
+    const bool live = spot.column < t.columns && spot.row < t.rows;
+    store_shared_u16(places + threadIdx.x * 2, live ? pixel * sizeof(Element) : NoPlace);
+}
+
+// A tile of y, of a warp.
+struct PlanarTarget {
+    const Place &place;
+    int channels;  // that there are, of the warp's 16
+    int64_t first; // elements in front of the tile's first pixel in the first of these
+
+    __device__ __forceinline__ PlanarTarget(const Tiling &t, const Planes &planes,
+                                            const Place &place, int channel)
+        : place(place), channels(t.group_k - place.k - channel),
+          first(int64_t(place.n) * planes.y_image +
+                (place.group * t.group_k + place.k + channel) * planes.y_plane +
+                int64_t(place.row) * t.q + place.column) {}
+};
+
+template <class Element, int N>
+struct PlanarStore {
+    const Tiling &t;
+    const Planes &planes;
+    uint32_t staged; // of the warp
+    uint32_t places; // of the lane's first column
+    int lane;
+
+    // Body(place, sum, the one behind) for the lane's sums of a half of the warp's channels.
+    template <class Body>
+    __device__ __forceinline__ void for_pairs(float (&sums)[N / 2], int half, Body body) const {
+#pragma unroll
+        for (int eight = 0; eight < N / 8; ++eight) {
+            uint32_t two = load_shared(places + eight * 16);
+            body(two & 0xffff, two >> 16, sums[eight * 4 + half * 2],
+                 sums[eight * 4 + half * 2 + 1]);
+        }
+    }
+    // Of a pass; lanes whose channels are of another one have none.
+    __device__ __forceinline__ uint32_t row() const {
+        return staged + lane / 4 % PassChannels<Element> * StagedRow<Element, N>;
+    }
+    __device__ __forceinline__ bool of_pass(int pass) const {
+        return PassChannels<Element> == 8 || lane / 16 == pass % 2;
+    }
+    __device__ __forceinline__ void stage(float (&sums)[N / 2], int half, int pass) const {
+        const uint32_t row = this->row();
+        const bool mine = of_pass(pass);
+        const auto word = [&](uint32_t place, float sum) {
+            store_if(mine && place != NoPlace, row + place, sum);
+        };
+        const auto halves = [&](uint32_t place, uint32_t next, uint32_t two) {
+            store_if(place != NoPlace, row + place, uint16_t(two));
+            store_if(next != NoPlace, row + next, uint16_t(two >> 16));
+        };
+        if constexpr (sizeof(Element) == 4) {
+            for_pairs(sums, half, [&](uint32_t place, uint32_t next, float a, float b) {
+                word(place, a);
+                word(next, b);
+            });
+        } else if (planes.paired) {
+            for_pairs(sums, half, [&](uint32_t place, uint32_t, float a, float b) {
+                const uint32_t two[1] = {pack<Element>(a, b)};
+                store_if(place != NoPlace, row + place, two);
+            });
+        } else {
+            for_pairs(sums, half, [&](uint32_t place, uint32_t next, float a, float b) {
+                halves(place, next, pack<Element>(a, b));
+            });
+        }
+    }
+    // Adds what is staged of a residual.
+    __device__ __forceinline__ void add(float (&sums)[N / 2], int half, int pass) const {
+        const uint32_t row = this->row();
+        const bool mine = of_pass(pass);
+        const auto staged_at = [&](uint32_t place) {
+            const uint32_t from = row + (place == NoPlace ? 0 : place);
+            if constexpr (sizeof(Element) == 4) {
+                return load_shared_f32(from);
+            } else {
+                const auto bits = uint16_t(load_shared_u16(from));
+                return widen(reinterpret_cast<const Element &>(bits));
+            }
+        };
+        for_pairs(sums, half, [&](uint32_t place, uint32_t next, float &a, float &b) {
+            a += mine ? staged_at(place) : 0.0f;
+            b += mine ? staged_at(next) : 0.0f;
+        });
+    }
+    // Body(elements behind the tile's first, bytes in a channel's row) for units of a channel that
+    // are there.
+    template <class Body>
+    __device__ __forceinline__ void for_units(const PlanarTarget &target, int bytes,
+                                              Body body) const {
+        const Place &place = target.place;
+#pragma unroll 1
+        for (int unit = lane; unit < planes.units; unit += 32) {
+            const int pixel = unit * planes.unit;
+            const int image = planes.by_tile_pixels.quotient(pixel);
+            const int of_image = pixel - image * planes.tile_pixels;
+            const int row = planes.by_columns.quotient(of_image);
+            const int column = of_image - row * t.columns;
+            if (place.n + image < t.n && place.row + row < t.p && place.column + column < t.q)
+                body(image * planes.y_image + int64_t(row) * t.q + column, unit * bytes);
+        }
+    }
+    // Words of that many bytes.
+    template <class Word>
+    __device__ __forceinline__ void store(const PlanarTarget &target, Element *y, int pass) const {
+        const int channel = pass * PassChannels<Element>;
+        for_units(target, sizeof(Word), [&](int64_t behind, int bytes) {
+            auto *to =
+                reinterpret_cast<char *>(y + target.first + channel * planes.y_plane + behind);
+#pragma unroll
+            for (int i = 0; i < PassChannels<Element>; ++i) {
+                const uint32_t from = staged + i * StagedRow<Element, N> + bytes;
+                const bool live = channel + i < target.channels;
+                if constexpr (sizeof(Word) == 16) {
+                    const uint4 v = load_shared4(from);
+                    store_if(live, to, {v.x, v.y, v.z, v.w});
+                } else if constexpr (sizeof(Word) == 8) {
+                    store_if(live, to, {load_shared(from), load_shared(from + 4)});
+                } else if constexpr (sizeof(Word) == 4) {
+                    store_if(live, to, {load_shared(from)});
+                } else {
+                    store_if(live, to, uint16_t(load_shared_u16(from)));
+                }
+                to += planes.y_plane * sizeof(Element);
+            }
+        });
+    }
+    // Of a residual, element by element.
+    __device__ __forceinline__ void load(const PlanarTarget &target, const Element *residual,
+                                         int pass) const {
+        using Bits = std::conditional_t<sizeof(Element) == 4, uint32_t, uint16_t>;
+        const int channel = pass * PassChannels<Element>;
+        for_units(target, planes.unit * sizeof(Element), [&](int64_t behind, int bytes) {
+            const Element *from = residual + target.first + channel * planes.y_plane + behind;
+#pragma unroll
+            for (int i = 0; i < PassChannels<Element>; ++i, from += planes.y_plane)
+                for (int e = 0; e < planes.unit; ++e) {
+                    const uint32_t v = load_if(channel + i < target.channels,
+                                               reinterpret_cast<const Bits *>(from) + e);
+                    const uint32_t to =
+                        staged + i * StagedRow<Element, N> + bytes + e * sizeof(Element);
+                    if constexpr (sizeof(Element) == 4)
+                        store_shared(to, v);
+                    else
+                        store_shared_u16(to, v);
+                }
+        });
+    }
+    __device__ __forceinline__ void store(const PlanarTarget &target, Element *y, int pass) const {
+        switch (planes.unit * int(sizeof(Element))) {
+        case 16:
+            return store<uint4>(target, y, pass);
+        case 8:
+            return store<uint2>(target, y, pass);
+        case 4:
+            return store<uint32_t>(target, y, pass);
+        default:
+            if constexpr (sizeof(Element) == 2)
+                store<uint16_t>(target, y, pass);
+        }
+    }
+
+    // The sums of a tile; `channel` is the warp's first, of the tile's.
+    __device__ __forceinline__ void run(const Place &place, int channel, float (&sums)[N / 2],
+                                        Element *y, const Finish &finish) const {
+        const PlanarTarget target(t, planes, place, channel);
+        if (t.finishes) {
+            PieceMap<N, 0, N / 8> map = {sums,
+                                         place.group * t.group_k + place.k + channel + lane / 4};
+            scale_and_add_bias(finish, t.k, map);
+            if (finish.residual) {
+#pragma unroll
+                for (int pass = 0; pass < Passes<Element>; ++pass) {
+                    load(target, static_cast<const Element *>(finish.residual), pass);
+                    __syncwarp();
+                    add(sums, pass * 2 / Passes<Element>, pass);
+                    __syncwarp();
+                }
+            }
+            limit(finish, map);
+            activate_piece(t.activation, map, Constant<N / 8>());
+        }
+#pragma unroll
+        for (int pass = 0; pass < Passes<Element>; ++pass) {
+            stage(sums, pass * 2 / Passes<Element>, pass);
+            __syncwarp();
+            store(target, y, pass);
+            __syncwarp();
+        }
+    }
+};
+#endif
+
+} // namespace cf::implicit_nchw
