@@ -38,6 +38,7 @@ void choose_kernels(const Choice &choice, State &state) {
     const size_t shared = shared_bytes(choice);
     state.kernel = width <= Narrow ? narrow_kernel<Element>(width, grid, shared)
                                    : wide_kernel<Element>(width, grid, shared);
+    state.kernel.cluster = unsigned(choice.option.tiling.parts);
     state.pack = cf::implicit_gemm::PackLines::of<Element>(state.problem);
 }
 
@@ -54,19 +55,26 @@ void describe_state(const cf_problem &p, const Choice &choice, State &state) {
 }
 
 // Which ways to do a problem a plan chooses among.
-constexpr const char *const configs[] = {"tiles=any",      "tiles=halo",  "tiles=taps",
-                                         "tiles=together", "tiles=apart", nullptr};
+constexpr const char *const configs[] = {"tiles=any",   "tiles=halo",     "tiles=rows",
+                                         "tiles=taps",  "tiles=together", "tiles=apart",
+                                         "tiles=alone", "tiles=parts",    nullptr};
 bool is_of(int32_t config, const Choice &choice) {
     const Tiling &t = choice.option.tiling;
     switch (config) {
     case 1:
         return t.load_rows * t.load_columns == 1;
     case 2:
-        return t.tap_rows * t.tap_columns == 1;
+        return t.load_rows * t.tap_columns > 1;
     case 3:
-        return !t.apart;
+        return t.tap_rows * t.tap_columns == 1;
     case 4:
+        return !t.apart;
+    case 5:
         return t.apart;
+    case 6:
+        return t.parts == 1;
+    case 7:
+        return t.parts > 1;
     default:
         return true;
     }

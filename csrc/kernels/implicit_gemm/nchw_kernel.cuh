@@ -2,15 +2,16 @@
 // through registers, and the last of them asks for weights.
 #pragma once
 
+#include "core/cluster_launch.cuh"
 #include "kernels/implicit_gemm/nchw_load.cuh"
-#include "kernels/implicit_gemm/nchw_store.cuh"
-#include "kernels/implicit_gemm/nhwc_task.cuh"
+#include "kernels/implicit_gemm/nchw_parts.cuh"
+#include "kernels/implicit_gemm/nchw_task.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
 namespace cf::implicit_nchw {
 
-using Launched = cf::Kernel<Tiling, Planes, const void *, const void *, void *, Finish>;
+using Launched = cf::ClusterKernel<Tiling, Planes, const void *, const void *, void *, Finish>;
 
 #if CF_SM90A
 constexpr int MultiplyRegisters = 200, LoadRegisters = 104;
@@ -46,16 +47,27 @@ __device__ __forceinline__ void consume(const Block &block, const Planes &planes
     const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
     const int row = block.tiling.apart ? 0 : warpgroup * RowChannels;
     const uint32_t staged = block.staged(0);
-    const PlanarStore<Element, N> store = {block.tiling, planes, staged + warp * staged_bytes(N),
-                                           staged + ConsumerWarps * staged_bytes(N) + lane % 4 * 4,
-                                           lane};
+    const uint32_t places = staged + ConsumerWarps * staged_bytes(N) + lane % 4 * 4;
+    const bool parts = block.tiling.parts > 1;
+    const PlanarStore<Element, N> store = {block.tiling,
+                                           planes,
+                                           staged +
+                                               (parts ? warpgroup * 4 : warp) * staged_bytes(N),
+                                           places,
+                                           lane,
+                                           parts ? warp % 4 * 32 + lane : lane,
+                                           parts ? Warpgroup : 32};
     Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
     if (warpgroup > 0 && block.count > 0)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         float sums[N / 2];
-        multiply_tile<Element, N>(block, held, ring, row * LineBytes, sums);
-        store.run(block.place(m, ring), row + warp % 4 * 16, sums, y, finish);
+        multiply_planes<Element, N>(block, planes, held, ring, row * LineBytes, sums);
+        const Place place = block.place(m, ring);
+        if (parts)
+            store_parts<Element, N>({block, store, warp, lane}, place, row, sums, y, finish);
+        else
+            store.run(place, row + warp % 4 * 16, sums, y, finish);
     }
 }
 
@@ -109,7 +121,13 @@ __global__ void __launch_bounds__(Threads, 1)
             produce_weights(block, filter, lane);
         if (loader < loaders(tiling))
             produce(block, planes, x, loader, lane);
+        __syncwarp();
+        if (tiling.parts > 1 && block.count > 0)
+            wait_for_cluster(); // as in store_parts
     }
+    // Others still read this block's sums.
+    if (tiling.parts > 1)
+        wait_for_cluster();
 #else
     not_compiled();
 #endif
@@ -125,8 +143,8 @@ Launched wide_kernel(int width, dim3 grid, size_t shared);
 template <class Element, int... N>
 Launched kernel_among(int width, dim3 grid, size_t shared) {
     Launched launched;
-    ((width == N ? void(launched = kernel_of(implicit_gemm_nchw_kernel<Element, N>, grid, Threads,
-                                             shared, true))
+    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nchw_kernel<Element, N>, grid,
+                                                    Threads, shared, true))
                  : void()),
      ...);
     return launched;

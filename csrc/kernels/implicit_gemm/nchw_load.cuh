@@ -67,14 +67,16 @@ struct Batch {
             return __byte_perm(words[piece][2 * i][pixel / 2], words[piece][2 * i + 1][pixel / 2],
                                pixel % 2 ? 0x7632 : 0x5410);
     }
-    // To lines from number `line` on, of which those are there whose column is less than `columns`.
-    __device__ __forceinline__ void store(uint32_t lines, int line, int column, int columns,
-                                          int first) const {
+    // To lines of a row that begin at number `line`, `columns` of them in all.
+    __device__ __forceinline__ void store(const Planes &planes, uint32_t lines, int line,
+                                          int column, int columns, int first) const {
 #pragma unroll
         for (int pixel = 0; pixel < Vector; ++pixel) {
-            const int at = line + pixel;
+            const int half = (column + pixel) & planes.halves;
+            const int at = line + half * planes.half_lines + ((column + pixel) >> planes.halves);
             const uint32_t to = lines + at * LineBytes;
-            const bool live = unsigned(column + pixel) < unsigned(columns);
+            const bool live =
+                unsigned(column + pixel) < unsigned(columns) && half <= planes.last_half;
 #pragma unroll
             for (int piece = 0; piece < Pieces; ++piece) {
                 const uint32_t v[4] = {turned(piece, pixel, 0), turned(piece, pixel, 1),
@@ -147,8 +149,9 @@ struct Walk {
 template <class Element, int Vector>
 struct Share {
     using Of = Batch<Element, Vector>;
-    int line, column, columns; // of the box, and how many of its columns may be stored to
-    int first;                 // piece of a line
+    int line;            // where the row of the box begins
+    int column, columns; // of the row, before even and odd ones are put apart, and of all
+    int first;           // piece of a line
     int box;
 
     // Asks for it.
@@ -160,12 +163,12 @@ struct Share {
         const int rows = planes.by_row_vectors.quotient(vector);
         const int row = t.by_images.quotient(rows), image = rows - row * t.images;
         column = (vector - rows * planes.row_vectors) * Vector - (walk.column & (Vector - 1));
-        line = rows * t.pitch + column;
-        columns = vector < planes.vectors ? t.pitch : 0;
+        line = rows * t.pitch;
+        columns = vector < planes.vectors ? t.pitch << planes.halves : 0;
         first = walk.batch % Of::Turns * Of::Pieces * Vector + Of::piece_of(lane);
         box = walk.box;
         const int h = walk.row + row * t.stride_h;
-        const int w = walk.column + column * (Vector > 1 ? 1 : t.stride_w);
+        const int w = walk.column + column * (Vector > 1 ? 1 : planes.step);
         const bool inside = columns > 0 && image < walk.images &&
                             unsigned(h) < unsigned(planes.h) && unsigned(w) < unsigned(planes.w);
         batch.load(walk.x + image * planes.x_image + int64_t(h) * planes.w + w, planes.x_plane,
@@ -191,7 +194,7 @@ __device__ __forceinline__ void produce_planes(const Block &block, const Planes 
                 ring = 0, at.next(block.tiling.pixel_stages);
             block.shared.pixels[ring].wait_empty(at);
         }
-        batches[i].store(block.pixels(ring, at.stage), shares[i].line, shares[i].column,
+        batches[i].store(planes, block.pixels(ring, at.stage), shares[i].line, shares[i].column,
                          shares[i].columns, shares[i].first);
         publish_to_bulk_copies();
         block.shared.pixels[ring].full[at.stage].arrive();

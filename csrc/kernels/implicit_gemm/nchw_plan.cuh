@@ -25,6 +25,9 @@ struct Planes {
     // x: rows of boxes as vectors, of whose pixels some may lie in front of the row, and behind.
     int vector, row_vectors, vectors, batches;
     Divisor by_row_vectors;
+    int step;               // in a row of x, from column to column of a box
+    int halves, half_lines; // 1 where even and odd columns lie apart; lines from those to these
+    int last_half;          // 1 where both are there
     int c, h, w;
     int64_t x_plane, x_image; // elements
     // y: elements of a channel of a tile that are neighbours there, and are stored together.
@@ -35,10 +38,19 @@ struct Planes {
     int paired; // whether neighbours in a product's columns are neighbours at an even place
 };
 
+// What a load has of x.
+enum Reading { Halo, Rows, Taps }; // for all taps; for those of a row of the filter; for one
+
 struct Choice {
     Option option;
     Planes planes;
 };
+
+// Where the lines of a tap begin that is so many pixels to the right.
+__host__ __device__ __forceinline__ uint32_t tap_line(const Planes &planes, int behind) {
+    return uint32_t((behind & planes.halves) * planes.half_lines + (behind >> planes.halves)) *
+           LineBytes;
+}
 
 // Pixels of x and y: those of a channel are one row where a filter reads each by itself.
 struct View {
@@ -82,20 +94,22 @@ __host__ __device__ constexpr int pieces_at_once(int vector, int element) {
 // Vectors for which the fewest batches do, or longer ones for some more: they take fewer
 // instructions. A batch is vectors of 32 pixels in all.
 inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, int height,
-                           bool by_taps, Planes &planes) {
+                           Reading reading, Planes &planes) {
     const int element = element_size(p);
+    const int row_pixels = t.pitch << planes.halves;
+    planes.batches = INT32_MAX / 16;
     for (int vector = 1; vector * element <= std::min(p.align, 16) && v.w % vector == 0;
          vector *= 2) {
-        if (vector > 1 && t.stride_w > 1)
+        if (vector > 1 && planes.step > 1)
             break;
-        const bool aligned =
-            (t.column_pieces == 1 || t.columns % vector == 0) && (!by_taps || v.s == 1);
+        const bool aligned = (t.column_pieces == 1 || t.columns * v.stride_w % vector == 0) &&
+                             (reading != Taps || v.s == 1);
         const int skew = aligned ? -v.pad_left & (vector - 1) : vector - 1;
-        const int row_vectors = int(ceil_div(t.pitch + skew, vector));
+        const int row_vectors = int(ceil_div(row_pixels + skew, vector));
         const int vectors = row_vectors * height * t.images;
         const int batches = int(ceil_div(int64_t(vectors) * vector, 32)) * LinePieces / vector /
                             pieces_at_once(vector, element);
-        if (vector == 1 || batches * 10 <= planes.batches * 11) {
+        if (batches * 10 <= planes.batches * 11) {
             planes.vector = vector, planes.row_vectors = row_vectors;
             planes.vectors = vectors, planes.batches = batches;
         }
@@ -133,9 +147,11 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const cf_problem &p = query.problem;
     const Tiling &t = choice.option.tiling;
     const double width = choice.option.width;
-    const double blocks = t.blocks, taps = t.taps, loads = blocks * t.load_rows * t.load_columns;
-    const double steps = Warpgroups * taps * ((blocks - 1) * Steps + t.last_steps);
-    const double rounds = double(ceil_div(t.tiles, choice.option.grid));
+    const double blocks = double(ceil_div(t.blocks, t.parts)), taps = t.taps;
+    const double loads = blocks * t.load_rows * t.load_columns;
+    const double of_last = t.parts == 1 ? t.last_steps : Steps;
+    const double steps = Warpgroups * taps * ((blocks - 1) * Steps + of_last);
+    const double rounds = double(ceil_div(t.tiles, choice.option.grid / t.parts));
     const double weights = blocks * taps / (t.turns ? 1 : std::max(rounds, 1.0));
     const int sets = t.apart ? Warpgroups : 1;
     const double pixel_bytes = loads * t.pixel_bytes * sets;
@@ -146,6 +162,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double filled = (pixel_bytes + weight_bytes) / FillBytes;
     const double turned = loads * choice.planes.batches * sets * BatchRound / loaders(t);
     const double main = together_us(products, together_us(filled, turned));
+    const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
     const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
     const double read =
@@ -154,7 +171,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
                                              pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     return ShortLaunchUs + AloneUs +
-           together_us(clocks_us(query.device, rounds * tile + Fill + store, TensorClock),
+           together_us(clocks_us(query.device, rounds * tile + Fill + meet + store, TensorClock),
                        memory / (0.85 * query.device.bytes_per_us));
 }
 
@@ -167,33 +184,47 @@ inline bool share_memory(const cf_query &query, Choice &choice) {
         return false;
     // Boxes of both rings come in turns: one may not be more than its stages ahead.
     t.lead = std::max(std::min(t.lead, (t.pixel_stages - 1) * t.tap_rows * t.tap_columns), 1);
-    return true;
+    const uint32_t sums = Warpgroups * RowChannels * choice.option.width * 4;
+    return t.parts == 1 || sums <= pixel_ring_bytes(t) + weight_ring_bytes(t);
 }
 
-// Boxes of x, each for all taps or for one.
-inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, bool by_taps,
+// Lines from a row of a box to the next.
+inline int64_t pitch_of(const View &v, int columns, Reading reading) {
+    const int64_t reach = int64_t(v.s - 1) * v.dilation_w;
+    if (reading != Halo)
+        return columns + (reading == Rows ? reach / v.stride_w : 0);
+    // Zeros in front of a row are those behind the one before, too.
+    const int64_t plain = columns + reach;
+    const int64_t folded = int64_t(v.w) + std::max({v.pad_left, v.over, 0});
+    return columns == v.q && folded >= v.q ? std::min(folded, plain) : plain;
+}
+
+// Boxes of x, and what reads them.
+inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Reading reading,
                         const Sharing &sharing, Choice &choice) {
     const cf_problem &p = query.problem;
     choice = {};
     Option &option = choice.option;
-    const int64_t reach = by_taps ? 0 : int64_t(v.s - 1) * v.dilation_w;
-    // Zeros in front of a row are those behind the one before, too.
-    const int64_t plain = cut.columns + reach;
-    const int64_t folded = int64_t(v.w) + std::max({v.pad_left, v.over, 0});
-    const bool folds = cut.columns == v.q && !by_taps && folded >= v.q;
-    const int64_t pitch = folds ? std::min(folded, plain) : plain;
-    const int64_t height = cut.rows + (by_taps ? 0 : int64_t(v.r - 1) * v.dilation_h);
+    Planes &planes = choice.planes;
+    const int64_t reach = int64_t(v.s - 1) * v.dilation_w;
+    const int64_t pitch = pitch_of(v, cut.columns, reading);
+    const int64_t zeros = reading == Halo ? cut.columns + reach - pitch : 0;
+    const int64_t height = cut.rows + (reading == Halo ? int64_t(v.r - 1) * v.dilation_h : 0);
     const int64_t used = (int64_t(cut.rows) * cut.images - 1) * pitch + cut.columns;
-    const int64_t box = pitch * cut.images * height;
+    planes.step = reading == Taps ? v.stride_w : 1;
+    planes.halves = reading == Rows && v.stride_w == 2;
+    planes.last_half = planes.halves && v.s > 1 && v.dilation_w % 2 == 1;
+    const int64_t half = pitch * cut.images * height, box = half << planes.last_half;
     if (used > cut.width || box * LineBytes > query.device.shared_per_block)
         return false;
+    planes.half_lines = int(half);
     const double pieces = double(ceil_div(v.q, cut.columns)) * double(ceil_div(v.p, cut.rows)) *
                           double(ceil_div(v.n, cut.images));
     if (!countable(p, pieces) || !describe(p, sharing, cut.width, int64_t(pieces), option))
         return false;
     Tiling &t = option.tiling;
-    t.load_rows = by_taps ? v.r : 1, t.load_columns = by_taps ? v.s : 1;
-    t.tap_rows = by_taps ? 1 : v.r, t.tap_columns = by_taps ? 1 : v.s;
+    t.load_rows = reading == Halo ? 1 : v.r, t.load_columns = reading == Taps ? v.s : 1;
+    t.tap_rows = reading == Halo ? v.r : 1, t.tap_columns = reading == Taps ? 1 : v.s;
     t.row_offset = v.dilation_h, t.column_offset = v.dilation_w;
     t.tap_row_bytes = int(v.dilation_h * cut.images * pitch) * LineBytes;
     t.tap_bytes = v.dilation_w * LineBytes;
@@ -208,61 +239,60 @@ inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, bo
     t.by_column_pieces = Divisor(t.column_pieces), t.by_row_pieces = Divisor(t.row_pieces);
     t.by_pitch = Divisor(t.pitch), t.by_images = Divisor(t.images);
     t.pixel_bytes = uint32_t(box * LineBytes);
-    t.zero_bytes = uint32_t(plain - pitch) * LineBytes;
+    t.zero_bytes = uint32_t(zeros) * LineBytes;
     t.pixel_stage_bytes = uint32_t(round_up(int64_t(t.pixel_bytes) + t.zero_bytes, LineAlign));
     if (!share_memory(query, choice))
         return false;
     // Columns of products that are no pixels read on behind the last stage.
     const int64_t last =
-        cut.width + (by_taps ? 0 : reach + int64_t(v.r - 1) * v.dilation_h * cut.images * pitch);
+        cut.width + (box - half) + reach + int64_t(t.tap_rows - 1) * t.tap_row_bytes / LineBytes;
     if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
         return false;
-    choose_vectors(p, v, t, int(height), by_taps, choice.planes);
-    choose_units(p, v, t, choice.planes);
+    choose_vectors(p, v, t, int(height), reading, planes);
+    choose_units(p, v, t, planes);
     option.us = estimate(query, choice);
     return true;
 }
 
-constexpr Sharing PlaneSharings[] = {{false, 1, 1, 1}, {true, 1, 1, 1}};
+constexpr Sharing PlaneSharings[] = {{false, 1, 1, 1}, {false, 1, 1, 2}, {false, 1, 1, 4},
+                                     {false, 1, 1, 8}, {true, 1, 1, 1},  {true, 1, 1, 2},
+                                     {true, 1, 1, 4},  {true, 1, 1, 8}};
 
 // Calls body(choice) for each way to do a problem.
 template <class Body>
 void for_choices(const cf_query &query, Body body) {
     const View v = planes_of(query.problem);
     Choice choice;
-    const auto consider = [&](const Cut &cut, bool by_taps) {
+    const auto consider = [&](const Cut &cut, Reading reading) {
         for (const Sharing &sharing : PlaneSharings)
-            if (tile_planes(query, v, cut, by_taps, sharing, choice))
+            if (tile_planes(query, v, cut, reading, sharing, choice))
                 body(choice);
     };
     // As many rows, and images of all their rows, as a product has columns for.
-    const auto with_columns = [&](int width, int columns, bool by_taps) {
-        const int64_t reach = by_taps ? 0 : int64_t(v.s - 1) * v.dilation_w;
-        const int64_t folded =
-            columns < v.q || by_taps
-                ? columns + reach
-                : std::max<int64_t>(int64_t(v.w) + std::max({v.pad_left, v.over, 0}), columns);
-        const int64_t pitch = std::min(columns + reach, folded);
+    const auto with_columns = [&](int width, int columns, Reading reading) {
+        const int64_t pitch = pitch_of(v, columns, reading);
         const int most = int((width + pitch - columns) / pitch);
         if (most < 1)
             return;
         const int pieces = int(ceil_div(v.p, std::min(most, v.p)));
-        consider({width, 1, int(ceil_div(v.p, pieces)), columns, false}, by_taps);
+        consider({width, 1, int(ceil_div(v.p, pieces)), columns, false}, reading);
         if (most >= 2 * v.p && v.n > 1)
             consider({width, int(std::min<int64_t>(most / v.p, v.n)), v.p, columns, false},
-                     by_taps);
+                     reading);
     };
+    const bool steps = v.stride_h > 1 || v.stride_w > 1;
     for (const int width : Widths)
-        for (const bool by_taps : {false, true}) {
-            const bool strided = v.stride_h > 1 || v.stride_w > 1;
-            if (width > MaxWidth || (by_taps ? v.r * v.s == 1 && !strided : strided))
+        for (const Reading reading : {Halo, Rows, Taps}) {
+            if (width > MaxWidth || (reading == Halo && steps) ||
+                (reading == Rows && (v.r == 1 || v.stride_w > 2) && !(steps && v.stride_w <= 2)) ||
+                (reading == Taps && v.s == 1 && v.stride_w <= 2))
                 continue;
             for (int64_t pieces = ceil_div(v.q, width), last = 0; pieces <= v.q; ++pieces) {
                 const int64_t some = ceil_div(v.q, pieces);
                 const int columns =
                     int(pieces == 1 ? v.q : std::min<int64_t>(round_up(some, 8), v.q));
                 if (columns <= width && columns != last)
-                    with_columns(width, int(last = columns), by_taps);
+                    with_columns(width, int(last = columns), reading);
                 if (columns * 4 < width)
                     break;
             }

@@ -51,6 +51,7 @@ struct PlanarStore {
     uint32_t staged; // of the warp
     uint32_t places; // of the lane's first column
     int lane;
+    int worker, workers; // of those who store together
 
     // Body(place, sum, the one behind) for the lane's sums of a half of the warp's channels.
     template <class Body>
@@ -95,22 +96,23 @@ struct PlanarStore {
             });
         }
     }
+    // What is staged at a place of a channel's row; of no place anything.
+    static __device__ __forceinline__ float staged_element(uint32_t row, uint32_t place) {
+        const uint32_t from = row + (place == NoPlace ? 0 : place);
+        if constexpr (sizeof(Element) == 4) {
+            return load_shared_f32(from);
+        } else {
+            const auto bits = uint16_t(load_shared_u16(from));
+            return widen(reinterpret_cast<const Element &>(bits));
+        }
+    }
     // Adds what is staged of a residual.
     __device__ __forceinline__ void add(float (&sums)[N / 2], int half, int pass) const {
         const uint32_t row = this->row();
         const bool mine = of_pass(pass);
-        const auto staged_at = [&](uint32_t place) {
-            const uint32_t from = row + (place == NoPlace ? 0 : place);
-            if constexpr (sizeof(Element) == 4) {
-                return load_shared_f32(from);
-            } else {
-                const auto bits = uint16_t(load_shared_u16(from));
-                return widen(reinterpret_cast<const Element &>(bits));
-            }
-        };
         for_pairs(sums, half, [&](uint32_t place, uint32_t next, float &a, float &b) {
-            a += mine ? staged_at(place) : 0.0f;
-            b += mine ? staged_at(next) : 0.0f;
+            a += mine ? staged_element(row, place) : 0.0f;
+            b += mine ? staged_element(row, next) : 0.0f;
         });
     }
     // Body(elements behind the tile's first, bytes in a channel's row) for units of a channel that
@@ -120,7 +122,7 @@ struct PlanarStore {
                                               Body body) const {
         const Place &place = target.place;
 #pragma unroll 1
-        for (int unit = lane; unit < planes.units; unit += 32) {
+        for (int unit = worker; unit < planes.units; unit += workers) {
             const int pixel = unit * planes.unit;
             const int image = planes.by_tile_pixels.quotient(pixel);
             const int of_image = pixel - image * planes.tile_pixels;
@@ -130,15 +132,15 @@ struct PlanarStore {
                 body(image * planes.y_image + int64_t(row) * t.q + column, unit * bytes);
         }
     }
-    // Words of that many bytes.
-    template <class Word>
-    __device__ __forceinline__ void store(const PlanarTarget &target, Element *y, int pass) const {
-        const int channel = pass * PassChannels<Element>;
+    // Some channels, from one of the target's on, in words of that many bytes.
+    template <int Channels, class Word>
+    __device__ __forceinline__ void store(const PlanarTarget &target, Element *y,
+                                          int channel) const {
+        y += target.first + channel * planes.y_plane;
         for_units(target, sizeof(Word), [&](int64_t behind, int bytes) {
-            auto *to =
-                reinterpret_cast<char *>(y + target.first + channel * planes.y_plane + behind);
+            auto *to = reinterpret_cast<char *>(y + behind);
 #pragma unroll
-            for (int i = 0; i < PassChannels<Element>; ++i) {
+            for (int i = 0; i < Channels; ++i) {
                 const uint32_t from = staged + i * StagedRow<Element, N> + bytes;
                 const bool live = channel + i < target.channels;
                 if constexpr (sizeof(Word) == 16) {
@@ -155,18 +157,33 @@ struct PlanarStore {
             }
         });
     }
-    // Of a residual, element by element.
+    template <int Channels>
+    __device__ __forceinline__ void store(const PlanarTarget &target, Element *y,
+                                          int channel) const {
+        switch (planes.unit * int(sizeof(Element))) {
+        case 16:
+            return store<Channels, uint4>(target, y, channel);
+        case 8:
+            return store<Channels, uint2>(target, y, channel);
+        case 4:
+            return store<Channels, uint32_t>(target, y, channel);
+        default:
+            if constexpr (sizeof(Element) == 2)
+                store<Channels, uint16_t>(target, y, channel);
+        }
+    }
+    // A residual's, element by element.
+    template <int Channels>
     __device__ __forceinline__ void load(const PlanarTarget &target, const Element *residual,
-                                         int pass) const {
+                                         int channel) const {
         using Bits = std::conditional_t<sizeof(Element) == 4, uint32_t, uint16_t>;
-        const int channel = pass * PassChannels<Element>;
+        residual += target.first + channel * planes.y_plane;
         for_units(target, planes.unit * sizeof(Element), [&](int64_t behind, int bytes) {
-            const Element *from = residual + target.first + channel * planes.y_plane + behind;
+            const auto *from = reinterpret_cast<const Bits *>(residual + behind);
 #pragma unroll
-            for (int i = 0; i < PassChannels<Element>; ++i, from += planes.y_plane)
+            for (int i = 0; i < Channels; ++i, from += planes.y_plane)
                 for (int e = 0; e < planes.unit; ++e) {
-                    const uint32_t v = load_if(channel + i < target.channels,
-                                               reinterpret_cast<const Bits *>(from) + e);
+                    const uint32_t v = load_if(channel + i < target.channels, from + e);
                     const uint32_t to =
                         staged + i * StagedRow<Element, N> + bytes + e * sizeof(Element);
                     if constexpr (sizeof(Element) == 4)
@@ -175,19 +192,6 @@ struct PlanarStore {
                         store_shared_u16(to, v);
                 }
         });
-    }
-    __device__ __forceinline__ void store(const PlanarTarget &target, Element *y, int pass) const {
-        switch (planes.unit * int(sizeof(Element))) {
-        case 16:
-            return store<uint4>(target, y, pass);
-        case 8:
-            return store<uint2>(target, y, pass);
-        case 4:
-            return store<uint32_t>(target, y, pass);
-        default:
-            if constexpr (sizeof(Element) == 2)
-                store<uint16_t>(target, y, pass);
-        }
     }
 
     // The sums of a tile; `channel` is the warp's first, of the tile's.
@@ -201,7 +205,9 @@ struct PlanarStore {
             if (finish.residual) {
 #pragma unroll
                 for (int pass = 0; pass < Passes<Element>; ++pass) {
-                    load(target, static_cast<const Element *>(finish.residual), pass);
+                    load<PassChannels<Element>>(target,
+                                                static_cast<const Element *>(finish.residual),
+                                                pass * PassChannels<Element>);
                     __syncwarp();
                     add(sums, pass * 2 / Passes<Element>, pass);
                     __syncwarp();
@@ -214,7 +220,7 @@ struct PlanarStore {
         for (int pass = 0; pass < Passes<Element>; ++pass) {
             stage(sums, pass * 2 / Passes<Element>, pass);
             __syncwarp();
-            store(target, y, pass);
+            store<PassChannels<Element>>(target, y, pass * PassChannels<Element>);
             __syncwarp();
         }
     }
