@@ -16,6 +16,7 @@
 // Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), and the bytes of
 // x and y over the bandwidth.
 #include "core/plan.cuh"
+#include "core/swizzled_map.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/nchw_kernel.cuh"
 
@@ -25,6 +26,8 @@ using namespace cf::implicit_nchw;
 
 struct State {
     Launched kernel;
+    StraightLaunched straight;
+    cf::SwizzledMap x;
     cf::implicit_gemm::PackLines pack;
     cf_problem problem;
     Tiling tiling;
@@ -36,6 +39,10 @@ void choose_kernels(const Choice &choice, State &state) {
     const int width = choice.option.width;
     const auto grid = unsigned(choice.option.grid);
     const size_t shared = shared_bytes(choice);
+    if constexpr (sizeof(Element) == 2)
+        if (choice.planes.straight)
+            state.straight = straight_kernel<Element>(width, grid, shared);
+    state.straight.cluster = unsigned(choice.option.tiling.parts);
     state.kernel = width <= Narrow ? narrow_kernel<Element>(width, grid, shared)
                                    : wide_kernel<Element>(width, grid, shared);
     state.kernel.cluster = unsigned(choice.option.tiling.parts);
@@ -55,14 +62,14 @@ void describe_state(const cf_problem &p, const Choice &choice, State &state) {
 }
 
 // Which ways to do a problem a plan chooses among.
-constexpr const char *const configs[] = {"tiles=any",   "tiles=halo",     "tiles=rows",
-                                         "tiles=taps",  "tiles=together", "tiles=apart",
-                                         "tiles=alone", "tiles=parts",    nullptr};
+constexpr const char *const configs[] = {
+    "tiles=any",   "tiles=halo",  "tiles=rows",  "tiles=taps",     "tiles=together",
+    "tiles=apart", "tiles=alone", "tiles=parts", "tiles=straight", nullptr};
 bool is_of(int32_t config, const Choice &choice) {
     const Tiling &t = choice.option.tiling;
     switch (config) {
     case 1:
-        return t.load_rows * t.load_columns == 1;
+        return t.load_rows * t.load_columns == 1 && !choice.planes.straight;
     case 2:
         return t.load_rows * t.tap_columns > 1;
     case 3:
@@ -75,6 +82,8 @@ bool is_of(int32_t config, const Choice &choice) {
         return t.parts == 1;
     case 7:
         return t.parts > 1;
+    case 8:
+        return choice.planes.straight;
     default:
         return true;
     }
@@ -120,7 +129,15 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 int32_t prepare(State &state) {
     if (const int32_t error = state.pack.kernel.prepare())
         return error;
-    return state.kernel.prepare();
+    if (!state.planes.straight)
+        return state.kernel.prepare();
+    if (const int32_t error = state.straight.prepare())
+        return error;
+    const cf_problem &p = state.problem;
+    const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
+    return state.x.prepare({element_size(p),
+                            {uint64_t(p.h) * p.w, uint64_t(p.c), images, 1},
+                            {StraightPixels, uint32_t(cf::LineChannels<__half>), 1, 1}});
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
@@ -130,6 +147,13 @@ int32_t pack(const State &state, const void *w, void *packed, void *stream) {
 int32_t launch(const State &state, const cf_args &args) {
     cf::Finish finish = cf::finish_of(state.problem, args);
     finish.limited = finish.limited && state.tiling.activation == CF_ACT_NONE;
+    if (state.planes.straight) {
+        CUtensorMap x;
+        if (const int32_t error = state.x.at(args.x, x))
+            return error;
+        return state.straight.launch(args.stream, state.tiling, state.planes, x, args.packed,
+                                     args.y, finish);
+    }
     return state.kernel.launch(args.stream, state.tiling, state.planes, args.x, args.packed, args.y,
                                finish);
 }

@@ -11,6 +11,8 @@
 
 namespace cf::implicit_nchw {
 
+using StraightLaunched =
+    cf::ClusterKernel<Tiling, Planes, CUtensorMap, const void *, void *, Finish>;
 using Launched = cf::ClusterKernel<Tiling, Planes, const void *, const void *, void *, Finish>;
 
 #if CF_SM90A
@@ -27,11 +29,11 @@ __device__ __forceinline__ void zero_behind_boxes(const Block &block) {
     publish_to_bulk_copies();
 }
 
-// Each lane of a loader arrives for each of its batches.
+// Each lane of a loader arrives for each of its batches; copies arrive once.
 __device__ __forceinline__ void init_rings(const Block &block, const Planes &planes, int lane) {
     const Tiling &t = block.tiling;
     for (int ring = 0; ring < Warpgroups; ++ring)
-        block.shared.pixels[ring].init(t.pixel_stages, planes.batches * 32,
+        block.shared.pixels[ring].init(t.pixel_stages, planes.straight ? 1 : planes.batches * 32,
                                        t.apart ? ConsumerWarps / 2 : ConsumerWarps, lane);
     block.shared.weights.init(t.weight_stages, 1, ConsumerWarps, lane);
     if (lane == 0)
@@ -41,7 +43,7 @@ __device__ __forceinline__ void init_rings(const Block &block, const Planes &pla
 
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
 // while the other one stores.
-template <class Element, int N>
+template <class Element, int N, bool Straight>
 __device__ __forceinline__ void consume(const Block &block, const Planes &planes, Element *y,
                                         const Finish &finish, int warp, int lane) {
     const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
@@ -62,7 +64,10 @@ __device__ __forceinline__ void consume(const Block &block, const Planes &planes
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
         float sums[N / 2];
-        multiply_planes<Element, N>(block, planes, held, ring, row * LineBytes, sums);
+        if constexpr (Straight)
+            multiply_straight<Element, N>(block, held, ring, row * LineBytes, sums);
+        else
+            multiply_planes<Element, N>(block, planes, held, ring, row * LineBytes, sums);
         const Place place = block.place(m, ring);
         if (parts)
             store_parts<Element, N>({block, store, warp, lane}, place, row, sums, y, finish);
@@ -91,16 +96,13 @@ __device__ __forceinline__ void produce(const Block &block, const Planes &planes
 }
 #endif
 
-template <class Element, int N>
-__global__ void __launch_bounds__(Threads, 1)
-    implicit_gemm_nchw_kernel(const __grid_constant__ Tiling tiling,
-                              const __grid_constant__ Planes planes, const Element *x,
-                              const char *filter, Element *y,
-                              const __grid_constant__ Finish finish) {
 #if CF_SM90A
-    extern __shared__ __align__(1024) unsigned char dynamic[];
-    __shared__ Shared shared;
-    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+// What both kernels are: warps of the third warpgroup bring(warp) x, and its last one asks for
+// weights.
+template <class Element, int N, bool Straight, class Bring>
+__device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &planes,
+                                          Shared &shared, const void *dynamic, const char *filter,
+                                          Element *y, const Finish &finish, Bring bring) {
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -114,13 +116,12 @@ __global__ void __launch_bounds__(Threads, 1)
     const int loader = warp - ConsumerWarps;
     if (loader < 0) {
         take_registers<MultiplyRegisters>();
-        consume<Element, N>(block, planes, y, finish, warp, lane);
+        consume<Element, N, Straight>(block, planes, y, finish, warp, lane);
     } else {
         give_registers<LoadRegisters>();
         if (loader == Warpgroup / 32 - 1)
             produce_weights(block, filter, lane);
-        if (loader < loaders(tiling))
-            produce(block, planes, x, loader, lane);
+        bring(block, loader, lane);
         __syncwarp();
         if (tiling.parts > 1 && block.count > 0)
             wait_for_cluster(); // as in store_parts
@@ -128,6 +129,45 @@ __global__ void __launch_bounds__(Threads, 1)
     // Others still read this block's sums.
     if (tiling.parts > 1)
         wait_for_cluster();
+}
+#endif
+
+template <class Element, int N>
+__global__ void __launch_bounds__(Threads, 1)
+    implicit_gemm_nchw_kernel(const __grid_constant__ Tiling tiling,
+                              const __grid_constant__ Planes planes, const Element *x,
+                              const char *filter, Element *y,
+                              const __grid_constant__ Finish finish) {
+#if CF_SM90A
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    __shared__ Shared shared;
+    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    run_block<Element, N, false>(tiling, planes, shared, dynamic, filter, y, finish,
+                                 [&](const Block &block, int loader, int lane) {
+                                     if (loader < loaders(tiling))
+                                         produce(block, planes, x, loader, lane);
+                                 });
+#else
+    not_compiled();
+#endif
+}
+
+// The same of x as it lies.
+template <class Element, int N>
+__global__ void __launch_bounds__(Threads, 1)
+    implicit_gemm_nchw_straight_kernel(const __grid_constant__ Tiling tiling,
+                                       const __grid_constant__ Planes planes,
+                                       const __grid_constant__ CUtensorMap x, const char *filter,
+                                       Element *y, const __grid_constant__ Finish finish) {
+#if CF_SM90A
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    __shared__ Shared shared;
+    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    run_block<Element, N, true>(tiling, planes, shared, dynamic, filter, y, finish,
+                                [&](const Block &block, int loader, int lane) {
+                                    if (loader < (tiling.apart ? Warpgroups : 1))
+                                        produce_straight<Element>(block, x, loader, lane);
+                                });
 #else
     not_compiled();
 #endif
@@ -139,6 +179,19 @@ template <class Element>
 Launched narrow_kernel(int width, dim3 grid, size_t shared);
 template <class Element>
 Launched wide_kernel(int width, dim3 grid, size_t shared);
+
+template <class Element>
+StraightLaunched straight_kernel(int width, dim3 grid, size_t shared);
+
+template <class Element, int... N>
+StraightLaunched straight_among(int width, dim3 grid, size_t shared) {
+    StraightLaunched launched;
+    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nchw_straight_kernel<Element, N>,
+                                                    grid, Threads, shared, true))
+                 : void()),
+     ...);
+    return launched;
+}
 
 template <class Element, int... N>
 Launched kernel_among(int width, dim3 grid, size_t shared) {

@@ -219,6 +219,32 @@ __device__ __forceinline__ void produce_planes(const Block &block, const Planes 
             return;
     }
 }
+
+// A warp asks for a ring's pixels as they lie: boxes of 64 pixels of 64 channels.
+template <class Element>
+__device__ __forceinline__ void produce_straight(const Block &block, const CUtensorMap &x, int ring,
+                                                 int lane) {
+    const Tiling &t = block.tiling;
+    PixelRing &pixels = block.shared.pixels[ring];
+    RingPosition at;
+    for (int m = 0; m < block.count; ++m) {
+        const Place tile = block.place(m, ring);
+        int channel = tile.group * t.group_c + block.first_block * LineChannels<Element>;
+        for (int b = 0; b < block.blocks; ++b, channel += LineChannels<Element>) {
+            pixels.wait_empty(at);
+            if (lane == 0) {
+                Barrier &full = pixels.full[at.stage];
+                const uint32_t to = block.pixels(ring, at.stage);
+                full.arrive_and_expect(t.pixel_bytes);
+                for (uint32_t i = 0; i < t.pixel_bytes / StraightBytes; ++i)
+                    copy_box(to + i * StraightBytes, x, tile.column + int(i) * StraightPixels,
+                             channel, tile.n, 0, full);
+            }
+            __syncwarp();
+            at.next(t.pixel_stages);
+        }
+    }
+}
 #endif
 
 } // namespace cf::implicit_nchw

@@ -35,11 +35,17 @@ struct Planes {
     Divisor by_tile_pixels, by_columns; // of an image's part of the tile, of a row of it
     int tile_pixels;
     int64_t y_plane, y_image;
-    int paired; // whether neighbours in a product's columns are neighbours at an even place
+    int straight; // x is multiplied as it lies in memory
+    int paired;   // whether neighbours in a product's columns are neighbours at an even place
 };
 
 // What a load has of x.
-enum Reading { Halo, Rows, Taps }; // for all taps; for those of a row of the filter; for one
+enum Reading {
+    Halo,    // for all taps
+    Rows,    // for those of a row of the filter
+    Taps,    // for one
+    Straight // for the only one, as it lies in memory
+};
 
 struct Choice {
     Option option;
@@ -119,6 +125,14 @@ inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, 
     planes.x_plane = int64_t(v.h) * v.w, planes.x_image = planes.x_plane * p.c;
 }
 
+// Boxes of x that are multiplied as they lie: 64 pixels of 64 channels.
+constexpr int StraightPixels = 64, StraightBytes = StraightPixels * LineBytes;
+constexpr bool straight_width(int width) { return width % 32 == 0 || width == 200; } // compiled
+inline bool may_be_straight(const cf_problem &p, const View &v) {
+    return v.h == 1 && v.p == 1 && v.r * v.s == 1 && v.stride_w == 1 && v.pad_top == 0 &&
+           v.pad_left == 0 && v.w == v.q && v.w % 8 == 0 && element_size(p) == 2 && p.align >= 16;
+}
+
 // As many neighbours as every run of y that a tile has is made of.
 inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Planes &planes) {
     const int element = element_size(p);
@@ -160,7 +174,11 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double products =
         std::max(ProductShare * std::max(steps * width / 2, port), blocks * taps * TapRound);
     const double filled = (pixel_bytes + weight_bytes) / FillBytes;
-    const double turned = loads * choice.planes.batches * sets * BatchRound / loaders(t);
+    // Copies ask for themselves, but each takes its time.
+    const double turned =
+        choice.planes.straight
+            ? loads * sets * std::max(PixelRound, Latency / std::max(t.pixel_stages - 1, 1))
+            : loads * choice.planes.batches * sets * BatchRound / loaders(t);
     const double main = together_us(products, together_us(filled, turned));
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
@@ -214,10 +232,13 @@ inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Re
     planes.step = reading == Taps ? v.stride_w : 1;
     planes.halves = reading == Rows && v.stride_w == 2;
     planes.last_half = planes.halves && v.s > 1 && v.dilation_w % 2 == 1;
+    if (reading == Straight && (cut.images > 1 || cut.rows > 1))
+        return false;
     const int64_t half = pitch * cut.images * height, box = half << planes.last_half;
     if (used > cut.width || box * LineBytes > query.device.shared_per_block)
         return false;
     planes.half_lines = int(half);
+    planes.straight = reading == Straight;
     const double pieces = double(ceil_div(v.q, cut.columns)) * double(ceil_div(v.p, cut.rows)) *
                           double(ceil_div(v.n, cut.images));
     if (!countable(p, pieces) || !describe(p, sharing, cut.width, int64_t(pieces), option))
@@ -238,7 +259,8 @@ inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Re
     t.pad_top = v.pad_top, t.pad_left = v.pad_left;
     t.by_column_pieces = Divisor(t.column_pieces), t.by_row_pieces = Divisor(t.row_pieces);
     t.by_pitch = Divisor(t.pitch), t.by_images = Divisor(t.images);
-    t.pixel_bytes = uint32_t(box * LineBytes);
+    t.pixel_bytes = planes.straight ? uint32_t(ceil_div(cut.width, StraightPixels) * StraightBytes)
+                                    : uint32_t(box * LineBytes);
     t.zero_bytes = uint32_t(zeros) * LineBytes;
     t.pixel_stage_bytes = uint32_t(round_up(int64_t(t.pixel_bytes) + t.zero_bytes, LineAlign));
     if (!share_memory(query, choice))
@@ -248,7 +270,8 @@ inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Re
         cut.width + (box - half) + reach + int64_t(t.tap_rows - 1) * t.tap_row_bytes / LineBytes;
     if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
         return false;
-    choose_vectors(p, v, t, int(height), reading, planes);
+    if (!planes.straight)
+        choose_vectors(p, v, t, int(height), reading, planes);
     choose_units(p, v, t, planes);
     option.us = estimate(query, choice);
     return true;
@@ -282,8 +305,11 @@ void for_choices(const cf_query &query, Body body) {
     };
     const bool steps = v.stride_h > 1 || v.stride_w > 1;
     for (const int width : Widths)
-        for (const Reading reading : {Halo, Rows, Taps}) {
-            if (width > MaxWidth || (reading == Halo && steps) ||
+        for (const Reading reading : {Halo, Rows, Taps, Straight}) {
+            if (width > MaxWidth ||
+                (reading == Straight &&
+                 (!straight_width(width) || !may_be_straight(query.problem, v))) ||
+                (reading == Halo && steps) ||
                 (reading == Rows && (v.r == 1 || v.stride_w > 2) && !(steps && v.stride_w <= 2)) ||
                 (reading == Taps && v.s == 1 && v.stride_w <= 2))
                 continue;
