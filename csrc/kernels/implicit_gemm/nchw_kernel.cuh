@@ -1,5 +1,5 @@
-// The kernel of implicit_gemm_nchw: two warpgroups multiply and store, warps of a third one bring x
-// through registers, and the last of them asks for weights.
+// The kernel of implicit_gemm_nchw: two warpgroups multiply and store, warps of one or two more
+// bring x through registers, and the last of them asks for weights.
 #pragma once
 
 #include "core/cluster_launch.cuh"
@@ -16,24 +16,31 @@ using StraightLaunched =
 using Launched = cf::ClusterKernel<Tiling, Planes, const void *, const void *, void *, Finish>;
 
 #if CF_SM90A
-constexpr int MultiplyRegisters = 200, LoadRegisters = 104;
-static_assert(Warpgroups * MultiplyRegisters + LoadRegisters <= 65536 / Threads / 8 * 8 * 3);
+template <int N>
+constexpr int MultiplyRegisters = loader_warps(N) == 8 ? 160 : 200;
+template <int N>
+constexpr int LoadRegisters = loader_warps(N) == 8 ? 96 : 104;
+// What blocks are launched with.
+template <int N>
+constexpr bool RegistersFit =
+    ConsumerWarps * MultiplyRegisters<N> + loader_warps(N) * LoadRegisters<N> <=
+    threads_of(N) / 32 * (65536 / threads_of(N) / 8 * 8);
 
 // Lines behind boxes of x, which taps read as the zeros behind the last row.
 __device__ __forceinline__ void zero_behind_boxes(const Block &block) {
     const Tiling &t = block.tiling;
     for (int ring = 0; ring < (t.apart ? Warpgroups : 1); ++ring)
         for (int stage = 0; stage < t.pixel_stages; ++stage)
-            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += Threads * 16)
+            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += blockDim.x * 16)
                 store_shared4(block.pixels(ring, stage) + t.pixel_bytes + i, 0, 0, 0, 0);
     publish_to_bulk_copies();
 }
 
-// Each lane of a loader arrives for each of its batches; copies arrive once.
+// Each lane of a loader arrives for each box; copies arrive once.
 __device__ __forceinline__ void init_rings(const Block &block, const Planes &planes, int lane) {
     const Tiling &t = block.tiling;
     for (int ring = 0; ring < Warpgroups; ++ring)
-        block.shared.pixels[ring].init(t.pixel_stages, planes.straight ? 1 : planes.batches * 32,
+        block.shared.pixels[ring].init(t.pixel_stages, planes.straight ? 1 : planes.loaders * 32,
                                        t.apart ? ConsumerWarps / 2 : ConsumerWarps, lane);
     block.shared.weights.init(t.weight_stages, 1, ConsumerWarps, lane);
     if (lane == 0)
@@ -97,12 +104,12 @@ __device__ __forceinline__ void produce(const Block &block, const Planes &planes
 #endif
 
 #if CF_SM90A
-// What both kernels are: warps of the third warpgroup bring(warp) x, and its last one asks for
-// weights.
+// What both kernels are: further warps bring(warp) x, and the last one asks for weights.
 template <class Element, int N, bool Straight, class Bring>
 __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &planes,
                                           Shared &shared, const void *dynamic, const char *filter,
                                           Element *y, const Finish &finish, Bring bring) {
+    static_assert(RegistersFit<N>, "one warpgroup would wait for ever");
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -115,11 +122,11 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
     wait_for_kernels_before();
     const int loader = warp - ConsumerWarps;
     if (loader < 0) {
-        take_registers<MultiplyRegisters>();
+        take_registers<MultiplyRegisters<N>>();
         consume<Element, N, Straight>(block, planes, y, finish, warp, lane);
     } else {
-        give_registers<LoadRegisters>();
-        if (loader == Warpgroup / 32 - 1)
+        give_registers<LoadRegisters<N>>();
+        if (loader == loader_warps(N) - 1)
             produce_weights(block, filter, lane);
         bring(block, loader, lane);
         __syncwarp();
@@ -133,7 +140,7 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
 #endif
 
 template <class Element, int N>
-__global__ void __launch_bounds__(Threads, 1)
+__global__ void __launch_bounds__(threads_of(N), 1)
     implicit_gemm_nchw_kernel(const __grid_constant__ Tiling tiling,
                               const __grid_constant__ Planes planes, const Element *x,
                               const char *filter, Element *y,
@@ -144,7 +151,7 @@ __global__ void __launch_bounds__(Threads, 1)
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
     run_block<Element, N, false>(tiling, planes, shared, dynamic, filter, y, finish,
                                  [&](const Block &block, int loader, int lane) {
-                                     if (loader < loaders(tiling))
+                                     if (loader < planes.loaders)
                                          produce(block, planes, x, loader, lane);
                                  });
 #else
@@ -154,7 +161,7 @@ __global__ void __launch_bounds__(Threads, 1)
 
 // The same of x as it lies.
 template <class Element, int N>
-__global__ void __launch_bounds__(Threads, 1)
+__global__ void __launch_bounds__(threads_of(N), 1)
     implicit_gemm_nchw_straight_kernel(const __grid_constant__ Tiling tiling,
                                        const __grid_constant__ Planes planes,
                                        const __grid_constant__ CUtensorMap x, const char *filter,
@@ -187,7 +194,7 @@ template <class Element, int... N>
 StraightLaunched straight_among(int width, dim3 grid, size_t shared) {
     StraightLaunched launched;
     ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nchw_straight_kernel<Element, N>,
-                                                    grid, Threads, shared, true))
+                                                    grid, threads_of(N), shared, true))
                  : void()),
      ...);
     return launched;
@@ -197,7 +204,7 @@ template <class Element, int... N>
 Launched kernel_among(int width, dim3 grid, size_t shared) {
     Launched launched;
     ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nchw_kernel<Element, N>, grid,
-                                                    Threads, shared, true))
+                                                    threads_of(N), shared, true))
                  : void()),
      ...);
     return launched;

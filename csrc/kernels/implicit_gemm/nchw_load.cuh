@@ -110,7 +110,7 @@ struct Walk {
     }
     __device__ __forceinline__ bool more() const { return m < block.count; }
     __device__ __forceinline__ void next() {
-        batch += loaders(block.tiling);
+        batch += planes.loaders;
         skip_boxes();
     }
 
@@ -176,48 +176,72 @@ struct Share {
     }
 };
 
+// The boxes that a warp goes through, in order: each lane waits for each and arrives for each, so
+// that nobody is two rounds ahead or behind. Who multiplies publishes to wgmma what is there: a
+// fence here would wait for loads that are on their way.
+struct Boxes {
+    const Block &block;
+    RingPosition at;
+    int box = -1, ring = -1;
+    bool left = true;
+
+    __device__ __forceinline__ explicit Boxes(const Block &block) : block(block) {}
+    __device__ __forceinline__ uint32_t lines() const { return block.pixels(ring, at.stage); }
+    __device__ __forceinline__ void enter(int next) {
+        while (box < next) {
+            leave();
+            ++box;
+            if (++ring == (block.tiling.apart ? Warpgroups : 1))
+                ring = 0, at.next(block.tiling.pixel_stages);
+            block.shared.pixels[ring].wait_empty(at);
+            left = false;
+        }
+    }
+    __device__ __forceinline__ void leave() {
+        if (!left)
+            block.shared.pixels[ring].full[at.stage].arrive();
+        left = true;
+    }
+};
+
 // A warp's batches, one of which is on its way while the one before it is stored.
 template <class Element, int Vector>
 __device__ __forceinline__ void produce_planes(const Block &block, const Planes &planes,
                                                const Element *x, int worker, int lane) {
-    const int rings = block.tiling.apart ? Warpgroups : 1;
+    const Tiling &t = block.tiling;
+    const int all =
+        block.count * block.blocks * t.load_rows * t.load_columns * (t.apart ? Warpgroups : 1);
     Walk<Element> walk(block, planes, x, worker);
+    Boxes boxes(block);
     Batch<Element, Vector> batches[2];
     Share<Element, Vector> shares[2];
-    RingPosition at;
-    // The next box to wait for: all are, so that nobody is two rounds ahead.
-    int box = 0, ring = -1;
-    const auto load = [&](int i) { shares[i].load(batches[i], walk, lane); };
-    const auto store = [&](int i) {
-        for (; box <= shares[i].box; ++box) {
-            if (++ring == rings)
-                ring = 0, at.next(block.tiling.pixel_stages);
-            block.shared.pixels[ring].wait_empty(at);
-        }
-        batches[i].store(planes, block.pixels(ring, at.stage), shares[i].line, shares[i].column,
-                         shares[i].columns, shares[i].first);
-        publish_to_bulk_copies();
-        block.shared.pixels[ring].full[at.stage].arrive();
+    const auto load = [&](int i) {
+        if (walk.more())
+            shares[i].load(batches[i], walk, lane);
     };
-    if (!walk.more())
-        return;
+    const auto store = [&](int i) {
+        boxes.enter(shares[i].box);
+        batches[i].store(planes, boxes.lines(), shares[i].line, shares[i].column, shares[i].columns,
+                         shares[i].first);
+        if (walk.box > boxes.box)
+            boxes.leave();
+    };
+    bool more = walk.more();
     load(0);
-    while (true) {
+    while (more) {
         walk.next();
-        const bool second = walk.more();
-        if (second)
-            load(1);
+        more = walk.more();
+        load(1);
         store(0);
-        if (!second)
-            return;
+        if (!more)
+            break;
         walk.next();
-        const bool third = walk.more();
-        if (third)
-            load(0);
+        more = walk.more();
+        load(0);
         store(1);
-        if (!third)
-            return;
     }
+    boxes.enter(all - 1);
+    boxes.leave();
 }
 
 // A warp asks for a ring's pixels as they lie: boxes of 64 pixels of 64 channels.

@@ -9,8 +9,13 @@ namespace cf::implicit_nchw {
 using namespace implicit_gemm;
 
 constexpr int ConsumerWarps = Warpgroups * Warpgroup / 32;
-// Warps that bring x. Another one asks for weights; where a block keeps these, it brings x as well.
-__host__ __device__ __forceinline__ int loaders(const Tiling &t) { return t.turns ? 3 : 4; }
+// Warps that bring x, of one or two warpgroups: two where sums leave them registers. The last one
+// asks for weights; where a block keeps these, it brings x as well.
+constexpr int ManyLoaders = 200;
+__host__ __device__ constexpr int loader_warps(int width) { return width <= ManyLoaders ? 8 : 4; }
+__host__ __device__ constexpr int threads_of(int width) {
+    return (ConsumerWarps + loader_warps(width)) * 32;
+}
 constexpr int LinePieces = LineBytes / 16;
 constexpr int BatchWords = 32; // that a lane of a loader holds of x
 
@@ -25,6 +30,7 @@ struct Planes {
     // x: rows of boxes as vectors, of whose pixels some may lie in front of the row, and behind.
     int vector, row_vectors, vectors, batches;
     Divisor by_row_vectors;
+    int loaders;            // warps that bring them
     int step;               // in a row of x, from column to column of a box
     int halves, half_lines; // 1 where even and odd columns lie apart; lines from those to these
     int last_half;          // 1 where both are there
@@ -81,9 +87,10 @@ inline View planes_of(const cf_problem &p) {
 // Of all sums of 8 channels by a warp in 16 bits, 4 in f32. Rows of channels are an odd number of
 // 16 bytes apart, of 32 in f32: fragments lie in all banks.
 __host__ __device__ constexpr int staged_bytes(int width) { return (width / 8 | 1) * LineBytes; }
-// And where each column of a product goes there.
-__host__ __device__ constexpr int staging_bytes(int width) {
-    return ConsumerWarps * staged_bytes(width) + width * 2;
+// And where each column of a product goes there. It lies behind the weights, and rows of a product
+// that are no channels read on into it.
+inline int staging_bytes(int width) {
+    return std::max(ConsumerWarps * staged_bytes(width) + width * 2, RowChannels * LineBytes);
 }
 inline uint32_t shared_bytes(const Choice &choice) {
     const Tiling &t = choice.option.tiling;
@@ -153,7 +160,7 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
 
 // Clocks of a loader's warp for a batch, of which it has two on their way. A guess, by what memory
 // and L2 take.
-constexpr double BatchRound = 500;
+constexpr double BatchRound = 600;
 // Of storing 64 channels of a product's columns, for each of these.
 constexpr double StoreColumn = 8;
 
@@ -178,7 +185,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double turned =
         choice.planes.straight
             ? loads * sets * std::max(PixelRound, Latency / std::max(t.pixel_stages - 1, 1))
-            : loads * choice.planes.batches * sets * BatchRound / loaders(t);
+            : loads * choice.planes.batches * sets * BatchRound / choice.planes.loaders;
     const double main = together_us(products, together_us(filled, turned));
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
@@ -270,6 +277,7 @@ inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Re
         cut.width + (box - half) + reach + int64_t(t.tap_rows - 1) * t.tap_row_bytes / LineBytes;
     if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
         return false;
+    planes.loaders = loader_warps(cut.width) - t.turns;
     if (!planes.straight)
         choose_vectors(p, v, t, int(height), reading, planes);
     choose_units(p, v, t, planes);

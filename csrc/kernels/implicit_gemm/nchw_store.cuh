@@ -182,6 +182,7 @@ struct PlanarStore {
             const auto *from = reinterpret_cast<const Bits *>(residual + behind);
 #pragma unroll
             for (int i = 0; i < Channels; ++i, from += planes.y_plane)
+#pragma unroll 1
                 for (int e = 0; e < planes.unit; ++e) {
                     const uint32_t v = load_if(channel + i < target.channels, from + e);
                     const uint32_t to =

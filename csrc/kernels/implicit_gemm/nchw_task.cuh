@@ -19,6 +19,7 @@ __device__ __forceinline__ void multiply_planes(const Block &block, const Planes
         const int steps = block.first_block + b + 1 < t.blocks ? Steps : t.last_steps;
         for (int load = 0; load < t.load_rows * t.load_columns; ++load) {
             held.wait_for_pixels();
+            publish_to_bulk_copies(); // what loaders wrote, to wgmma
             uint32_t row = block.pixels(ring, held.pixels_at.stage);
             for (int r = 0; r < t.tap_rows; ++r, row += t.tap_row_bytes)
                 for (int s = 0; s < t.tap_columns; ++s) {
