@@ -16,15 +16,20 @@ using StraightLaunched =
 using Launched = cf::ClusterKernel<Tiling, Planes, const void *, const void *, void *, Finish>;
 
 #if CF_SM90A
-template <int N>
-constexpr int MultiplyRegisters = loader_warps(N) == 8 ? 160 : 200;
-template <int N>
-constexpr int LoadRegisters = loader_warps(N) == 8 ? 96 : 104;
-// What blocks are launched with.
-template <int N>
-constexpr bool RegistersFit =
-    ConsumerWarps * MultiplyRegisters<N> + loader_warps(N) * LoadRegisters<N> <=
-    threads_of(N) / 32 * (65536 / threads_of(N) / 8 * 8);
+// Registers of a thread that multiplies, and of one that brings what is multiplied.
+__host__ __device__ constexpr int multiply_registers(int loaders, bool straight) {
+    return straight ? 232 : loaders == 8 ? 160 : 200;
+}
+__host__ __device__ constexpr int load_registers(int loaders, bool straight) {
+    return straight ? 40 : loaders == 8 ? 96 : 104;
+}
+// Whether they are not more than what blocks are launched with.
+__host__ __device__ constexpr bool registers_fit(int loaders, bool straight) {
+    const int warps = ConsumerWarps + loaders;
+    return ConsumerWarps * multiply_registers(loaders, straight) +
+               loaders * load_registers(loaders, straight) <=
+           warps * (65536 / (warps * 32) / 8 * 8);
+}
 
 // Lines behind boxes of x, which taps read as the zeros behind the last row.
 __device__ __forceinline__ void zero_behind_boxes(const Block &block) {
@@ -56,16 +61,16 @@ __device__ __forceinline__ void consume(const Block &block, const Planes &planes
     const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
     const int row = block.tiling.apart ? 0 : warpgroup * RowChannels;
     const uint32_t staged = block.staged(0);
-    const uint32_t places = staged + ConsumerWarps * staged_bytes(N) + lane % 4 * 4;
+    const uint32_t places = staged + ConsumerWarps * staged_bytes(N) + lane % 4 * places_bytes(N);
     const bool parts = block.tiling.parts > 1;
-    const PlanarStore<Element, N> store = {block.tiling,
-                                           planes,
-                                           staged +
-                                               (parts ? warpgroup * 4 : warp) * staged_bytes(N),
-                                           places,
-                                           lane,
-                                           parts ? warp % 4 * 32 + lane : lane,
-                                           parts ? Warpgroup : 32};
+    const PlanarStore<Element, N, Straight> store = {block.tiling,
+                                                     planes,
+                                                     staged + (parts ? warpgroup * 4 : warp) *
+                                                                  staged_bytes(N),
+                                                     places,
+                                                     lane,
+                                                     parts ? warp % 4 * 32 + lane : lane,
+                                                     parts ? Warpgroup : 32};
     Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
     if (warpgroup > 0 && block.count > 0)
         block.shared.lead.wait(0);
@@ -77,7 +82,8 @@ __device__ __forceinline__ void consume(const Block &block, const Planes &planes
             multiply_planes<Element, N>(block, planes, held, ring, row * LineBytes, sums);
         const Place place = block.place(m, ring);
         if (parts)
-            store_parts<Element, N>({block, store, warp, lane}, place, row, sums, y, finish);
+            store_parts<Element, N, Straight>({block, store, warp, lane}, place, row, sums, y,
+                                              finish);
         else
             store.run(place, row + warp % 4 * 16, sums, y, finish);
     }
@@ -105,11 +111,11 @@ __device__ __forceinline__ void produce(const Block &block, const Planes &planes
 
 #if CF_SM90A
 // What both kernels are: further warps bring(warp) x, and the last one asks for weights.
-template <class Element, int N, bool Straight, class Bring>
+template <class Element, int N, bool Straight, int Loaders, class Bring>
 __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &planes,
                                           Shared &shared, const void *dynamic, const char *filter,
                                           Element *y, const Finish &finish, Bring bring) {
-    static_assert(RegistersFit<N>, "one warpgroup would wait for ever");
+    static_assert(registers_fit(Loaders, Straight), "a warpgroup would wait for ever");
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -122,11 +128,11 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
     wait_for_kernels_before();
     const int loader = warp - ConsumerWarps;
     if (loader < 0) {
-        take_registers<MultiplyRegisters<N>>();
+        take_registers<multiply_registers(Loaders, Straight)>();
         consume<Element, N, Straight>(block, planes, y, finish, warp, lane);
     } else {
-        give_registers<LoadRegisters<N>>();
-        if (loader == loader_warps(N) - 1)
+        give_registers<load_registers(Loaders, Straight)>();
+        if (loader == Loaders - 1)
             produce_weights(block, filter, lane);
         bring(block, loader, lane);
         __syncwarp();
@@ -140,7 +146,7 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
 #endif
 
 template <class Element, int N>
-__global__ void __launch_bounds__(threads_of(N), 1)
+__global__ void __launch_bounds__(threads_of(loader_warps(N)), 1)
     implicit_gemm_nchw_kernel(const __grid_constant__ Tiling tiling,
                               const __grid_constant__ Planes planes, const Element *x,
                               const char *filter, Element *y,
@@ -149,11 +155,12 @@ __global__ void __launch_bounds__(threads_of(N), 1)
     extern __shared__ __align__(1024) unsigned char dynamic[];
     __shared__ Shared shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
-    run_block<Element, N, false>(tiling, planes, shared, dynamic, filter, y, finish,
-                                 [&](const Block &block, int loader, int lane) {
-                                     if (loader < planes.loaders)
-                                         produce(block, planes, x, loader, lane);
-                                 });
+    run_block<Element, N, false, loader_warps(N)>(tiling, planes, shared, dynamic, filter, y,
+                                                  finish,
+                                                  [&](const Block &block, int loader, int lane) {
+                                                      if (loader < planes.loaders)
+                                                          produce(block, planes, x, loader, lane);
+                                                  });
 #else
     not_compiled();
 #endif
@@ -161,7 +168,7 @@ __global__ void __launch_bounds__(threads_of(N), 1)
 
 // The same of x as it lies.
 template <class Element, int N>
-__global__ void __launch_bounds__(threads_of(N), 1)
+__global__ void __launch_bounds__(threads_of(StraightLoaders), 1)
     implicit_gemm_nchw_straight_kernel(const __grid_constant__ Tiling tiling,
                                        const __grid_constant__ Planes planes,
                                        const __grid_constant__ CUtensorMap x, const char *filter,
@@ -170,11 +177,12 @@ __global__ void __launch_bounds__(threads_of(N), 1)
     extern __shared__ __align__(1024) unsigned char dynamic[];
     __shared__ Shared shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
-    run_block<Element, N, true>(tiling, planes, shared, dynamic, filter, y, finish,
-                                [&](const Block &block, int loader, int lane) {
-                                    if (loader < (tiling.apart ? Warpgroups : 1))
-                                        produce_straight<Element>(block, x, loader, lane);
-                                });
+    run_block<Element, N, true, StraightLoaders>(tiling, planes, shared, dynamic, filter, y, finish,
+                                                 [&](const Block &block, int loader, int lane) {
+                                                     if (loader < (tiling.apart ? Warpgroups : 1))
+                                                         produce_straight<Element>(block, x, loader,
+                                                                                   lane);
+                                                 });
 #else
     not_compiled();
 #endif
@@ -193,9 +201,10 @@ StraightLaunched straight_kernel(int width, dim3 grid, size_t shared);
 template <class Element, int... N>
 StraightLaunched straight_among(int width, dim3 grid, size_t shared) {
     StraightLaunched launched;
-    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nchw_straight_kernel<Element, N>,
-                                                    grid, threads_of(N), shared, true))
-                 : void()),
+    ((width == N
+          ? void(launched.kernel = kernel_of(implicit_gemm_nchw_straight_kernel<Element, N>, grid,
+                                             threads_of(StraightLoaders), shared, true))
+          : void()),
      ...);
     return launched;
 }
@@ -204,7 +213,7 @@ template <class Element, int... N>
 Launched kernel_among(int width, dim3 grid, size_t shared) {
     Launched launched;
     ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nchw_kernel<Element, N>, grid,
-                                                    threads_of(N), shared, true))
+                                                    threads_of(loader_warps(N)), shared, true))
                  : void()),
      ...);
     return launched;

@@ -67,16 +67,20 @@ struct Batch {
             return __byte_perm(words[piece][2 * i][pixel / 2], words[piece][2 * i + 1][pixel / 2],
                                pixel % 2 ? 0x7632 : 0x5410);
     }
-    // To lines of a row that begin at number `line`, `columns` of them in all.
+    // To lines of a row that begins at number `line`, of `columns` in all. Where even and odd ones
+    // lie apart, they are halves.
+    template <bool Halves>
     __device__ __forceinline__ void store(const Planes &planes, uint32_t lines, int line,
                                           int column, int columns, int first) const {
+        const int begin = line + column;
 #pragma unroll
         for (int pixel = 0; pixel < Vector; ++pixel) {
-            const int half = (column + pixel) & planes.halves;
-            const int at = line + half * planes.half_lines + ((column + pixel) >> planes.halves);
-            const uint32_t to = lines + at * LineBytes;
+            const int behind = column + pixel, half = behind & 1;
+            const int at = Halves ? line + half * planes.half_lines + (behind >> 1) : begin + pixel;
+            const uint32_t to =
+                Halves ? lines + at * LineBytes : lines + begin * LineBytes + pixel * LineBytes;
             const bool live =
-                unsigned(column + pixel) < unsigned(columns) && half <= planes.last_half;
+                unsigned(behind) < unsigned(columns) && (!Halves || half <= planes.last_half);
 #pragma unroll
             for (int piece = 0; piece < Pieces; ++piece) {
                 const uint32_t v[4] = {turned(piece, pixel, 0), turned(piece, pixel, 1),
@@ -84,6 +88,13 @@ struct Batch {
                 store_if(live, to + ((first + piece * Vector) ^ (at & 7)) * 16, v);
             }
         }
+    }
+    __device__ __forceinline__ void store(const Planes &planes, uint32_t lines, int line,
+                                          int column, int columns, int first) const {
+        if (planes.halves)
+            store<true>(planes, lines, line, column, columns, first);
+        else
+            store<false>(planes, lines, line, column, columns, first);
     }
 };
 

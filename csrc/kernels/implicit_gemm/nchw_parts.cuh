@@ -21,11 +21,11 @@ struct PairMap {
     }
 };
 
-template <class Element, int N>
+template <class Element, int N, bool Straight>
 struct PlanarParts {
     static constexpr int Eights = N / 8, SliceChannels = 8, Slices = RowChannels / SliceChannels;
     const Block &block;
-    const PlanarStore<Element, N> &store; // of the warpgroup
+    const PlanarStore<Element, N, Straight> &store; // of the warpgroup
     int warp, lane;
 
     // The same sum of all threads that multiply lies beside each other.
@@ -72,8 +72,8 @@ struct PlanarParts {
     __device__ __forceinline__ void put(int eight, int k, float (&sums)[2],
                                         const Finish &finish) const {
         const uint32_t row = store.staged + lane / 4 * StagedRow<Element, N>;
-        const uint32_t two = load_shared(store.places + eight * 16);
-        const uint32_t places[2] = {two & 0xffff, two >> 16};
+        uint32_t places[2];
+        store.find(eight, places);
         PairMap map = {sums, k};
         scale_and_add_bias(finish, block.tiling.k, map);
         if (finish.residual)
@@ -85,9 +85,9 @@ struct PlanarParts {
         for (int i = 0; i < 2; ++i) {
             const float v = activate_keeping_nan(block.tiling.activation, sums[i]);
             if constexpr (sizeof(Element) == 4)
-                store_if(places[i] != NoPlace, row + places[i], v);
+                store_if(store.is_there(places[i]), row + places[i], v);
             else
-                store_if(places[i] != NoPlace, row + places[i], uint16_t(pack<Element>(v, 0)));
+                store_if(store.is_there(places[i]), row + places[i], uint16_t(pack<Element>(v, 0)));
         }
     }
     // Channels number 8 slice and on, of the warpgroup's; `k` is their first, of all.
@@ -106,11 +106,11 @@ struct PlanarParts {
 
 // Both warpgroups are done with all stages: a block has one tile, and nothing is on its way. `row`
 // is the warpgroup's first channel of the tile's.
-template <class Element, int N>
-__device__ __forceinline__ void store_parts(const PlanarParts<Element, N> &parts,
+template <class Element, int N, bool Straight>
+__device__ __forceinline__ void store_parts(const PlanarParts<Element, N, Straight> &parts,
                                             const Place &place, int row, float (&sums)[N / 2],
                                             Element *y, const Finish &finish) {
-    using Of = PlanarParts<Element, N>;
+    using Of = PlanarParts<Element, N, Straight>;
     const Tiling &t = parts.block.tiling;
     const auto meet = [&] { wait_at_bar(1 + parts.warp / 4, Warpgroup); };
     wait_at_bar(1 + Warpgroups, Warpgroups * Warpgroup);

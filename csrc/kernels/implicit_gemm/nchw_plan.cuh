@@ -13,9 +13,8 @@ constexpr int ConsumerWarps = Warpgroups * Warpgroup / 32;
 // asks for weights; where a block keeps these, it brings x as well.
 constexpr int ManyLoaders = 200;
 __host__ __device__ constexpr int loader_warps(int width) { return width <= ManyLoaders ? 8 : 4; }
-__host__ __device__ constexpr int threads_of(int width) {
-    return (ConsumerWarps + loader_warps(width)) * 32;
-}
+constexpr int StraightLoaders = 4; // of which most do nothing: registers move by warpgroups
+__host__ __device__ constexpr int threads_of(int loaders) { return (ConsumerWarps + loaders) * 32; }
 constexpr int LinePieces = LineBytes / 16;
 constexpr int BatchWords = 32; // that a lane of a loader holds of x
 
@@ -87,10 +86,13 @@ inline View planes_of(const cf_problem &p) {
 // Of all sums of 8 channels by a warp in 16 bits, 4 in f32. Rows of channels are an odd number of
 // 16 bytes apart, of 32 in f32: fragments lie in all banks.
 __host__ __device__ constexpr int staged_bytes(int width) { return (width / 8 | 1) * LineBytes; }
-// And where each column of a product goes there. It lies behind the weights, and rows of a product
-// that are no channels read on into it.
+// And where each column of a product goes there, in words of two, a row for each lane that has
+// others: of an odd number of 16 bytes, to lie in other banks.
+__host__ __device__ constexpr int places_bytes(int width) { return ((width / 8 + 3) / 4 | 1) * 16; }
+// All of it lies behind the weights, and rows of a product that are no channels read on into it.
 inline int staging_bytes(int width) {
-    return std::max(ConsumerWarps * staged_bytes(width) + width * 2, RowChannels * LineBytes);
+    return std::max(ConsumerWarps * staged_bytes(width) + 4 * places_bytes(width),
+                    RowChannels * LineBytes);
 }
 inline uint32_t shared_bytes(const Choice &choice) {
     const Tiling &t = choice.option.tiling;

@@ -11,6 +11,30 @@ namespace cf::implicit_nchw {
 #if CF_SM90
 constexpr uint32_t NoPlace = 0xffff; // of a product's column that is no pixel
 
+// Neighbours in a row of y, from shared memory to memory.
+template <class Word>
+__device__ __forceinline__ Word load_word(uint32_t from) {
+    if constexpr (sizeof(Word) == 16)
+        return load_shared4(from);
+    else if constexpr (sizeof(Word) == 8)
+        return {load_shared(from), load_shared(from + 4)};
+    else if constexpr (sizeof(Word) == 4)
+        return load_shared(from);
+    else
+        return Word(load_shared_u16(from));
+}
+template <class Word>
+__device__ __forceinline__ void store_word(bool live, char *to, const Word &v) {
+    if constexpr (sizeof(Word) == 16)
+        store_if(live, to, {v.x, v.y, v.z, v.w});
+    else if constexpr (sizeof(Word) == 8)
+        store_if(live, to, {v.x, v.y});
+    else if constexpr (sizeof(Word) == 4)
+        store_if(live, to, {v});
+    else
+        store_if(live, to, v);
+}
+
 template <class Element>
 constexpr int PassChannels = sizeof(Element) == 4 ? 4 : 8; // staged at a time
 template <class Element, int N>
@@ -27,7 +51,9 @@ __device__ __forceinline__ void list_places(const Tiling &t, uint32_t places) {
     const Spot spot(t, threadIdx.x);
     const int pixel = (spot.image * t.rows + spot.row) * t.columns + spot.column;
     const bool live = spot.column < t.columns && spot.row < t.rows;
-    store_shared_u16(places + threadIdx.x * 2, live ? pixel * sizeof(Element) : NoPlace);
+    const int eight = threadIdx.x / 8, lane = threadIdx.x % 8 / 2, e = threadIdx.x % 2;
+    store_shared_u16(places + lane * places_bytes(N) + eight * 4 + e * 2,
+                     live ? pixel * sizeof(Element) : NoPlace);
 }
 
 // A tile of y, of a warp.
@@ -44,7 +70,9 @@ struct PlanarTarget {
                 int64_t(place.row) * t.q + place.column) {}
 };
 
-template <class Element, int N>
+// Where x is multiplied as it lies, columns of products are a tile's pixels, and no place is looked
+// up.
+template <class Element, int N, bool Straight>
 struct PlanarStore {
     const Tiling &t;
     const Planes &planes;
@@ -53,15 +81,50 @@ struct PlanarStore {
     int lane;
     int worker, workers; // of those who store together
 
-    // Body(place, sum, the one behind) for the lane's sums of a half of the warp's channels.
+    // Body(place, next place, sum, the one behind) for the lane's sums of a half of the warp's
+    // channels.
     template <class Body>
     __device__ __forceinline__ void for_pairs(float (&sums)[N / 2], int half, Body body) const {
+        constexpr int Eights = N / 8;
+        const auto one = [&](int eight, uint32_t two) {
+            if (eight < Eights)
+                body(two & 0xffff, two >> 16, sums[eight * 4 + half * 2],
+                     sums[eight * 4 + half * 2 + 1]);
+        };
+        if constexpr (Straight) {
+            const uint32_t first = lane % 4 * 2 * sizeof(Element);
 #pragma unroll
-        for (int eight = 0; eight < N / 8; ++eight) {
-            uint32_t two = load_shared(places + eight * 16);
-            body(two & 0xffff, two >> 16, sums[eight * 4 + half * 2],
-                 sums[eight * 4 + half * 2 + 1]);
+            for (int eight = 0; eight < Eights; ++eight) {
+                const uint32_t place = first + eight * 8 * sizeof(Element);
+                body(place, place + uint32_t(sizeof(Element)), sums[eight * 4 + half * 2],
+                     sums[eight * 4 + half * 2 + 1]);
+            }
+        } else {
+            uint4 next = load_shared4(places);
+#pragma unroll
+            for (int four = 0; four < Eights; four += 4) {
+                const uint4 now = next;
+                if (four + 4 < Eights)
+                    next = load_shared4(places + four * 4 + 16);
+                one(four, now.x);
+                one(four + 1, now.y);
+                one(four + 2, now.z);
+                one(four + 3, now.w);
+            }
         }
+    }
+    // Those of a pair alone.
+    __device__ __forceinline__ void find(int eight, uint32_t (&pair)[2]) const {
+        if constexpr (Straight) {
+            pair[0] = (eight * 8 + lane % 4 * 2) * sizeof(Element);
+            pair[1] = pair[0] + sizeof(Element);
+        } else {
+            const uint32_t two = load_shared(places + eight * 4);
+            pair[0] = two & 0xffff, pair[1] = two >> 16;
+        }
+    }
+    static __device__ __forceinline__ bool is_there(uint32_t place) {
+        return Straight || place != NoPlace;
     }
     // Of a pass; lanes whose channels are of another one have none.
     __device__ __forceinline__ uint32_t row() const {
@@ -74,21 +137,21 @@ struct PlanarStore {
         const uint32_t row = this->row();
         const bool mine = of_pass(pass);
         const auto word = [&](uint32_t place, float sum) {
-            store_if(mine && place != NoPlace, row + place, sum);
+            store_if(mine && is_there(place), row + place, sum);
         };
         const auto halves = [&](uint32_t place, uint32_t next, uint32_t two) {
-            store_if(place != NoPlace, row + place, uint16_t(two));
-            store_if(next != NoPlace, row + next, uint16_t(two >> 16));
+            store_if(is_there(place), row + place, uint16_t(two));
+            store_if(is_there(next), row + next, uint16_t(two >> 16));
         };
         if constexpr (sizeof(Element) == 4) {
             for_pairs(sums, half, [&](uint32_t place, uint32_t next, float a, float b) {
                 word(place, a);
                 word(next, b);
             });
-        } else if (planes.paired) {
+        } else if (Straight || planes.paired) {
             for_pairs(sums, half, [&](uint32_t place, uint32_t, float a, float b) {
                 const uint32_t two[1] = {pack<Element>(a, b)};
-                store_if(place != NoPlace, row + place, two);
+                store_if(is_there(place), row + place, two);
             });
         } else {
             for_pairs(sums, half, [&](uint32_t place, uint32_t next, float a, float b) {
@@ -98,7 +161,7 @@ struct PlanarStore {
     }
     // What is staged at a place of a channel's row; of no place anything.
     static __device__ __forceinline__ float staged_element(uint32_t row, uint32_t place) {
-        const uint32_t from = row + (place == NoPlace ? 0 : place);
+        const uint32_t from = row + (is_there(place) ? place : 0);
         if constexpr (sizeof(Element) == 4) {
             return load_shared_f32(from);
         } else {
@@ -138,21 +201,15 @@ struct PlanarStore {
                                           int channel) const {
         y += target.first + channel * planes.y_plane;
         for_units(target, sizeof(Word), [&](int64_t behind, int bytes) {
+            // All of them are read before any is stored.
+            Word v[Channels];
+#pragma unroll
+            for (int i = 0; i < Channels; ++i)
+                v[i] = load_word<Word>(staged + i * StagedRow<Element, N> + bytes);
             auto *to = reinterpret_cast<char *>(y + behind);
 #pragma unroll
             for (int i = 0; i < Channels; ++i) {
-                const uint32_t from = staged + i * StagedRow<Element, N> + bytes;
-                const bool live = channel + i < target.channels;
-                if constexpr (sizeof(Word) == 16) {
-                    const uint4 v = load_shared4(from);
-                    store_if(live, to, {v.x, v.y, v.z, v.w});
-                } else if constexpr (sizeof(Word) == 8) {
-                    store_if(live, to, {load_shared(from), load_shared(from + 4)});
-                } else if constexpr (sizeof(Word) == 4) {
-                    store_if(live, to, {load_shared(from)});
-                } else {
-                    store_if(live, to, uint16_t(load_shared_u16(from)));
-                }
+                store_word(channel + i < target.channels, to, v[i]);
                 to += planes.y_plane * sizeof(Element);
             }
         });
