@@ -35,6 +35,18 @@ __device__ __forceinline__ void store_word(bool live, char *to, const Word &v) {
         store_if(live, to, v);
 }
 
+template <class Word>
+__device__ __forceinline__ void stage_word(uint32_t to, const Word &v) {
+    if constexpr (sizeof(Word) == 16)
+        store_shared4(to, v.x, v.y, v.z, v.w);
+    else if constexpr (sizeof(Word) == 8)
+        store_shared2(to, v.x, v.y);
+    else if constexpr (sizeof(Word) == 4)
+        store_shared(to, v);
+    else
+        store_shared_u16(to, v);
+}
+
 template <class Element>
 constexpr int PassChannels = sizeof(Element) == 4 ? 4 : 8; // staged at a time
 template <class Element, int N>
@@ -195,60 +207,61 @@ struct PlanarStore {
                 body(image * planes.y_image + int64_t(row) * t.q + column, unit * bytes);
         }
     }
-    // Some channels, from one of the target's on, in words of that many bytes.
-    template <int Channels, class Word>
+    // Of some channels, from one of the target's on: move(where a unit of the first lies in the
+    // tensor, where it is staged).
+    template <class Word, class T, class Move>
+    __device__ __forceinline__ void for_words(const PlanarTarget &target, T *tensor, int channel,
+                                              Move move) const {
+        tensor += target.first + channel * planes.y_plane;
+        for_units(target, sizeof(Word), [&](int64_t behind, int bytes) {
+            move(tensor + behind, staged + bytes, Word());
+        });
+    }
+    // The same of words as long as a unit is.
+    template <class T, class Move>
+    __device__ __forceinline__ void for_words(const PlanarTarget &target, T *tensor, int channel,
+                                              Move move) const {
+        switch (planes.unit * int(sizeof(Element))) {
+        case 16:
+            return for_words<uint4>(target, tensor, channel, move);
+        case 8:
+            return for_words<uint2>(target, tensor, channel, move);
+        case 4:
+            return for_words<uint32_t>(target, tensor, channel, move);
+        default:
+            if constexpr (sizeof(Element) == 2)
+                for_words<uint16_t>(target, tensor, channel, move);
+        }
+    }
+    // What is staged of some channels, to y. All of them are read before any is stored.
+    template <int Channels>
     __device__ __forceinline__ void store(const PlanarTarget &target, Element *y,
                                           int channel) const {
-        y += target.first + channel * planes.y_plane;
-        for_units(target, sizeof(Word), [&](int64_t behind, int bytes) {
-            // All of them are read before any is stored.
+        for_words(target, y, channel, [&](Element *to, uint32_t from, auto word) {
+            using Word = decltype(word);
             Word v[Channels];
 #pragma unroll
             for (int i = 0; i < Channels; ++i)
-                v[i] = load_word<Word>(staged + i * StagedRow<Element, N> + bytes);
-            auto *to = reinterpret_cast<char *>(y + behind);
+                v[i] = load_word<Word>(from + i * StagedRow<Element, N>);
 #pragma unroll
-            for (int i = 0; i < Channels; ++i) {
-                store_word(channel + i < target.channels, to, v[i]);
-                to += planes.y_plane * sizeof(Element);
-            }
+            for (int i = 0; i < Channels; ++i, to += planes.y_plane)
+                store_word(channel + i < target.channels, reinterpret_cast<char *>(to), v[i]);
         });
     }
-    template <int Channels>
-    __device__ __forceinline__ void store(const PlanarTarget &target, Element *y,
-                                          int channel) const {
-        switch (planes.unit * int(sizeof(Element))) {
-        case 16:
-            return store<Channels, uint4>(target, y, channel);
-        case 8:
-            return store<Channels, uint2>(target, y, channel);
-        case 4:
-            return store<Channels, uint32_t>(target, y, channel);
-        default:
-            if constexpr (sizeof(Element) == 2)
-                store<Channels, uint16_t>(target, y, channel);
-        }
-    }
-    // A residual's, element by element.
+    // A residual's, the other way.
     template <int Channels>
     __device__ __forceinline__ void load(const PlanarTarget &target, const Element *residual,
                                          int channel) const {
-        using Bits = std::conditional_t<sizeof(Element) == 4, uint32_t, uint16_t>;
-        residual += target.first + channel * planes.y_plane;
-        for_units(target, planes.unit * sizeof(Element), [&](int64_t behind, int bytes) {
-            const auto *from = reinterpret_cast<const Bits *>(residual + behind);
+        for_words(target, residual, channel, [&](const Element *from, uint32_t to, auto word) {
+            using Word = decltype(word);
+            Word v[Channels];
 #pragma unroll
             for (int i = 0; i < Channels; ++i, from += planes.y_plane)
-#pragma unroll 1
-                for (int e = 0; e < planes.unit; ++e) {
-                    const uint32_t v = load_if(channel + i < target.channels, from + e);
-                    const uint32_t to =
-                        staged + i * StagedRow<Element, N> + bytes + e * sizeof(Element);
-                    if constexpr (sizeof(Element) == 4)
-                        store_shared(to, v);
-                    else
-                        store_shared_u16(to, v);
-                }
+                v[i] = Word(
+                    load_if(channel + i < target.channels, reinterpret_cast<const Word *>(from)));
+#pragma unroll
+            for (int i = 0; i < Channels; ++i)
+                stage_word(to + i * StagedRow<Element, N>, v[i]);
         });
     }
 
