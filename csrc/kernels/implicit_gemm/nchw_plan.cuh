@@ -163,6 +163,8 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
 // Clocks of a loader's warp for a batch, of which it has two on their way. A guess, by what memory
 // and L2 take.
 constexpr double BatchRound = 600;
+// Of a box, for each warp.
+constexpr double BoxRound = 300;
 // Of storing 64 channels of a product's columns, for each of these.
 constexpr double StoreColumn = 8;
 
@@ -183,12 +185,16 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double products =
         std::max(ProductShare * std::max(steps * width / 2, port), blocks * taps * TapRound);
     const double filled = (pixel_bytes + weight_bytes) / FillBytes;
-    // Copies ask for themselves, but each takes its time.
+    // A stage is asked for when it was handed back, and comes some time later.
+    const auto round = [](double count, double clocks, int stages) {
+        return count * std::max(clocks, Latency / std::max(stages - 1, 1));
+    };
+    const Planes &planes = choice.planes;
     const double turned =
-        choice.planes.straight
-            ? loads * sets * std::max(PixelRound, Latency / std::max(t.pixel_stages - 1, 1))
-            : loads * choice.planes.batches * sets * BatchRound / choice.planes.loaders;
-    const double main = together_us(products, together_us(filled, turned));
+        planes.straight ? round(loads * sets, PixelRound, t.pixel_stages)
+                        : loads * sets * (planes.batches * BatchRound / planes.loaders + BoxRound);
+    const double issue = std::max(turned, round(weights, WeightRound, t.weight_stages));
+    const double main = together_us(products, together_us(filled, issue));
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
     const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
