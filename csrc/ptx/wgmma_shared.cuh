@@ -30,6 +30,18 @@ struct WgmmaLines {
     }
 };
 
+// The same of columns in 16 bits that lie by pixels: 64 of them in a line, behind it the next
+// elements of the sum, in blocks of so many bytes.
+struct WgmmaPlanes {
+    uint32_t low, high;
+
+    __device__ __forceinline__ WgmmaPlanes(uint32_t first, uint32_t block_bytes)
+        : low((first & 0x3ffff) >> 4 | block_bytes >> 4 << 16), high(1u << 30 | 1024 >> 4) {}
+    __device__ __forceinline__ uint64_t behind(uint32_t bytes) const {
+        return uint64_t(high) << 32 | (low + (bytes >> 4));
+    }
+};
+
 #define CF_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define CF_SUMS_8(i) CF_SUMS_4(i), CF_SUMS_4(i + 4)
 #define CF_SUMS_16(i) CF_SUMS_8(i), CF_SUMS_8(i + 8)
@@ -43,10 +55,14 @@ struct WgmmaLines {
                  : "l"(a), "l"(b), "r"(int(add)))
 #define CF_PRODUCT(Columns, D, A, B, Add, ...)                                                     \
     if constexpr (N == Columns) {                                                                  \
-        if constexpr (std::is_same_v<Element, __half>)                                             \
+        if constexpr (std::is_same_v<Element, __half> && Planar)                                   \
+            CF_WGMMA("f16", "16", ", 0, 1", #Columns, D, A, B, Add, __VA_ARGS__);                  \
+        else if constexpr (std::is_same_v<Element, __half>)                                        \
             CF_WGMMA("f16", "16", ", 0, 0", #Columns, D, A, B, Add, __VA_ARGS__);                  \
         else if constexpr (std::is_same_v<Element, float>)                                         \
             CF_WGMMA("tf32", "8", "", #Columns, D, A, B, Add, __VA_ARGS__);                        \
+        else if constexpr (Planar)                                                                 \
+            CF_WGMMA("bf16", "16", ", 0, 1", #Columns, D, A, B, Add, __VA_ARGS__);                 \
         else                                                                                       \
             CF_WGMMA("bf16", "16", ", 0, 0", #Columns, D, A, B, Add, __VA_ARGS__);                 \
     }
@@ -74,8 +90,9 @@ struct WgmmaLines {
 // d += a b, or d = a b: 64 x 16 by 16 x N, of float 64 x 8 by 8 x N in tf32, rows and columns
 // where the descriptors say: 32 bytes of each line. Bits below a tf32 do not count. Of 8
 // columns, number j, lane 4 g + t of warp w has sums 4 j to 4 j + 3: [16 w + g][8 j + 2 t], the
-// column behind, and both of row 16 w + g + 8. Runs on its own until wgmma_wait.
-template <class Element, int N>
+// column behind, and both of row 16 w + g + 8. Runs on its own until wgmma_wait. `Planar` columns
+// lie by pixels (WgmmaPlanes), in 16 bits.
+template <class Element, int N, bool Planar = false>
 __device__ __forceinline__ void wgmma_shared(float (&d)[N / 2], uint64_t a, uint64_t b, bool add) {
     CF_PRODUCT(16, CF_FIRST_8, "%8", "%9", "%10", CF_SUMS_8(0))
     CF_PRODUCT(32, CF_FIRST_16, "%16", "%17", "%18", CF_SUMS_16(0))

@@ -1,0 +1,176 @@
+// implicit_gemm_nchw: many channels of planes in 16 bits or in tf32, by wgmma with both operands in
+// shared memory, without a pass that transposes x.
+//
+// The product is that of implicit_gemm_nhwc: output channels are its rows, pixels its columns, and
+// in shared memory a pixel is a line of 64 channels, 32 in f32, so that taps are other lines. Here
+// memory has neighbouring pixels of a channel beside each other, so lines are made on the way:
+//
+// - A lane loads some neighbours in a row of x, in as many channels as 16 bytes of a line have, and
+//   turns them in registers: a byte permutation for each word, none in f32, which becomes tf32
+//   there. What it stores are 16 bytes of as many lines, swizzled. Any pixel may go to any line, so
+//   padding is zeros in registers, and a step is other pixels.
+// - Boxes of lines with a halo are read by all taps where steps are 1; others come tap by tap.
+// - Rows of a product's sums are rows of y already. A warp puts those of some channels into shared
+//   memory, without what is no pixel, and stores up to 16 bytes of neighbours together.
+//
+// Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), and the bytes of
+// x and y over the bandwidth.
+#include "core/plan.cuh"
+#include "core/swizzled_map.cuh"
+#include "kernels/implicit_gemm/line_filter.cuh"
+#include "kernels/implicit_gemm/nchw_kernel.cuh"
+
+namespace {
+
+using namespace cf::implicit_nchw;
+
+struct State {
+    Launched kernel;
+    StraightLaunched straight;
+    cf::SwizzledMap x;
+    cf::implicit_gemm::PackLines pack;
+    cf_problem problem;
+    Tiling tiling;
+    Planes planes;
+};
+
+template <class Element>
+void choose_kernels(const Choice &choice, State &state) {
+    const int width = choice.option.width;
+    const auto grid = unsigned(choice.option.grid);
+    const size_t shared = shared_bytes(choice);
+    if constexpr (sizeof(Element) == 2)
+        if (choice.planes.straight)
+            state.straight = straight_kernel<Element>(width, grid, shared);
+    state.straight.cluster = unsigned(choice.option.tiling.parts);
+    state.kernel = width <= Narrow ? narrow_kernel<Element>(width, grid, shared)
+                                   : wide_kernel<Element>(width, grid, shared);
+    state.kernel.cluster = unsigned(choice.option.tiling.parts);
+    state.pack = cf::implicit_gemm::PackLines::of<Element>(state.problem);
+}
+
+void describe_state(const cf_problem &p, const Choice &choice, State &state) {
+    state.problem = p;
+    state.tiling = choice.option.tiling;
+    state.planes = choice.planes;
+    if (p.storage == CF_STORE_F32)
+        choose_kernels<float>(choice, state);
+    else if (p.storage == CF_STORE_F16)
+        choose_kernels<__half>(choice, state);
+    else
+        choose_kernels<__nv_bfloat16>(choice, state);
+}
+
+// Which ways to do a problem a plan chooses among.
+constexpr const char *const configs[] = {
+    "tiles=any",   "tiles=halo",  "tiles=rows",  "tiles=taps",     "tiles=together",
+    "tiles=apart", "tiles=alone", "tiles=parts", "tiles=straight", nullptr};
+bool is_of(int32_t config, const Choice &choice) {
+    const Tiling &t = choice.option.tiling;
+    switch (config) {
+    case 1:
+        return t.load_rows * t.load_columns == 1 && !choice.planes.straight;
+    case 2:
+        return t.load_rows * t.tap_columns > 1;
+    case 3:
+        return t.tap_rows * t.tap_columns == 1;
+    case 4:
+        return !t.apart;
+    case 5:
+        return t.apart;
+    case 6:
+        return t.parts == 1;
+    case 7:
+        return t.parts > 1;
+    case 8:
+        return choice.planes.straight;
+    default:
+        return true;
+    }
+}
+
+bool takes(const cf_problem &p, const cf::Refusal &no) {
+    if (p.layout != CF_NCHW)
+        return no("is written for NCHW");
+    const int32_t own = p.storage == CF_STORE_F32   ? CF_MATH_TF32
+                        : p.storage == CF_STORE_F16 ? CF_MATH_F16
+                                                    : CF_MATH_BF16;
+    if (p.math != own)
+        return no("multiplies f16 or bf16 as they are stored, or f32 in tf32, into f32 sums");
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (p.n > INT32_MAX / 2)
+        return no("counts images in 30 bits; these are %lld", (long long)p.n);
+    return true;
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    if (!takes(p, no))
+        return false;
+    Choice best = {};
+    for_choices(query, [&](const Choice &choice) {
+        if (is_of(query.config, choice) &&
+            (best.option.width == 0 || choice.option.us < best.option.us))
+            best = choice;
+    });
+    if (best.option.width == 0 && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (best.option.width == 0)
+        return no("keeps pixels under a filter's taps in shared memory, of tiles that are counted "
+                  "in 29 bits; this has %d rows and columns of %d and %d, a filter of %dx%d",
+                  int(p.n > INT32_MAX ? INT32_MAX : p.n), p.p, p.q, p.r, p.s);
+    plan.packed_bytes = packed_bytes(p);
+    plan.us = best.option.us;
+    describe_state(p, best, state);
+    return true;
+}
+
+int32_t prepare(State &state) {
+    if (const int32_t error = state.pack.kernel.prepare())
+        return error;
+    if (!state.planes.straight)
+        return state.kernel.prepare();
+    if (const int32_t error = state.straight.prepare())
+        return error;
+    const cf_problem &p = state.problem;
+    const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
+    return state.x.prepare({element_size(p),
+                            {uint64_t(p.h) * p.w, uint64_t(p.c), images, 1},
+                            {StraightPixels, uint32_t(cf::LineChannels<__half>), 1, 1}});
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    return state.pack.launch(state.problem, w, packed, stream);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    cf::Finish finish = cf::finish_of(state.problem, args);
+    finish.limited = finish.limited && state.tiling.activation == CF_ACT_NONE;
+    if (state.planes.straight) {
+        CUtensorMap x;
+        if (const int32_t error = state.x.at(args.x, x))
+            return error;
+        return state.straight.launch(args.stream, state.tiling, state.planes, x, args.packed,
+                                     args.y, finish);
+    }
+    return state.kernel.launch(args.stream, state.tiling, state.planes, args.x, args.packed, args.y,
+                               finish);
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(implicit_gemm, nchw) = {
+    "implicit_gemm_nchw",
+    "implicit_gemm",
+    "many channels by wgmma in NCHW: pixels become lines of channels on their way through "
+    "registers",
+    "this project",
+    "padding, and up to 15 channels behind the last one, are multiplied as zeros or by zeros: "
+    "where an infinity or a NaN meets them, the sum is NaN; f32 is rounded to tf32, to the "
+    "nearest, "
+    "to infinity from 0x7f7ff000 on",
+    CF_NEEDS_SM90A,
+    configs,
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
+};

@@ -1,0 +1,9 @@
+// Kernels of implicit_gemm_nchw for bf16 and few pixels.
+#include "kernels/implicit_gemm/nchw_kernel.cuh"
+
+template <>
+cf::implicit_nchw::Launched cf::implicit_nchw::narrow_kernel<__nv_bfloat16>(int width, dim3 grid,
+                                                                            size_t shared) {
+    return kernel_among<__nv_bfloat16, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160>(width, grid,
+                                                                                   shared);
+}

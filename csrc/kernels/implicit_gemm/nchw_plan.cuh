@@ -1,0 +1,344 @@
+// The planner of implicit_gemm_nchw: how a problem becomes tiles, and what of x and y a warp moves
+// at a time. Tiles, rings and the filter's lines are those of implicit_gemm_nhwc.
+#pragma once
+
+#include "kernels/implicit_gemm/nhwc_plan.cuh"
+
+namespace cf::implicit_nchw {
+
+using namespace implicit_gemm;
+
+constexpr int ConsumerWarps = Warpgroups * Warpgroup / 32;
+// Warps that bring x, of one or two warpgroups: two where sums leave them registers. The last one
+// asks for weights; where a block keeps these, it brings x as well.
+constexpr int ManyLoaders = 200;
+__host__ __device__ constexpr int loader_warps(int width) { return width <= ManyLoaders ? 8 : 4; }
+constexpr int StraightLoaders = 4; // of which most do nothing: registers move by warpgroups
+__host__ __device__ constexpr int threads_of(int loaders) { return (ConsumerWarps + loaders) * 32; }
+constexpr int LinePieces = LineBytes / 16;
+constexpr int BatchWords = 32; // that a lane of a loader holds of x
+
+// Pixels of a product that kernels are compiled for: sums beside what stores them have fewer
+// registers than in NHWC.
+constexpr int MaxWidth = 232;
+
+// What a loader and the store know beside the tiling. A vector is some neighbours in a row of x,
+// which begin at a multiple of their number; a lane loads those of the channels of 16 bytes of a
+// line, and turns them.
+struct Planes {
+    // x: rows of boxes as vectors, of whose pixels some may lie in front of the row, and behind.
+    int vector, row_vectors, vectors, batches;
+    Divisor by_row_vectors;
+    int loaders;            // warps that bring them
+    int step;               // in a row of x, from column to column of a box
+    int halves, half_lines; // 1 where even and odd columns lie apart; lines from those to these
+    int last_half;          // 1 where both are there
+    int c, h, w;
+    int64_t x_plane, x_image; // elements
+    // y: elements of a channel of a tile that are neighbours there, and are stored together.
+    int unit, units;
+    Divisor by_tile_pixels, by_columns; // of an image's part of the tile, of a row of it
+    int tile_pixels;
+    int64_t y_plane, y_image;
+    int straight; // x is multiplied as it lies in memory
+    int paired;   // whether neighbours in a product's columns are neighbours at an even place
+};
+
+// What a load has of x.
+enum Reading {
+    Halo,    // for all taps
+    Rows,    // for those of a row of the filter
+    Taps,    // for one
+    Straight // for the only one, as it lies in memory
+};
+
+struct Choice {
+    Option option;
+    Planes planes;
+};
+
+// Where the lines of a tap begin that is so many pixels to the right.
+__host__ __device__ __forceinline__ uint32_t tap_line(const Planes &planes, int behind) {
+    return uint32_t((behind & planes.halves) * planes.half_lines + (behind >> planes.halves)) *
+           LineBytes;
+}
+
+// Pixels of x and y: those of a channel are one row where a filter reads each by itself.
+struct View {
+    int64_t n;
+    int h, w, p, q, r, s;
+    int stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
+    int over; // columns behind x that taps reach; negative where they do not reach all of x
+};
+
+inline View planes_of(const cf_problem &p) {
+    View v = {p.n,        p.h,        p.w,          p.p,          p.q,       p.r,        p.s,
+              p.stride_h, p.stride_w, p.dilation_h, p.dilation_w, p.pad_top, p.pad_left, 0};
+    if (p.r * p.s == 1 && p.stride_h == 1 && p.stride_w == 1 && p.pad_top == 0 && p.pad_left == 0 &&
+        p.p == p.h && p.q == p.w && int64_t(p.h) * p.w < INT32_MAX / 2) {
+        v.w = v.q = p.h * p.w;
+        v.h = v.p = 1;
+    }
+    v.over = v.q + (v.s - 1) * v.dilation_w - v.pad_left - v.w;
+    return v;
+}
+
+// Of all sums of 8 channels by a warp in 16 bits, 4 in f32. Rows of channels are an odd number of
+// 16 bytes apart, of 32 in f32: fragments lie in all banks.
+__host__ __device__ constexpr int staged_bytes(int width) { return (width / 8 | 1) * LineBytes; }
+// And where each column of a product goes there, in words of two, a row for each lane that has
+// others: of an odd number of 16 bytes, to lie in other banks.
+__host__ __device__ constexpr int places_bytes(int width) { return ((width / 8 + 3) / 4 | 1) * 16; }
+// All of it lies behind the weights, and rows of a product that are no channels read on into it.
+inline int staging_bytes(int width) {
+    return std::max(ConsumerWarps * staged_bytes(width) + 4 * places_bytes(width),
+                    RowChannels * LineBytes);
+}
+inline uint32_t shared_bytes(const Choice &choice) {
+    const Tiling &t = choice.option.tiling;
+    return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) +
+           uint32_t(staging_bytes(choice.option.width));
+}
+
+// 16 bytes of a line that a lane loads at a time, in vectors of so many pixels.
+__host__ __device__ constexpr int pieces_at_once(int vector, int element) {
+    const int words = 16 / element * (vector * element < 4 ? 1 : vector * element / 4);
+    return LinePieces / vector * words < BatchWords ? LinePieces / vector : BatchWords / words;
+}
+
+// Vectors for which the fewest batches do, or longer ones for some more: they take fewer
+// instructions. A batch is vectors of 32 pixels in all.
+inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, int height,
+                           Reading reading, Planes &planes) {
+    const int element = element_size(p);
+    const int row_pixels = t.pitch << planes.halves;
+    planes.batches = INT32_MAX / 16;
+    for (int vector = 1; vector * element <= std::min(p.align, 16) && v.w % vector == 0;
+         vector *= 2) {
+        if (vector > 1 && planes.step > 1)
+            break;
+        const bool aligned = (t.column_pieces == 1 || t.columns * v.stride_w % vector == 0) &&
+                             (reading != Taps || v.s == 1);
+        const int skew = aligned ? -v.pad_left & (vector - 1) : vector - 1;
+        const int row_vectors = int(ceil_div(row_pixels + skew, vector));
+        const int vectors = row_vectors * height * t.images;
+        const int batches = int(ceil_div(int64_t(vectors) * vector, 32)) * LinePieces / vector /
+                            pieces_at_once(vector, element);
+        if (batches * 10 <= planes.batches * 11) {
+            planes.vector = vector, planes.row_vectors = row_vectors;
+            planes.vectors = vectors, planes.batches = batches;
+        }
+    }
+    planes.by_row_vectors = Divisor(planes.row_vectors);
+    planes.c = p.c, planes.h = v.h, planes.w = v.w;
+    planes.x_plane = int64_t(v.h) * v.w, planes.x_image = planes.x_plane * p.c;
+}
+
+// Boxes of x that are multiplied as they lie: 64 pixels of 64 channels.
+constexpr int StraightPixels = 64, StraightBytes = StraightPixels * LineBytes;
+constexpr bool straight_width(int width) { return width % 32 == 0 || width == 200; } // compiled
+inline bool may_be_straight(const cf_problem &p, const View &v) {
+    return v.h == 1 && v.p == 1 && v.r * v.s == 1 && v.stride_w == 1 && v.pad_top == 0 &&
+           v.pad_left == 0 && v.w == v.q && v.w % 8 == 0 && element_size(p) == 2 && p.align >= 16;
+}
+
+// As many neighbours as every run of y that a tile has is made of.
+inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Planes &planes) {
+    const int element = element_size(p);
+    planes.y_plane = int64_t(v.p) * v.q, planes.y_image = planes.y_plane * p.k;
+    planes.tile_pixels = t.rows * t.columns;
+    planes.by_tile_pixels = Divisor(planes.tile_pixels), planes.by_columns = Divisor(t.columns);
+    const bool whole = t.columns == v.q;
+    const auto together = [&](int unit) {
+        return planes.y_plane % unit == 0 && planes.tile_pixels % unit == 0 &&
+               unit * element <= p.align && (whole || (t.columns % unit == 0 && v.q % unit == 0));
+    };
+    planes.unit = 16 / element;
+    while (!together(planes.unit))
+        planes.unit /= 2;
+    planes.units = t.images * planes.tile_pixels / planes.unit;
+    planes.paired = t.pitch % 2 == 0 && t.columns % 2 == 0;
+}
+
+// Clocks of a loader's warp for a batch, of which it has two on their way. A guess, by what memory
+// and L2 take.
+constexpr double BatchRound = 600;
+// Of a box, for each warp.
+constexpr double BoxRound = 300;
+// Of storing 64 channels of a product's columns, for each of these.
+constexpr double StoreColumn = 8;
+
+inline double estimate(const cf_query &query, const Choice &choice) {
+    const cf_problem &p = query.problem;
+    const Tiling &t = choice.option.tiling;
+    const double width = choice.option.width;
+    const double blocks = double(ceil_div(t.blocks, t.parts)), taps = t.taps;
+    const double loads = blocks * t.load_rows * t.load_columns;
+    const double of_last = t.parts == 1 ? t.last_steps : Steps;
+    const double steps = Warpgroups * taps * ((blocks - 1) * Steps + of_last);
+    const double rounds = double(ceil_div(t.tiles, choice.option.grid / t.parts));
+    const double weights = blocks * taps / (t.turns ? 1 : std::max(rounds, 1.0));
+    const int sets = t.apart ? Warpgroups : 1;
+    const double pixel_bytes = loads * t.pixel_bytes * sets;
+    const double weight_bytes = weights * t.weight_stage_bytes;
+    const double port = steps * (16 + width / 4) + (pixel_bytes + weight_bytes) / PortBytes;
+    const double products =
+        std::max(ProductShare * std::max(steps * width / 2, port), blocks * taps * TapRound);
+    const double filled = (pixel_bytes + weight_bytes) / FillBytes;
+    // A stage is asked for when it was handed back, and comes some time later.
+    const auto round = [](double count, double clocks, int stages) {
+        return count * std::max(clocks, Latency / std::max(stages - 1, 1));
+    };
+    const Planes &planes = choice.planes;
+    const double turned =
+        planes.straight ? round(loads * sets, PixelRound, t.pixel_stages)
+                        : loads * sets * (planes.batches * BatchRound / planes.loaders + BoxRound);
+    const double issue = std::max(turned, round(weights, WeightRound, t.weight_stages));
+    const double main = together_us(products, together_us(filled, issue));
+    const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
+    const double store = OfTile + StoreColumn * width;
+    const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
+    const double read =
+        p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
+    const double memory = element_size(p) * (double(p.n) * p.c * read +
+                                             pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
+                          double(packed_bytes(p));
+    return ShortLaunchUs + AloneUs +
+           together_us(clocks_us(query.device, rounds * tile + Fill + meet + store, TensorClock),
+                       memory / (0.85 * query.device.bytes_per_us));
+}
+
+// Stages, in what the store leaves of shared memory.
+inline bool share_memory(const cf_query &query, Choice &choice) {
+    cf_query rest = query;
+    rest.device.shared_per_block -= staging_bytes(choice.option.width) - Warpgroups * StagedBytes;
+    Tiling &t = choice.option.tiling;
+    if (!share_stages(rest, choice.option))
+        return false;
+    // Boxes of both rings come in turns: one may not be more than its stages ahead.
+    t.lead = std::max(std::min(t.lead, (t.pixel_stages - 1) * t.tap_rows * t.tap_columns), 1);
+    const uint32_t sums = Warpgroups * RowChannels * choice.option.width * 4;
+    return t.parts == 1 || sums <= pixel_ring_bytes(t) + weight_ring_bytes(t);
+}
+
+// Lines from a row of a box to the next.
+inline int64_t pitch_of(const View &v, int columns, Reading reading) {
+    const int64_t reach = int64_t(v.s - 1) * v.dilation_w;
+    if (reading != Halo)
+        return columns + (reading == Rows ? reach / v.stride_w : 0);
+    // Zeros in front of a row are those behind the one before, too.
+    const int64_t plain = columns + reach;
+    const int64_t folded = int64_t(v.w) + std::max({v.pad_left, v.over, 0});
+    return columns == v.q && folded >= v.q ? std::min(folded, plain) : plain;
+}
+
+// Boxes of x, and what reads them.
+inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Reading reading,
+                        const Sharing &sharing, Choice &choice) {
+    const cf_problem &p = query.problem;
+    choice = {};
+    Option &option = choice.option;
+    Planes &planes = choice.planes;
+    const int64_t reach = int64_t(v.s - 1) * v.dilation_w;
+    const int64_t pitch = pitch_of(v, cut.columns, reading);
+    const int64_t zeros = reading == Halo ? cut.columns + reach - pitch : 0;
+    const int64_t height = cut.rows + (reading == Halo ? int64_t(v.r - 1) * v.dilation_h : 0);
+    const int64_t used = (int64_t(cut.rows) * cut.images - 1) * pitch + cut.columns;
+    planes.step = reading == Taps ? v.stride_w : 1;
+    planes.halves = reading == Rows && v.stride_w == 2;
+    planes.last_half = planes.halves && v.s > 1 && v.dilation_w % 2 == 1;
+    if (reading == Straight && (cut.images > 1 || cut.rows > 1))
+        return false;
+    const int64_t half = pitch * cut.images * height, box = half << planes.last_half;
+    if (used > cut.width || box * LineBytes > query.device.shared_per_block)
+        return false;
+    planes.half_lines = int(half);
+    planes.straight = reading == Straight;
+    const double pieces = double(ceil_div(v.q, cut.columns)) * double(ceil_div(v.p, cut.rows)) *
+                          double(ceil_div(v.n, cut.images));
+    if (!countable(p, pieces) || !describe(p, sharing, cut.width, int64_t(pieces), option))
+        return false;
+    Tiling &t = option.tiling;
+    t.load_rows = reading == Halo ? 1 : v.r, t.load_columns = reading == Taps ? v.s : 1;
+    t.tap_rows = reading == Halo ? v.r : 1, t.tap_columns = reading == Taps ? 1 : v.s;
+    t.row_offset = v.dilation_h, t.column_offset = v.dilation_w;
+    t.tap_row_bytes = int(v.dilation_h * cut.images * pitch) * LineBytes;
+    t.tap_bytes = v.dilation_w * LineBytes;
+    t.group_bytes = LineAlign;
+    t.column_pieces = int(ceil_div(v.q, cut.columns));
+    t.row_pieces = int(ceil_div(v.p, cut.rows));
+    t.n = int(v.n), t.p = v.p, t.q = v.q;
+    t.images = cut.images, t.rows = cut.rows, t.columns = cut.columns;
+    t.pitch = int(pitch);
+    t.stride_h = v.stride_h, t.stride_w = v.stride_w;
+    t.pad_top = v.pad_top, t.pad_left = v.pad_left;
+    t.by_column_pieces = Divisor(t.column_pieces), t.by_row_pieces = Divisor(t.row_pieces);
+    t.by_pitch = Divisor(t.pitch), t.by_images = Divisor(t.images);
+    t.pixel_bytes = planes.straight ? uint32_t(ceil_div(cut.width, StraightPixels) * StraightBytes)
+                                    : uint32_t(box * LineBytes);
+    t.zero_bytes = uint32_t(zeros) * LineBytes;
+    t.pixel_stage_bytes = uint32_t(round_up(int64_t(t.pixel_bytes) + t.zero_bytes, LineAlign));
+    if (!share_memory(query, choice))
+        return false;
+    // Columns of products that are no pixels read on behind the last stage.
+    const int64_t last =
+        cut.width + (box - half) + reach + int64_t(t.tap_rows - 1) * t.tap_row_bytes / LineBytes;
+    if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
+        return false;
+    planes.loaders = loader_warps(cut.width) - t.turns;
+    if (!planes.straight)
+        choose_vectors(p, v, t, int(height), reading, planes);
+    choose_units(p, v, t, planes);
+    option.us = estimate(query, choice);
+    return true;
+}
+
+constexpr Sharing PlaneSharings[] = {{false, 1, 1, 1}, {false, 1, 1, 2}, {false, 1, 1, 4},
+                                     {false, 1, 1, 8}, {true, 1, 1, 1},  {true, 1, 1, 2},
+                                     {true, 1, 1, 4},  {true, 1, 1, 8}};
+
+// Calls body(choice) for each way to do a problem.
+template <class Body>
+void for_choices(const cf_query &query, Body body) {
+    const View v = planes_of(query.problem);
+    Choice choice;
+    const auto consider = [&](const Cut &cut, Reading reading) {
+        for (const Sharing &sharing : PlaneSharings)
+            if (tile_planes(query, v, cut, reading, sharing, choice))
+                body(choice);
+    };
+    // As many rows, and images of all their rows, as a product has columns for.
+    const auto with_columns = [&](int width, int columns, Reading reading) {
+        const int64_t pitch = pitch_of(v, columns, reading);
+        const int most = int((width + pitch - columns) / pitch);
+        if (most < 1)
+            return;
+        const int pieces = int(ceil_div(v.p, std::min(most, v.p)));
+        consider({width, 1, int(ceil_div(v.p, pieces)), columns, false}, reading);
+        if (most >= 2 * v.p && v.n > 1)
+            consider({width, int(std::min<int64_t>(most / v.p, v.n)), v.p, columns, false},
+                     reading);
+    };
+    const bool steps = v.stride_h > 1 || v.stride_w > 1;
+    for (const int width : Widths)
+        for (const Reading reading : {Halo, Rows, Taps, Straight}) {
+            if (width > MaxWidth ||
+                (reading == Straight &&
+                 (!straight_width(width) || !may_be_straight(query.problem, v))) ||
+                (reading == Halo && steps) ||
+                (reading == Rows && (v.r == 1 || v.stride_w > 2) && !(steps && v.stride_w <= 2)) ||
+                (reading == Taps && v.s == 1 && v.stride_w <= 2))
+                continue;
+            for (int64_t pieces = ceil_div(v.q, width), last = 0; pieces <= v.q; ++pieces) {
+                const int64_t some = ceil_div(v.q, pieces);
+                const int columns =
+                    int(pieces == 1 ? v.q : std::min<int64_t>(round_up(some, 8), v.q));
+                if (columns <= width && columns != last)
+                    with_columns(width, int(last = columns), reading);
+                if (columns * 4 < width)
+                    break;
+            }
+        }
+}
+
+} // namespace cf::implicit_nchw
