@@ -123,17 +123,18 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
         init_rings(block, planes, lane);
     list_places<Element, N>(tiling, block.staged(0) + ConsumerWarps * staged_bytes(N));
     zero_behind_boxes(block);
-    __syncthreads();
     let_next_kernel_begin();
-    wait_for_kernels_before();
     const int loader = warp - ConsumerWarps;
     if (loader < 0) {
+        begin_together(block);
         take_registers<multiply_registers(Loaders, Straight)>();
         consume<Element, N, Straight>(block, planes, y, finish, warp, lane);
     } else {
         give_registers<load_registers(Loaders, Straight)>();
         if (loader == Loaders - 1)
-            produce_weights(block, filter, lane);
+            produce_weights(block, filter, {1, 0}, lane);
+        else
+            begin_together(block);
         bring(block, loader, lane);
         __syncwarp();
         if (tiling.parts > 1 && block.count > 0)

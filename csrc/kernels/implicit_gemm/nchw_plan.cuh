@@ -160,6 +160,8 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
     planes.paired = t.pitch % 2 == 0 && t.columns % 2 == 0;
 }
 
+// Where implicit_gemm_nhwc has other times since its launches cost less.
+constexpr double Fill = 2000, TapRound = 360, Meet = 4500, MeetColumn = 8, AloneUs = 2.7;
 // Clocks of a loader's warp for a batch, of which it has two on their way. A guess, by what memory
 // and L2 take.
 constexpr double BatchRound = 600;
@@ -194,27 +196,29 @@ inline double estimate(const cf_query &query, const Choice &choice) {
         planes.straight ? round(loads * sets, PixelRound, t.pixel_stages)
                         : loads * sets * (planes.batches * BatchRound / planes.loaders + BoxRound);
     const double issue = std::max(turned, round(weights, WeightRound, t.weight_stages));
-    const double main = together_us(products, together_us(filled, issue));
+    const auto together = implicit_gemm::together_us;
+    const double main = together(products, together(filled, issue));
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
-    const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
+    const double tile = t.turns ? main + StoreShare * store : together(main, main / 2 + store);
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
     const double memory = element_size(p) * (double(p.n) * p.c * read +
                                              pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     return ShortLaunchUs + AloneUs +
-           together_us(clocks_us(query.device, rounds * tile + Fill + meet + store, TensorClock),
-                       memory / (0.85 * query.device.bytes_per_us));
+           together(clocks_us(query.device, rounds * tile + Fill + meet + store, TensorClock),
+                    memory / (0.85 * query.device.bytes_per_us));
 }
 
 // Stages, in what the store leaves of shared memory.
 inline bool share_memory(const cf_query &query, Choice &choice) {
-    cf_query rest = query;
-    rest.device.shared_per_block -= staging_bytes(choice.option.width) - Warpgroups * StagedBytes;
     Tiling &t = choice.option.tiling;
-    if (!share_stages(rest, choice.option))
+    const int64_t bytes = int64_t(query.device.shared_per_block) -
+                          staging_bytes(choice.option.width) + Warpgroups * StagedBytes;
+    if (!share_stages(query, bytes, choice.option))
         return false;
+    t.by_clusters = Divisor(choice.option.grid / cluster_size(t));
     // Boxes of both rings come in turns: one may not be more than its stages ahead.
     t.lead = std::max(std::min(t.lead, (t.pixel_stages - 1) * t.tap_rows * t.tap_columns), 1);
     const uint32_t sums = Warpgroups * RowChannels * choice.option.width * 4;
