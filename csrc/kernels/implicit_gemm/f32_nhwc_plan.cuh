@@ -239,6 +239,9 @@ inline bool adapt(const cf_query &query, const Option &option, int sweep, Choice
          sums_bytes(choice.width) > choice.plan.pixel_bytes() + choice.plan.weight_bytes()))
         return false;
     choice.grid = t.parts > 1 ? option.grid : std::max(std::min(t.tiles, query.device.sm_count), 1);
+    // A block has a multiprocessor to itself.
+    if (choice.grid > query.device.sm_count)
+        return false;
     t.lead = lead_of(choice);
     choice.us = estimate(query, choice);
     return true;
