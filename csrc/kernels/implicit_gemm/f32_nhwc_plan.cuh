@@ -109,12 +109,14 @@ inline cf_query in_words(const cf_query &query) {
     return words;
 }
 
-// Clocks, guessed: until a tile's first pixels are split, and the last ones stored; of a launch in
-// us; of scaling and adding sums of a tap, where the other warpgroup's products do not hide it; of
-// storing a piece of 32 pixels; to split a value. Bytes that come from L2 in a clock, and that
-// shared memory's port moves. Until a stage of weights is there after it was handed back, and how
-// long warpgroups hold one: parts of a tap. Until a stage of pixels is.
-constexpr double Fill = 3500, AloneUs = 2.7, OfTap = 80, OfPiece = 400, SplitValues = 17;
+// Clocks: until a tile's first pixels are split, and the last ones stored (guessed); of a launch in
+// us; of scaling and adding a tap's sums of a column of products, and of handing on a load of
+// pixels, where the other warpgroup's products do not hide them (by the layers of VGG-16 and
+// ResNet-50); of storing a piece of 32 pixels; to split a value. Bytes that come from L2 in a
+// clock, and that shared memory's port moves. Until a stage of weights is there after it was handed
+// back, and how long warpgroups hold one: parts of a tap. Until a stage of pixels is.
+constexpr double Fill = 3500, AloneUs = 2.7, OfColumn = 3.3, OfLoad = 900, OfPiece = 400,
+                 SplitValues = 17;
 constexpr double FillBytes = 30, PortBytes = 128, ProductShare = 1.08, StoreShare = 0.4;
 constexpr double WeightRound = 1400, WeightsHeld = 1.2, Refill = 2500;
 // Where parts of a sum meet: two barriers of a cluster, and of each column.
@@ -135,8 +137,8 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double weight_bytes = 2 * blocks * taps * plan.weight_rings() * WeightBytes;
     const double filled = (taken + weight_bytes) / FillBytes;
     const double port = products * (16 + width / 4) + (3 * taken + weight_bytes) / PortBytes;
-    const double issued =
-        ProductShare * std::max(products * width / 2, port) + blocks * taps * OfTap;
+    const double issued = ProductShare * std::max(products * width / 2, port) +
+                          blocks * taps * width * OfColumn + loads * plan.pixel_rings() * OfLoad;
     const double split = lines * BlockChannels / SplitValues / plan.sweep;
     const double round = blocks * taps * WeightRound / (t.weight_stages / 2.0 - WeightsHeld);
     const auto together = implicit_gemm::together_us;
@@ -237,6 +239,9 @@ inline bool adapt(const cf_query &query, const Option &option, int sweep, Choice
          sums_bytes(choice.width) > choice.plan.pixel_bytes() + choice.plan.weight_bytes()))
         return false;
     choice.grid = t.parts > 1 ? option.grid : std::max(std::min(t.tiles, query.device.sm_count), 1);
+    // A block has a multiprocessor to itself.
+    if (choice.grid > query.device.sm_count)
+        return false;
     t.lead = lead_of(choice);
     choice.us = estimate(query, choice);
     return true;
