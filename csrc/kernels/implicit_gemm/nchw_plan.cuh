@@ -160,11 +160,9 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
     planes.paired = t.pitch % 2 == 0 && t.columns % 2 == 0;
 }
 
-// Clocks of a loader's warp for a batch, of which it has two on their way. A guess, by what memory
-// and L2 take.
-constexpr double BatchRound = 600;
-// Of a box, for each warp.
-constexpr double BoxRound = 300;
+// Clocks of a loader's warp for a batch, and for each box it goes through, by the layers of
+// ResNet-50 that loaders bound (docs/kernels/implicit_gemm.md).
+constexpr double BatchRound = 1000, BoxRound = 2200;
 // Of storing 64 channels of a product's columns, for each of these.
 constexpr double StoreColumn = 8;
 
@@ -194,7 +192,9 @@ inline double estimate(const cf_query &query, const Choice &choice) {
         planes.straight ? round(loads * sets, PixelRound, t.pixel_stages)
                         : loads * sets * (planes.batches * BatchRound / planes.loaders + BoxRound);
     const double issue = std::max(turned, round(weights, WeightRound, t.weight_stages));
-    const double main = together_us(products, together_us(filled, issue));
+    // A single stage is filled when its products are done.
+    const double main = t.pixel_stages == 1 ? products + std::max(filled, issue)
+                                            : together_us(products, together_us(filled, issue));
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
     const double tile = t.turns ? main + StoreShare * store : together_us(main, main / 2 + store);
