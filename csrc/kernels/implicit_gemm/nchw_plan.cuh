@@ -162,11 +162,9 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
 
 // Where implicit_gemm_nhwc has other times since its launches cost less.
 constexpr double Fill = 2000, TapRound = 360, Meet = 4500, MeetColumn = 8, AloneUs = 2.7;
-// Clocks of a loader's warp for a batch, of which it has two on their way. A guess, by what memory
-// and L2 take.
-constexpr double BatchRound = 600;
-// Of a box, for each warp.
-constexpr double BoxRound = 300;
+// Clocks of a loader's warp for a batch, and for each box it goes through, by the layers of
+// ResNet-50 that loaders bound (docs/kernels/implicit_gemm.md).
+constexpr double BatchRound = 1000, BoxRound = 2200;
 // Of storing 64 channels of a product's columns, for each of these.
 constexpr double StoreColumn = 8;
 
@@ -197,7 +195,9 @@ inline double estimate(const cf_query &query, const Choice &choice) {
                         : loads * sets * (planes.batches * BatchRound / planes.loaders + BoxRound);
     const double issue = std::max(turned, round(weights, WeightRound, t.weight_stages));
     const auto together = implicit_gemm::together_us;
-    const double main = together(products, together(filled, issue));
+    // A single stage is filled when its products are done.
+    const double main = t.pixel_stages == 1 ? products + std::max(filled, issue)
+                                            : together(products, together(filled, issue));
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
     const double tile = t.turns ? main + StoreShare * store : together(main, main / 2 + store);
