@@ -138,8 +138,7 @@ inline double estimate(const cf_query &query, const Option &option, const TileNu
     const double size = element_bytes(p);
     const double x = double(p.n) * p.c * p.h * p.w, y = pixels(p) * p.k;
     const double bytes = (x + y * (p.epilogue.residual ? 2 : 1) + reduction(p) * p.k) * size;
-    return ShortLaunchUs +
-           together_us(clocks_us(d, clocks, TensorClock), memory_us(d, bytes));
+    return ShortLaunchUs + together_us(clocks_us(d, clocks, TensorClock), memory_us(d, bytes));
 }
 
 // What does not depend on the tile. Where all of a window lies within 31 bits, pieces may have
