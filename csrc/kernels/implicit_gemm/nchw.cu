@@ -118,8 +118,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("has no %s for this", configs[query.config]);
     if (best.option.width == 0)
         return no("keeps pixels under a filter's taps in shared memory, of tiles that are counted "
-                  "in 29 bits; this has %d rows and columns of %d and %d, a filter of %dx%d",
-                  int(p.n > INT32_MAX ? INT32_MAX : p.n), p.p, p.q, p.r, p.s);
+                  "in 29 bits; this has %lld images of %dx%d, a filter of %dx%d",
+                  (long long)p.n, p.p, p.q, p.r, p.s);
     plan.packed_bytes = packed_bytes(p);
     plan.us = best.option.us;
     describe_state(p, best, state);
