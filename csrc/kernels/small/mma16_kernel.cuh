@@ -340,6 +340,15 @@ __global__ void __maxnreg__(118)
     run_block<TaskShape<Element, R, 1, MaxTiles, false, Residual>>(tiling, x, filter, y, finish);
 }
 
+// Where sums are most and a residual in NCHW is f32. The kernel above is quicker to ask for more of
+// it, by which the memory is slower.
+template <class Element, int R>
+__global__ void __launch_bounds__(Threads, 1)
+    small_mma16_apart_kernel(const __grid_constant__ Tiling tiling, const void *x,
+                             const uint4 *filter, char *y, const __grid_constant__ Finish finish) {
+    run_block<TaskShape<Element, R, 1, MaxTiles, false, true, true>>(tiling, x, filter, y, finish);
+}
+
 template <class Element, int R, int Stride, int Tiles, bool Single>
 Kernel kernel_for(dim3 grid, size_t shared) {
     return kernel_of(small_mma16_kernel<Element, R, Stride, Tiles, Single>, grid, Threads, shared,

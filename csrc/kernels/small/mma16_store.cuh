@@ -170,9 +170,28 @@ struct TaskAddresses {
     }
 };
 
-// Adds what lies where the sums belong, neighbours together as store_task has them.
+// Adds what lies where the sums belong, element by element. A meeting of the warp keeps the loads
+// apart, of which the compiler would have all on the way together, and spill.
+template <class Stored, class Shape>
+__device__ __forceinline__ void add_residual_apart(const Finish &finish, TaskMap<Shape> &map) {
+    using Addresses = TaskAddresses<Shape, false>;
+    char *const residual = static_cast<char *>(const_cast<void *>(finish.residual)); // only read
+    const Addresses addresses(map, sizeof(Stored), residual, residual);
+    Addresses::template for_runs<1>([&](int t, int i, int u) {
+        addresses.template for_rows<1>(t, i, u, [&](char *at, bool live, auto value) {
+            float added[1];
+            load_neighbours(reinterpret_cast<Stored *>(at), live, added);
+            value(0) += added[0];
+        });
+        __syncwarp();
+    });
+}
+
+// The same, neighbours together as store_task has them.
 template <class Stored, class Shape>
 __device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape> &map) {
+    if constexpr (Shape::Apart)
+        return add_residual_apart<Stored>(finish, map);
     using Addresses = TaskAddresses<Shape, false>;
     const Tiling &tiling = map.tiling;
     char *const residual = static_cast<char *>(const_cast<void *>(finish.residual)); // only read
