@@ -7,11 +7,10 @@
 
 namespace cf::small_fma {
 
-// Addresses within the window: every other row's, to which a loop adds where it is, or that and a
-// row, in uniform registers.
-template <int Height>
+// Addresses within the window: those of one row in so many, to which a loop adds where it is and,
+// for the rows between, their distance, in uniform registers.
+template <int Height, int Every>
 struct WindowRows {
-    static constexpr int Every = 2;
     uint32_t at[(Height + Every - 1) / Every];
 
     __device__ __forceinline__ WindowRows(uint32_t first, uint32_t pitch) {
@@ -44,6 +43,11 @@ struct WindowRows {
 template <int R, int Rows, int Columns, int Stride>
 struct ThreadSums {
     static constexpr int Height = (Rows - 1) * Stride + R;
+    // With a stride of 2 and two columns the compiler has products wait for each other's registers,
+    // which have two banks: 26 of 504 with an address for every other row, 12 with one for every
+    // fourth, which is the fastest.
+    static constexpr int AddressEvery = Columns == 2 && Stride == 2 ? 4 : 2;
+    using Window = WindowRows<Height, AddressEvery>;
     float value[ThreadChannels][Rows][Columns] = {};
 
     // Products of one filter column, whose weights `weights(r, w)` fills in, with the window's
@@ -70,8 +74,8 @@ struct ThreadSums {
 
     // One filter column of one channel after another; the loop is not unrolled, see fma.cu.
     template <class Weights>
-    __device__ __forceinline__ void add_column(const WindowRows<Height> &rows, uint32_t plane,
-                                               uint32_t pitch, int s_count, Weights &weights) {
+    __device__ __forceinline__ void add_column(const Window &rows, uint32_t plane, uint32_t pitch,
+                                               int s_count, Weights &weights) {
 #pragma unroll 1
         for (uint32_t on = plane; on < plane + s_count * 4; on += 4) {
             float window[1][Height];
@@ -88,8 +92,8 @@ struct ThreadSums {
     // All three filter columns of a channel. The columns of x that both of a thread's need come in
     // words that are aligned behind the first.
     template <class Weights>
-    __device__ __forceinline__ void add_columns(const WindowRows<Height> &rows, uint32_t plane,
-                                                uint32_t pitch, Weights &weights) {
+    __device__ __forceinline__ void add_columns(const Window &rows, uint32_t plane, uint32_t pitch,
+                                                Weights &weights) {
         float window[Stride + 3][Height];
         rows.template each<false>(plane, pitch, [&](int j, uint32_t at) {
             window[0][j] = load_shared_f32(at);
@@ -113,7 +117,7 @@ struct ThreadSums {
     template <class Weights>
     __device__ __forceinline__ void multiply(const Tiling &tiling, uint32_t first,
                                              Weights weights) {
-        const WindowRows<Height> rows(first, tiling.pitch);
+        const Window rows(first, tiling.pitch);
 #pragma unroll 1
         for (uint32_t plane = 0; plane < tiling.c * tiling.plane; plane += tiling.plane) {
             if constexpr (Columns == 1)

@@ -330,14 +330,23 @@ __global__ void __launch_bounds__(Threads, 1)
     run_block<TaskShape<Element, R, Stride, Tiles, Single>>(tiling, x, filter, y, finish);
 }
 
-// Where sums are most, and no residual is added. With all 128 registers the compiler would leave
-// the walk over tasks in vector ones; short of some, it finds the uniform ones.
-template <class Element, int R>
+// Where sums are most. With all 128 registers the compiler would leave the walk over tasks in
+// vector ones; short of some, it finds the uniform ones.
+template <class Element, int R, bool Residual>
 __global__ void __maxnreg__(118)
     small_mma16_most_sums_kernel(const __grid_constant__ Tiling tiling, const void *x,
                                  const uint4 *filter, char *y,
                                  const __grid_constant__ Finish finish) {
-    run_block<TaskShape<Element, R, 1, MaxTiles, false, false>>(tiling, x, filter, y, finish);
+    run_block<TaskShape<Element, R, 1, MaxTiles, false, Residual>>(tiling, x, filter, y, finish);
+}
+
+// Where sums are most and a residual in NCHW is f32. The kernel above is quicker to ask for more of
+// it, by which the memory is slower.
+template <class Element, int R>
+__global__ void __launch_bounds__(Threads, 1)
+    small_mma16_apart_kernel(const __grid_constant__ Tiling tiling, const void *x,
+                             const uint4 *filter, char *y, const __grid_constant__ Finish finish) {
+    run_block<TaskShape<Element, R, 1, MaxTiles, false, true, true>>(tiling, x, filter, y, finish);
 }
 
 template <class Element, int R, int Stride, int Tiles, bool Single>

@@ -10,13 +10,15 @@
 namespace cf::small16 {
 
 // What a kernel is compiled for. R = 0: any filter and stride, weights from global memory. Single:
-// one input channel, two pixels in a position. Residual: whether one may be added.
+// one input channel, two pixels in a position. Residual: whether one may be added. Apart: and its
+// elements are loaded one by one.
 template <class ElementOf, int RowsOfFilter, int StrideOf, int TilesOf, bool SingleChannel,
-          bool MayAddResidual = true>
+          bool MayAddResidual = true, bool ResidualApart = false>
 struct TaskShape {
     using Element = ElementOf;
     static constexpr int R = RowsOfFilter, Stride = StrideOf, Tiles = TilesOf;
     static constexpr bool Single = SingleChannel, Residual = MayAddResidual;
+    static constexpr bool Apart = ResidualApart;
     static constexpr int Rows = rows_of(Tiles), PositionPixels = Single ? 2 : 1;
     static constexpr int Channels = 2 / PositionPixels; // of a lane in a tile
 };

@@ -170,25 +170,63 @@ struct TaskAddresses {
     }
 };
 
-// Adds what lies where the sums belong. Where sums are many, the compiler has all loads on the way
-// together, and spills. What keeps them apart was found by trying: a branch that no warp diverges
-// at, or a meeting of the warp, which costs the epilogue's uniform registers.
+// Adds what lies where the sums belong, element by element. A meeting of the warp keeps the loads
+// apart, of which the compiler would have all on the way together, and spill.
 template <class Stored, class Shape>
-__device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape> &map) {
+__device__ __forceinline__ void add_residual_apart(const Finish &finish, TaskMap<Shape> &map) {
     using Addresses = TaskAddresses<Shape, false>;
     char *const residual = static_cast<char *>(const_cast<void *>(finish.residual)); // only read
     const Addresses addresses(map, sizeof(Stored), residual, residual);
     Addresses::template for_runs<1>([&](int t, int i, int u) {
-        if (Shape::Single && map.group0 + t * map.tiling.per_tile >= map.tiling.k)
-            return;
         addresses.template for_rows<1>(t, i, u, [&](char *at, bool live, auto value) {
             float added[1];
             load_neighbours(reinterpret_cast<Stored *>(at), live, added);
             value(0) += added[0];
         });
-        if constexpr (!Shape::Single && Shape::R > 0 && Shape::Tiles == MaxTiles)
-            __syncwarp();
+        __syncwarp();
     });
+}
+
+// The same, neighbours together as store_task has them.
+template <class Stored, class Shape>
+__device__ __forceinline__ void add_residual(const Finish &finish, TaskMap<Shape> &map) {
+    if constexpr (Shape::Apart)
+        return add_residual_apart<Stored>(finish, map);
+    using Addresses = TaskAddresses<Shape, false>;
+    const Tiling &tiling = map.tiling;
+    char *const residual = static_cast<char *>(const_cast<void *>(finish.residual)); // only read
+    const Addresses addresses(map, sizeof(Stored), residual, residual);
+    const auto add = [](auto count) {
+        return [](char *at, bool live, auto value) {
+            float added[decltype(count)::value];
+            load_neighbours(reinterpret_cast<Stored *>(at), live, added);
+#pragma unroll
+            for (int e = 0; e < decltype(count)::value; ++e) {
+                value(e) += added[e];
+                // All ways through here add to the same sums. The compiler would make these
+                // additions once, behind them, where all that was loaded is in registers.
+                asm volatile("" : "+f"(value(e)));
+            }
+        };
+    };
+    const auto add_pixels = [&](auto width) {
+        Addresses::template for_runs<decltype(width)::value>([&](int t, int i, int u) {
+            if (!Shape::Single || map.group0 + t * tiling.per_tile < tiling.k)
+                addresses.template for_rows<decltype(width)::value>(t, i, u, add(width));
+        });
+    };
+    // The plain kernel has no registers for neighbours where sums are most.
+    if constexpr (Shape::R > 0 || Shape::Single) {
+        if constexpr (!Shape::Single)
+            if (!tiling.nchw && tiling.per_store > 1)
+                return addresses.for_positions(add(Constant<2 * Shape::Tiles>()));
+        if constexpr (Shape::Single)
+            if (tiling.nchw && tiling.per_store == 4)
+                return add_pixels(Constant<4>());
+        if (tiling.nchw && tiling.per_store == 2)
+            return add_pixels(Constant<2>());
+    }
+    add_pixels(Constant<1>());
 }
 
 // Stores a task's sums, neighbours together.

@@ -16,12 +16,18 @@ Kernel unrolled_kernel(const Tiling &tiling, bool residual, dim3 grid, size_t sh
         for_value<1, 2, 3>(tiling.column_tiles - 1, [&](auto tiles) {
             kernel = kernel_for<Element, R, 1, decltype(tiles)::value, true>(grid, shared);
         });
-    else if (tiling.column_tiles == MaxTiles && !residual)
-        kernel = kernel_of(small_mma16_most_sums_kernel<Element, R>, grid, Threads, shared, true);
-    else
-        for_value<1, 2, 3, MaxTiles>(tiling.column_tiles - 1, [&](auto tiles) {
+    else if (tiling.column_tiles < MaxTiles)
+        for_value<1, 2, 3>(tiling.column_tiles - 1, [&](auto tiles) {
             kernel = kernel_for<Element, R, 1, decltype(tiles)::value, false>(grid, shared);
         });
+    else if (residual && tiling.nchw && tiling.to_floats)
+        kernel = kernel_of(small_mma16_apart_kernel<Element, R>, grid, Threads, shared, true);
+    else if (residual)
+        kernel =
+            kernel_of(small_mma16_most_sums_kernel<Element, R, true>, grid, Threads, shared, true);
+    else
+        kernel =
+            kernel_of(small_mma16_most_sums_kernel<Element, R, false>, grid, Threads, shared, true);
     return kernel;
 }
 
