@@ -39,7 +39,7 @@ __device__ __forceinline__ void init_rings(const Block &block, int lane) {
     Shared &shared = block.shared;
     const int readers = t.apart ? 1 : Warpgroups; // of a stage of pixels
     for (int ring = 0; ring < Warpgroups; ++ring) {
-        shared.pixels[ring].init(t.pixel_stages, Warpgroup / 32, readers * Warpgroup / 32, lane);
+        shared.pixels[ring].init(t.pixel_stages, Warpgroup, readers * Warpgroup, lane);
         shared.weights[ring].init(t.weight_stages, 1, (Warpgroups + 1 - readers) * Warpgroup / 32,
                                   lane);
         if (lane < t.pixel_stages)

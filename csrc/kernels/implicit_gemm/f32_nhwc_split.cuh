@@ -156,9 +156,7 @@ __device__ __forceinline__ void split_pixels(const Block &block, const char *fil
                     block.shared.raw[ring][at.stage].wait(at.parity());
                     splitter.split(ring, at.stage);
                     publish_to_bulk_copies();
-                    __syncwarp();
-                    if (lane == 0)
-                        block.shared.pixels[ring].full[at.stage].arrive();
+                    block.shared.pixels[ring].full[at.stage].arrive();
                 }
         }
     }

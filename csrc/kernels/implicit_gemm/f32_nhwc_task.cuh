@@ -32,8 +32,7 @@ struct Held {
             weights.release(at);
     }
     __device__ __forceinline__ void release_pixels(bool keep) {
-        __syncwarp();
-        if (!keep && lane == 0)
+        if (!keep)
             pixels.release(pixels_at);
         pixels_at.next(block.tiling.pixel_stages);
     }
