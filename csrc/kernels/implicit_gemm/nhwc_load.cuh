@@ -5,6 +5,7 @@
 #include "kernels/implicit_gemm/nhwc_plan.cuh"
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
+#include "ptx/bar.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/grid.cuh"
@@ -148,7 +149,8 @@ __device__ __forceinline__ void begin_together(const Block &block) {
     const bool clustered = cluster_size(block.tiling) > 1;
     if (clustered)
         arrive_at_cluster();
-    __syncthreads();
+    // Warps come here by different ways, which __syncthreads does not allow for.
+    wait_at_bar<2 + Warpgroups>(blockDim.x);
     wait_for_kernels_before();
     if (clustered)
         wait_for_arrivals_at_cluster();
