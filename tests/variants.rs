@@ -49,6 +49,9 @@ const LARGE: [&str; 12] = [
 const EDGES: &[&str] = &[
     // nothing, one, and as little as can be
     "mb0ic3ih8oc4kh3",
+    "mb0ic64ih8oc64kh3ph1+f16",
+    "mb0ic64ih8oc64kh3ph1+f16+nhwc",
+    "mb0ic64ih8oc64kh3ph1+nhwc",
     "mb1ic1ih1oc1kh1",
     "mb1ic1ih1oc1kh1+f16+nhwc+align=2",
     "mb3ic1ih5iw1oc1kh3kw1",
