@@ -256,14 +256,14 @@ fn grouped(shape: &mut Shape) {
     shape.epilogue.pool = None;
 }
 
-/// Channels of a group in multiples of 8, or of 4 in f32, in 16 bits and their own math or in TF32, as
-/// wgmma takes them.
+/// Channels of a group in multiples of 8, or of 4 in f32, in 16 bits and their own math, in TF32 or fp32,
+/// as wgmma takes them.
 fn many_channels(shape: &mut Shape) {
     tiles(shape);
     shape.math = match shape.storage {
         Storage::F32 => {
             shape.c += shape.w % 2 * 4 * shape.groups;
-            Math::Tf32
+            [Math::Tf32, Math::Fp32][shape.w % 4 / 2]
         }
         other => other.maths()[0],
     };
@@ -280,6 +280,10 @@ fn many_channels(shape: &mut Shape) {
         };
         shape.stride = [shape.stride[0].min(2); 2];
         shape.dilation = [1, 1];
+        // 1x1 filters often give more channels than they take.
+        if side == 1 && shape.w % 4 > 0 {
+            shape.k = shape.k.saturating_mul(4);
+        }
         shape.k += shape.w % 3 * shape.groups;
     }
 }
