@@ -281,7 +281,7 @@ fn many_channels(shape: &mut Shape) {
         shape.stride = [shape.stride[0].min(2); 2];
         shape.dilation = [1, 1];
         // 1x1 filters often give more channels than they take.
-        if side == 1 && shape.w % 4 > 0 {
+        if side == 1 && !shape.w.is_multiple_of(4) {
             shape.k = shape.k.saturating_mul(4);
         }
         shape.k += shape.w % 3 * shape.groups;
