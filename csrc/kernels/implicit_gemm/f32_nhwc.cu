@@ -265,9 +265,8 @@ int32_t launch(const State &state, const cf_args &args) {
     CUtensorMap x;
     if (const int32_t error = state.x.at(args.x, x))
         return error;
-    cf::Finish finish = cf::finish_of(state.problem, args);
-    finish.limited = finish.limited && state.plan.tiling.activation == CF_ACT_NONE;
-    return state.kernel.launch(args.stream, state.plan, x, args.packed, args.y, finish);
+    return state.kernel.launch(args.stream, state.plan, x, args.packed, args.y,
+                               cf::finish_of(state.problem, args));
 }
 
 } // namespace
@@ -279,7 +278,7 @@ extern "C" const cf_row CF_ROW(implicit_gemm, f32_nhwc) = {
     "this project",
     "an infinity gives NaN; padding, and up to 63 channels behind the last one, are multiplied as "
     "zeros or by zeros: where an infinity or a NaN meets them, the sum is NaN; of 64 channels of a "
-    "pixel, those below 2^-26 of the largest, once the filter's channels are of one size, lose "
+    "pixel, those below 2^-27 of the largest, once the filter's channels are of one size, lose "
     "bits",
     CF_NEEDS_SM90A,
     configs,

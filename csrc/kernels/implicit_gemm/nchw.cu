@@ -69,11 +69,11 @@ bool is_of(int32_t config, const Choice &choice) {
     const Tiling &t = choice.option.tiling;
     switch (config) {
     case 1:
-        return t.load_rows * t.load_columns == 1 && !choice.planes.straight;
+        return choice.reading == Halo;
     case 2:
-        return t.load_rows * t.tap_columns > 1;
+        return choice.reading == Rows;
     case 3:
-        return t.tap_rows * t.tap_columns == 1;
+        return choice.reading == Taps;
     case 4:
         return !t.apart;
     case 5:
@@ -83,7 +83,7 @@ bool is_of(int32_t config, const Choice &choice) {
     case 7:
         return t.parts > 1;
     case 8:
-        return choice.planes.straight;
+        return choice.reading == Straight;
     default:
         return true;
     }
@@ -145,8 +145,7 @@ int32_t pack(const State &state, const void *w, void *packed, void *stream) {
 }
 
 int32_t launch(const State &state, const cf_args &args) {
-    cf::Finish finish = cf::finish_of(state.problem, args);
-    finish.limited = finish.limited && state.tiling.activation == CF_ACT_NONE;
+    const cf::Finish finish = cf::finish_of(state.problem, args);
     if (state.planes.straight) {
         CUtensorMap x;
         if (const int32_t error = state.x.at(args.x, x))
@@ -168,8 +167,7 @@ extern "C" const cf_row CF_ROW(implicit_gemm, nchw) = {
     "this project",
     "padding, and up to 15 channels behind the last one, are multiplied as zeros or by zeros: "
     "where an infinity or a NaN meets them, the sum is NaN; f32 is rounded to tf32, to the "
-    "nearest, "
-    "to infinity from 0x7f7ff000 on",
+    "nearest, to infinity from 0x7f7ff000 on",
     CF_NEEDS_SM90A,
     configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),

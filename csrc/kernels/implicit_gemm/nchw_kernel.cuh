@@ -107,9 +107,6 @@ __device__ __forceinline__ void produce(const Block &block, const Planes &planes
             bring(Constant<8>());
     }
 }
-#endif
-
-#if CF_SM90A
 // What both kernels are: further warps bring(warp) x, and the last one asks for weights.
 template <class Element, int N, bool Straight, int Loaders, class Bring>
 __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &planes,

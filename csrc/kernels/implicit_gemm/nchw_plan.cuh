@@ -53,6 +53,7 @@ enum Reading {
 };
 
 struct Choice {
+    Reading reading;
     Option option;
     Planes planes;
 };
@@ -160,7 +161,7 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
     planes.paired = t.pitch % 2 == 0 && t.columns % 2 == 0;
 }
 
-// Where implicit_gemm_nhwc has other times since its launches cost less.
+// Of this row, whose launches and parts cost more than implicit_gemm_nhwc's.
 constexpr double Fill = 2000, TapRound = 360, Meet = 4500, MeetColumn = 8, AloneUs = 2.7;
 // Clocks of a loader's warp for a batch, and for each box it goes through, by the layers of
 // ResNet-50 that loaders bound (docs/kernels/implicit_gemm.md).
@@ -241,6 +242,7 @@ inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Re
                         const Sharing &sharing, Choice &choice) {
     const cf_problem &p = query.problem;
     choice = {};
+    choice.reading = reading;
     Option &option = choice.option;
     Planes &planes = choice.planes;
     const int64_t reach = int64_t(v.s - 1) * v.dilation_w;

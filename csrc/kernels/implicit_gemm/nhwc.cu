@@ -18,59 +18,24 @@
 // - The filter is packed as such lines by block of channels and tap, so that one bulk copy brings
 //   what a tap needs. A block that has room for all of its weights keeps them.
 // - Two warpgroups multiply, in 64 channels each or in pixels each; warps of a third one ask for
-//   pixels and weights, in rings of stages. Blocks are persistent, one to a multiprocessor.
+//   pixels and weights, in rings of stages. Blocks are persistent, one to a multiprocessor, two
+//   of narrow products.
 // - Sums go through the epilogue in registers, and through shared memory, where the channels of a
 //   pixel are put beside each other, in 16 bits by stmatrix.
 //
 // Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), the bytes of x
 // and y over the bandwidth, and what comes from L2 over some 30 bytes in a clock.
 #include "core/plan.cuh"
-#include "core/strides.cuh"
+#include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/nhwc_kernel.cuh"
 
 namespace {
 
 using namespace cf::implicit_gemm;
 
-// A filter as lines: [group][block of channels][tap][output channel][channel], in 16 bytes that are
-// swizzled as in shared memory, zeros where nothing is; of f32 the nearest tf32. A thread writes 16
-// bytes.
-template <class Element>
-__global__ void __launch_bounds__(256)
-    pack_kernel(cf::Strides strides, const Element *__restrict__ w, uint4 *__restrict__ packed,
-                int s_count, int taps, int blocks, int lines, int group_c, int group_k,
-                int64_t all) {
-    const int64_t step = int64_t(gridDim.x) * 256;
-    for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < all; i += step) {
-        int64_t rest = i / 8;
-        const auto digit = [&](int base) {
-            const int64_t others = rest / base;
-            const int last = int(rest - others * base);
-            rest = others;
-            return last;
-        };
-        const int k = digit(lines), tap = digit(taps), block = digit(blocks);
-        const int c =
-            block * cf::LineChannels<Element> + (int(i % 8) ^ k % 8) * PieceChannels<Element>;
-        const auto element = [&](int e) {
-            return k < group_k && c + e < group_c
-                       ? cf::widen(
-                             w[strides.at(rest * group_k + k, c + e, tap / s_count, tap % s_count)])
-                       : 0.0f;
-        };
-        const auto word = [&](int i) {
-            if constexpr (sizeof(Element) == 4)
-                return __float_as_uint(cf::Sum<CF_MATH_TF32>::operand(element(i)));
-            else
-                return cf::pack<Element>(element(2 * i), element(2 * i + 1));
-        };
-        packed[i] = {word(0), word(1), word(2), word(3)};
-    }
-}
-
 struct State {
     Launched kernel;
-    cf::Kernel<cf::Strides, const void *, void *, int, int, int, int, int, int, int64_t> pack;
+    PackLines pack;
     cf_problem problem;
     Tiling tiling;
     cf::Lines lines;
@@ -84,8 +49,7 @@ void choose_kernels(const Option &option, State &state) {
                        ? narrow_kernel<Element>(option.width, unsigned(option.grid), shared)
                        : wide_kernel<Element>(option.width, unsigned(option.grid), shared);
     state.kernel.cluster = unsigned(cluster_size(option.tiling));
-    state.pack = cf::kernel_of(pack_kernel<Element>,
-                               cf::blocks(int64_t(packed_bytes(state.problem) / 16), 256), 256);
+    state.pack = PackLines::of<Element>(state.problem);
 }
 
 // Of one way to do it.
@@ -171,7 +135,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
 }
 
 int32_t prepare(State &state) {
-    if (const int32_t error = state.pack.prepare())
+    if (const int32_t error = state.pack.kernel.prepare())
         return error;
     if (const int32_t error = state.kernel.prepare())
         return error;
@@ -179,19 +143,15 @@ int32_t prepare(State &state) {
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
-    const cf_problem &p = state.problem;
-    return state.pack.launch(stream, cf::filter_strides(p), w, packed, p.s, p.r * p.s,
-                             int(blocks_of(p)), int(filter_lines(p)), int(group_channels(p)),
-                             p.k / p.groups, int64_t(packed_bytes(p) / 16));
+    return state.pack.launch(state.problem, w, packed, stream);
 }
 
 int32_t launch(const State &state, const cf_args &args) {
     CUtensorMap x;
     if (const int32_t error = state.x.at(args.x, x))
         return error;
-    cf::Finish finish = cf::finish_of(state.problem, args);
-    finish.limited = finish.limited && state.tiling.activation == CF_ACT_NONE;
-    return state.kernel.launch(args.stream, state.tiling, x, args.packed, args.y, finish);
+    return state.kernel.launch(args.stream, state.tiling, x, args.packed, args.y,
+                               cf::finish_of(state.problem, args));
 }
 
 } // namespace
