@@ -129,7 +129,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   p.stride_h, p.stride_w, p.r, p.s, p.dilation_h, p.dilation_w, p.pad_top,
                   p.pad_left);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = best.us;
+    plan.us = estimate(query, best, false);
     describe(p, best, state);
     return true;
 }
