@@ -562,9 +562,13 @@ impl Problem {
     /// Fewest bytes that must move: each operand read once and the output written once. Of the input
     /// only what a tap falls on: a 1x1 filter with a stride of 2 reads a quarter of it.
     pub fn bytes(&self) -> f64 {
-        let read = self.n() * self.c() * self.lines_read(0) * self.lines_read(1);
-        let elements = read + self.w_len() + self.y_len() + self.residual_len();
+        let elements = self.elements_read() + self.w_len() + self.y_len() + self.residual_len();
         (elements * self.storage().bytes() + self.bias_len() * 4) as f64
+    }
+
+    /// Elements of the input that a tap falls on.
+    pub(crate) fn elements_read(&self) -> usize {
+        self.n() * self.c() * self.lines_read(0) * self.lines_read(1)
     }
 
     /// Rows (axis 0) or columns (axis 1) of the input that a tap falls on: those of each output's

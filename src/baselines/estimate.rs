@@ -1,7 +1,24 @@
-//! Estimates of what libraries take: shares of what a device can do at best. They were fitted to
-//! measurements on one chip and hold for others as far as their kernels do.
+//! Estimates of what libraries take: shares of what a device can do at best. The shares were fitted to
+//! measurements on one chip by `scripts/fit_estimates.py`; what a chip does at best is its own.
 
-use crate::Limits;
+use crate::{Limits, Math};
+
+/// Floating-point operations of a multiprocessor in a clock at best: by FMAs in fp32, by tensor cores,
+/// with sums in f32, in the others.
+pub(super) fn peak(limits: &Limits, math: Math) -> f64 {
+    let half = match limits.arch {
+        90 => 4096.0,
+        100.. => 8192.0,
+        81..90 => 1024.0,
+        _ => 2048.0,
+    };
+    match math {
+        Math::Fp32 if limits.arch <= 80 => 128.0,
+        Math::Fp32 => 256.0,
+        Math::Tf32 => half / 2.0,
+        Math::F16 | Math::Bf16 | Math::F16Acc => half,
+    }
+}
 
 /// Microseconds for floating-point operations of which every multiprocessor does so many in a clock.
 pub(super) fn busy_us(limits: &Limits, flops: f64, per_clock: f64) -> f64 {
@@ -11,6 +28,11 @@ pub(super) fn busy_us(limits: &Limits, flops: f64, per_clock: f64) -> f64 {
 /// Microseconds to move bytes at a share of what the memory's pins do.
 pub(super) fn memory_us(limits: &Limits, bytes: f64, share: f64) -> f64 {
     bytes / (share * limits.bytes_per_us())
+}
+
+/// What two that go on beside each other take, each by itself so long.
+pub(super) fn together_us(a: f64, b: f64) -> f64 {
+    (a.powi(3) + b.powi(3)).cbrt()
 }
 
 /// What passes over memory reach of its pins.

@@ -110,13 +110,13 @@ inline cf_query in_words(const cf_query &query) {
     return words;
 }
 
-// Clocks: until a tile's first pixels are split, and the last ones stored (guessed); of a launch in
-// us; of scaling and adding a tap's sums of a column of products, and of handing on a load of
-// pixels, where the other warpgroup's products do not hide them (by the layers of VGG-16 and
-// ResNet-50); of storing a piece of 32 pixels; to split a value. Bytes that come from L2 in a
-// clock, and that shared memory's port moves. Until a stage of weights is there after it was handed
-// back, and how long warpgroups hold one: parts of a tap. Until a stage of pixels is.
-constexpr double Fill = 3500, AloneUs = 2.7, OfColumn = 3.3, OfLoad = 900, OfPiece = 400,
+// Clocks: until a tile's first pixels are split, and the last ones stored; of a launch in us (both
+// by the layers of one image); of scaling and adding a tap's sums of a column of products, and of
+// handing on a load of pixels, where the other warpgroup's products do not hide them (by the layers
+// of VGG-16 and ResNet-50); of storing a piece of 32 pixels; to split a value. Bytes that come from
+// L2 in a clock, and that shared memory's port moves. Until a stage of weights is there after it
+// was handed back, and how long warpgroups hold one: parts of a tap. Until a stage of pixels is.
+constexpr double Fill = 2400, AloneUs = 1.15, OfColumn = 3.3, OfLoad = 900, OfPiece = 400,
                  SplitValues = 17;
 constexpr double FillBytes = 30, PortBytes = 128, ProductShare = 1.08, StoreShare = 0.4;
 constexpr double WeightRound = 1400, WeightsHeld = 1.2, Refill = 2500;

@@ -90,6 +90,8 @@ inline double product_clocks(const cf_device &d) {
 // Clocks of a multiprocessor for a step of a block.
 struct StepClocks {
     double warp, issued, fill; // one warp by itself; of all; what L2 takes
+    // What a warp by itself waits for: its barrier, or pieces that it loads into registers.
+    double waits;
 
     // A warp's products and the instructions between them do not overlap, nor do warps of the same
     // quarter: clocks of all add up.
@@ -101,17 +103,17 @@ struct StepClocks {
         const double pieces = of.pixels * StepPieces / threads;
         const double filter_pieces = of.channels * StepPieces / threads;
         const double of_piece = t.copied        ? 4
-                                : t.order.whole ? 12 + 6.0 * t.order.per / t.together
+                                : t.order.whole ? 12 + 18.0 * t.order.per / t.together
                                                 : 17.0 * t.order.per;
         const double others = 30 + operands + filter_pieces + pieces * of_piece;
         warp = products * product_clocks(query.device) + others;
         issued = of.warps / 4.0 * warp;
         fill = (of.channels + of.pixels) * StepBytes / 36;
+        waits = t.copied || !t.order.whole ? 65 : 600;
     }
-    // Of so many beside each other. A warp by itself waits for its barrier.
+    // Of so many beside each other.
     double of_blocks(double blocks) const {
-        constexpr double Waits = 65;
-        return together_us(blocks * std::max(issued, fill), warp + Waits);
+        return together_us(blocks * std::max(issued, fill), warp + waits);
     }
 };
 
@@ -122,7 +124,8 @@ inline double clocks_around(const cf_problem &p, const Option &option, const Til
     return 1570 + double(of.channels) * of.pixels * element_bytes(p) / 16 * apart;
 }
 
-// Its constants are fitted to layers of VGG-16 and ResNet-50 on an H200, in f16 with every tile.
+// Its constants are fitted to layers of VGG-16 and ResNet-50 on an H200, in f16 with every tile;
+// those of pieces that are gathered to NCHW, with one image as well.
 inline double estimate(const cf_query &query, const Option &option, const TileNumbers &of) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;

@@ -116,7 +116,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (best.width == 0)
         return no_copies(p, no);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = best.us;
+    plan.us = estimate(query, best, false);
     describe(p, best, state);
     return true;
 }

@@ -61,6 +61,9 @@ constexpr double Fill = 550, Latency = 1100, Refill = 3300, PixelRound = 390, We
                  AtOnce = 450, OfTile = 300, OfPiece = 300, TapRound = 490, TapOfOnce = 400;
 constexpr double FillBytes = 30, PortBytes = 128;
 constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.4;
+// The same where a block keeps its weights, so that warpgroups come to store together (the tiles
+// that 1x1 layers of ResNet-50 and 64 channels of VGG-16 have).
+constexpr double KeptShare = 1.6;
 // Where parts of a sum meet, and of each column; where they wait for the place of stages.
 constexpr double Meet = 1400, MeetColumn = 19, Ready = 1000;
 // Of a launch, in microseconds: of blocks that have a multiprocessor to themselves, so that none is
@@ -68,7 +71,10 @@ constexpr double Meet = 1400, MeetColumn = 19, Ready = 1000;
 // above fitted to the layers of one image, all configurations, and of ResNet-50 (f16 and TF32).
 constexpr double AloneUs = 1.15, BesideUs = 0.2;
 
-inline double estimate(const cf_query &query, const Option &option) {
+// By `as_compared` tilings are compared, in which a block that keeps its weights hides what it
+// stores: so the ones are chosen that were measured. What they take of that is told of the one that
+// was chosen.
+inline double estimate(const cf_query &query, const Option &option, bool as_compared = true) {
     const cf_problem &p = query.problem;
     const Tiling &t = option.tiling;
     const double blocks = double(ceil_div(t.blocks, t.parts)), taps = t.taps;
@@ -101,8 +107,11 @@ inline double estimate(const cf_query &query, const Option &option) {
         t.parts > 1 ? Meet + MeetColumn * option.width + (t.parts_replace ? Ready : 0) : 0;
     const double store =
         OfTile + OfPiece * option.width * RowChannels * element_bytes(p) / StagedBytes;
-    const double tile =
-        t.reload_weights ? main + StoreShare * store : norm5(main, main / 2 + store);
+    // A warpgroup's lead is what the other one has to multiply while it stores.
+    const double bare = std::max(store - t.lead * main / (blocks * taps), 0.0);
+    const double kept =
+        as_compared || rounds <= 1 ? norm5(main, main / 2 + store) : main + KeptShare * store;
+    const double tile = t.reload_weights ? main + StoreShare * store + 2 * bare : kept;
     // Between the pixels that 1x1 filters read, memory is left alone.
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;

@@ -23,6 +23,7 @@
 namespace cf::small16 {
 
 constexpr int Warps = 16, Consumers = 12; // the others load and store
+constexpr int Schedulers = 4;             // of a multiprocessor
 constexpr int Positions = 16;             // of a task, in one row of y
 constexpr int MaxStages = 4;              // strips of x in shared memory
 constexpr int MaxOutStages = 4;           // of which the outputs gather
@@ -266,10 +267,10 @@ inline double clocks(const cf_query &query, const Tiling &t) {
     const double rows = rows_of(t.column_tiles);
     const double strips = double(ceil_div(sets, query.device.sm_count)) * t.strips_per_out_stage;
     const double all = strips * double(ceil_div(t.tasks, t.blocks_per_strip));
-    // The last round of the warps is whole.
-    const int consumers = t.preloaded ? Warps : Consumers;
-    const double tasks =
-        std::max(all, double(ceil_div(int64_t(all), consumers)) * consumers) / strips;
+    // The last round of the warps is whole; of fewer tasks than warps that of the schedulers is.
+    const int64_t consumers = t.preloaded ? Warps : Consumers;
+    const int64_t round = std::min(round_up(int64_t(all), Schedulers), consumers);
+    const double tasks = std::max(all, double(ceil_div(int64_t(all), round) * round)) / strips;
     const double window =
         t.unrolled ? (rows - 1) * p.stride_h + p.r : rows * t.filter_rows; // rows of x read
     const double products = rows * t.column_tiles * t.filter_rows * t.steps;
@@ -283,7 +284,9 @@ inline double clocks(const cf_query &query, const Tiling &t) {
          t.copies / 32.0 * 40) /
         4;
     const double elements = double(t.input_rows) * p.w * p.c;
-    const double outputs = double(std::min(t.row_tiles * int(rows), p.p)) * p.q * p.k;
+    // Blocks that share a strip's tasks share its outputs.
+    const double outputs =
+        double(std::min(t.row_tiles * int(rows), p.p)) * p.q * p.k / t.blocks_per_strip;
     const double loaded = elements * (p.storage == CF_STORE_F32 ? 4 : 2);
     const double left = outputs * (t.to_floats ? 4 : 2);
     // Ends of segments and half sectors cost more than their bytes, and so do strips that are

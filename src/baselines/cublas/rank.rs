@@ -1,45 +1,110 @@
-//! What `cublas_gemm` should take, for the selection. Shares fitted to measurements on an H200
-//! (benches/results/h200-suites-*).
+//! What `cublas_gemm` should take, for the selection. `scripts/fit_estimates.py` fits the constants to the
+//! committed results and reckons the same: what changes here changes there.
 
-use super::product::Product;
+use super::product::{Form, Product};
 use crate::{
-    Limits, Math, Problem,
-    baselines::estimate::{PASS, busy_us, memory_us},
+    Limits, Math, Problem, Storage,
+    baselines::estimate::{PASS, busy_us, memory_us, peak, together_us},
 };
 
-/// Bytes for one element of the unrolled matrix in f32 and in 16 bits: little more than it has.
-const UNROLLED_BYTES: (f64, f64) = (4.7, 2.8);
-/// The launches of a call, without and with passes of ours.
-const LAUNCH_US: (f64, f64) = (5.0, 10.0);
+/// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
+const UNROLL_HALF: f64 = 0.525;
+const UNROLL_F32: f64 = 0.532;
+const MEMORY: f64 = 0.734;
+/// Microseconds for the launch of a product, and of a pass before or behind it.
+const LAUNCH_US: f64 = 3.81;
+const PASS_US: f64 = 6.06;
+/// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
+/// FMAs.
+const FP32: f64 = 0.622;
+const TF32: f64 = 0.564;
+const HALF: f64 = 0.76;
+const ONE_CHANNEL: f64 = 0.763;
+/// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
+const UNALIGNED: f64 = 3.59;
+/// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
+/// in 16 bits on tensor cores.
+const FMA_STEP: f64 = 28.1;
+const HALF_STEP: f64 = 1.91;
+const MOST_FMA_STEPS: usize = 512;
 /// Columns of a tile: fewer output channels take as long.
 const TILE: usize = 32;
 
 /// The unrolling, the product, and the pass that finishes it.
 pub(super) fn microseconds(problem: &Problem, product: &Product, limits: &Limits) -> f64 {
     let images = problem.n() as f64;
-    let pixels = images * (problem.p() * problem.q()) as f64;
-    let channels = (problem.k() / problem.groups()).next_multiple_of(TILE) * problem.groups();
-    let reduction = problem.reduction() as f64;
-
-    let elements = pixels * reduction * problem.groups() as f64;
-    let pass = |bytes: f64| memory_us(limits, bytes, PASS);
-    let unroll = match product.operand.bytes() {
-        _ if product.direct => LAUNCH_US.0,
-        4 => LAUNCH_US.1 + pass(elements * UNROLLED_BYTES.0),
-        _ => LAUNCH_US.1 + pass(elements * UNROLLED_BYTES.1),
+    let unrolled = images
+        * (problem.p() * problem.q() * problem.groups()) as f64
+        * (product.depth * product.operand.bytes()) as f64;
+    let unroll = match (product.direct, product.operand) {
+        (true, _) => 0.0,
+        (false, operand) => {
+            let share = match operand {
+                Storage::F32 => UNROLL_F32,
+                Storage::F16 | Storage::Bf16 => UNROLL_HALF,
+            };
+            let read = (problem.elements_read() * problem.storage().bytes()) as f64;
+            PASS_US + memory_us(limits, read + unrolled, share)
+        }
     };
-    let read = elements * product.operand.bytes() as f64 + (problem.w_len() * 4) as f64;
-    // Of a multiprocessor in a clock: what products of an unrolled convolution reach, far under the
-    // chip's peak.
-    let flops_per_clock = match problem.math() {
-        Math::Fp32 => 119.0,
-        Math::Tf32 => 574.0,
-        Math::F16 | Math::Bf16 | Math::F16Acc => 1148.0,
-    };
-    let flops = 2.0 * pixels * channels as f64 * reduction;
-    let written = images * (problem.k() * problem.p() * problem.q() * 4) as f64;
-    let gemm = busy_us(limits, flops, flops_per_clock).max(pass(read + written));
     // Sums are written, read again, and written as y.
-    let finish = images * (2 * product.product_bytes + 2 * product.sums_bytes) as f64;
-    unroll + gemm + pass(finish)
+    let finish = match product.in_place {
+        true => 0.0,
+        false => {
+            let bytes = images * (2 * product.product_bytes + 2 * product.sums_bytes) as f64;
+            PASS_US + memory_us(limits, bytes, PASS)
+        }
+    };
+    LAUNCH_US + unroll + gemm(problem, product, unrolled, limits) + finish
+}
+
+/// The product of the unrolled matrix, or of x, of so many bytes.
+fn gemm(problem: &Problem, product: &Product, operand: f64, limits: &Limits) -> f64 {
+    let math = problem.math();
+    let channels = problem.k() / problem.groups();
+    let pixels = problem.n() as f64 * (problem.p() * problem.q()) as f64;
+    let columns = channels.next_multiple_of(TILE) * problem.groups();
+    let flops = 2.0 * pixels * columns as f64 * problem.reduction() as f64;
+    let per_clock = match math {
+        Math::Fp32 => FP32 * peak(limits, math),
+        _ if channels == 1 => ONE_CHANNEL * peak(limits, Math::Fp32),
+        Math::Tf32 => TF32 * peak(limits, math),
+        Math::F16 | Math::Bf16 | Math::F16Acc => HALF * peak(limits, math),
+    };
+    // What was just unrolled is read from half of the L2 cache as far as it has room there.
+    let read = match product.direct {
+        true => operand,
+        false => (operand - limits.l2_bytes as f64 / 2.0).max(0.0),
+    };
+    let weights = (problem.w_len() * product.operand.bytes()) as f64;
+    let written = pixels * (problem.k() * product.sum.bytes()) as f64;
+    let stream = together_us(
+        busy_us(limits, flops, per_clock),
+        memory_us(limits, read + weights + written, MEMORY),
+    );
+    let slower = if is_unaligned(problem, product) {
+        UNALIGNED
+    } else {
+        1.0
+    };
+    let steps = problem.reduction() as f64;
+    let clocks = match math {
+        Math::Fp32 => FMA_STEP * steps.min(MOST_FMA_STEPS as f64),
+        Math::Tf32 => 2.0 * HALF_STEP * steps,
+        Math::F16 | Math::Bf16 | Math::F16Acc => HALF_STEP * steps,
+    };
+    together_us(slower * stream, clocks / limits.clocks_per_us())
+}
+
+/// Whether lines of 16-bit operands or sums begin where tensor cores do not read or write words of 16
+/// bytes.
+fn is_unaligned(problem: &Problem, product: &Product) -> bool {
+    let pixels = problem.p() * problem.q();
+    let line = match product.form {
+        Form::Rows => problem.k(),
+        Form::Batched => pixels,
+        Form::Wide => return false,
+    };
+    let half = !matches!(problem.math(), Math::Fp32 | Math::Tf32);
+    half && pixels > 1 && !(line * product.sum.bytes()).is_multiple_of(16)
 }

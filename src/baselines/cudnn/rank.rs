@@ -1,124 +1,160 @@
-//! What cuDNN's best plan should take, for the selection. Shares fitted to measurements on an H200:
-//! rates are floating-point operations of a multiprocessor in a clock.
+//! What cuDNN's best plan should take, for the selection. `scripts/fit_estimates.py` fits the constants to
+//! the committed results and reckons the same: what changes here changes there.
 
 use super::rules::Form;
 use crate::{
-    Layout, Limits, Math, Problem,
-    baselines::estimate::{busy_us, memory_us},
+    Layout, Limits, Math, Padding, Problem,
+    baselines::estimate::{PASS, busy_us, memory_us, peak, together_us},
 };
 
-/// What its kernels reach of the memory's pins.
-const MEMORY: f64 = 0.508;
-/// The same of grouped layers on tensor cores (suite grouped, benches/results/h200-suites-*.jsonl).
-const GROUPED_MEMORY: f64 = 0.27;
-/// The least that it takes: a launch in microseconds, and clocks for each product of a sum.
-const LEAST: (f64, f64) = (4.0, 67.0);
-/// The same in fp32 with channels last (the twelve layers of batch1 with more than a few channels,
-/// 64 to 4608 products: 0.88 to 1.12 of what they take).
-const LEAST_FP32_NHWC: (f64, f64) = (11.0, 52.0);
+/// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
+/// last.
+const MEMORY: f64 = 0.772;
+const GROUPED_MEMORY: f64 = 0.276;
+const FP32_NHWC_MEMORY: f64 = 0.136;
+/// Of a chip's peak.
+const FP32: f64 = 0.499;
+const FP32_NHWC: f64 = 0.47;
+const TF32: f64 = 0.618;
+const HALF: f64 = 0.576;
+/// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
+/// FMAs, and in 16 bits on tensor cores.
+const LAUNCH_US: f64 = 3.68;
+const FMA_STEP: f64 = 68.7;
+const HALF_STEP: f64 = 3.37;
+/// The same in fp32 with channels last.
+const FP32_NHWC_LAUNCH_US: f64 = 6.22;
+const FP32_NHWC_STEP: f64 = 59.8;
+/// Tensor cores want channels last: NCHW is transposed on the way in and out. Microseconds for the
+/// launches, and the share of the memory's pins.
+const TRANSPOSE_US: f64 = 6.22;
+const TRANSPOSE: f64 = 0.512;
+/// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
+/// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
+const FEW_ONE_NHWC: f64 = 0.173;
+const FEW_FP32: f64 = 0.316;
+const FEW_TF32: f64 = 0.104;
+const FEW_HALF: f64 = 0.115;
+const FEW_MEMORY: f64 = 0.299;
+const FEW_HALF_NCHW_MEMORY: f64 = 0.113;
+const FEW_HALF_NHWC_MEMORY: f64 = 0.197;
+/// For depthwise layers it has kernels of their own, without tensor cores: shares of the peak of FMAs,
+/// and of the memory's pins.
+const DEPTHWISE_HALF_NHWC: f64 = 0.201;
+const DEPTHWISE_NHWC: f64 = 0.115;
+const DEPTHWISE_HALF_NCHW: f64 = 0.0924;
+const DEPTHWISE_NCHW: f64 = 0.0424;
+const DEPTHWISE_MEMORY: f64 = 0.712;
+
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;
-
-/// With fewer input channels to a group its kernels are far from what they reach otherwise.
+/// Fewer input channels to a group are few.
 const FEW: usize = 16;
+/// Steps of a sum that count where its channels are few and multiplied by tensor cores, many at once.
+const MOST_FEW_STEPS: usize = 300;
 
 /// Bound by memory or by arithmetic, whichever is slower.
 pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
-    if problem.groups() == 1 && problem.c() < FEW && !is_vectors(problem) {
-        return few_channels(problem, limits);
-    }
-    if problem.groups() > 1 && problem.c() == problem.groups() {
-        return depthwise(problem, limits);
-    }
+    let us = if problem.groups() == 1 && problem.c() < FEW && !is_vectors(problem) {
+        few_channels(problem, limits)
+    } else if problem.groups() > 1 && problem.c() == problem.groups() {
+        depthwise(problem, limits)
+    } else {
+        dense(problem, limits)
+    };
+    us + finishing(problem, limits)
+}
+
+fn dense(problem: &Problem, limits: &Limits) -> f64 {
+    let math = problem.math();
     let nhwc = problem.layout() == Layout::Nhwc;
     let memory_of_tensor_cores = match problem.groups() {
         1 => MEMORY,
         _ => GROUPED_MEMORY,
     };
-    // 60 % of the chip's peak; in fp32 its kernels for channels last are slower, as measured.
-    let (flops_per_clock, memory) = match problem.math() {
-        Math::Fp32 if nhwc => (107.0, 0.152),
-        Math::Fp32 => (138.0, MEMORY),
-        Math::Tf32 => (918.0, memory_of_tensor_cores),
-        Math::F16 | Math::Bf16 | Math::F16Acc => (1837.0, memory_of_tensor_cores),
+    let (share, memory) = match math {
+        Math::Fp32 if nhwc => (FP32_NHWC, FP32_NHWC_MEMORY),
+        Math::Fp32 => (FP32, MEMORY),
+        Math::Tf32 => (TF32, memory_of_tensor_cores),
+        Math::F16 | Math::Bf16 | Math::F16Acc => (HALF, memory_of_tensor_cores),
     };
     let channels = problem.k() / problem.groups();
     let padded = channels.next_multiple_of(TILE) as f64 / channels as f64;
-    let arithmetic = busy_us(limits, problem.flops() * padded, flops_per_clock);
-    let pass = memory_us(limits, problem.bytes(), memory);
-    // Tensor cores want channels last, so that NCHW is transposed on the way in and out.
-    let transposed = !nhwc && problem.math() != Math::Fp32;
-    let transposing = if transposed {
-        2.0 * memory_us(limits, problem.bytes(), MEMORY)
-    } else {
-        0.0
+    let stream = together_us(
+        busy_us(limits, problem.flops() * padded, share * peak(limits, math)),
+        memory_us(limits, problem.bytes(), memory),
+    );
+    let (launch, clocks) = match math {
+        Math::Fp32 if nhwc => (FP32_NHWC_LAUNCH_US, FP32_NHWC_STEP),
+        Math::Fp32 => (LAUNCH_US, FMA_STEP),
+        Math::Tf32 => (LAUNCH_US, 2.0 * HALF_STEP),
+        Math::F16 | Math::Bf16 | Math::F16Acc => (LAUNCH_US, HALF_STEP),
     };
-    // It has no matrix-vector product in fp32: 4096 x 1024 and 25088 x 4096 take 22 and 5 times a pass.
-    let vectors = is_vectors(problem) && problem.math() == Math::Fp32;
-    let reading = if vectors { 5.0 * pass } else { pass };
-    let least = match problem.math() {
-        // Fitted to batch1 in bf16.
-        Math::Tf32 | Math::F16 | Math::Bf16 if nhwc => {
-            LEAST.0 + 3.6 * problem.reduction() as f64 / limits.clocks_per_us()
-        }
-        Math::Fp32 if nhwc => {
-            let (launch, clocks) = LEAST_FP32_NHWC;
-            launch + clocks * problem.reduction() as f64 / limits.clocks_per_us()
-        }
-        _ => least(problem, limits),
+    let least = clocks * problem.reduction() as f64 / limits.clocks_per_us();
+    let transposing = match math == Math::Fp32 || lies_right(problem) {
+        true => 0.0,
+        false => TRANSPOSE_US + 2.0 * memory_us(limits, problem.bytes(), TRANSPOSE),
     };
-    arithmetic.max(reading).max(least) + transposing + finishing(problem, limits)
+    launch + together_us(stream, least) + transposing
 }
 
-/// Fitted to the layers of the reports and the first layers of networks, 1 to 10000 images
-/// (benches/results/h200-small-*.jsonl).
+/// Whether tensor cores can read the tensors as they lie: channels last, or matrices whose lines begin
+/// on 16 bytes, as pixels under a 1x1 filter or whole images are.
+fn lies_right(problem: &Problem) -> bool {
+    let unpadded = problem.pad() == Padding::default();
+    let (filter, image) = ([problem.r(), problem.s()], [problem.h(), problem.w()]);
+    let pixels = problem.p() * problem.q();
+    let line = pixels * problem.storage().bytes();
+    let point = filter == [1, 1] && image == [problem.p(), problem.q()] && line.is_multiple_of(16);
+    problem.layout() == Layout::Nhwc || unpadded && (point || filter == image)
+}
+
 fn few_channels(problem: &Problem, limits: &Limits) -> f64 {
-    let half = matches!(problem.math(), Math::F16 | Math::Bf16 | Math::F16Acc);
-    let single_nhwc =
-        problem.c() == 1 && problem.layout() == Layout::Nhwc && problem.math() != Math::Bf16;
+    let math = problem.math();
+    let nhwc = problem.layout() == Layout::Nhwc;
+    let half = matches!(math, Math::F16 | Math::Bf16 | Math::F16Acc);
+    // One channel is no work for tensor cores.
+    let is_one_nhwc = problem.c() == 1 && nhwc && math != Math::Bf16;
     // Operations on channels that fill up its tiles are counted.
-    let (flops_per_clock, inputs, outputs) = match problem.math() {
-        // One channel is no work for tensor cores.
-        _ if single_nhwc => (45.9, 1, 1),
-        math if problem.c() == 1 || math == Math::Fp32 => (76.5, 1, TILE),
-        Math::Tf32 => (191.0, 4, TILE),
-        _ => (363.0, 8, TILE),
+    let (share, of, inputs, outputs) = match math {
+        _ if is_one_nhwc => (FEW_ONE_NHWC, Math::Fp32, 1, 1),
+        math if problem.c() == 1 || math == Math::Fp32 => (FEW_FP32, Math::Fp32, 1, TILE),
+        Math::Tf32 => (FEW_TF32, math, 4, TILE),
+        _ => (FEW_HALF, math, 8, TILE),
     };
     let padded = |count: usize, tile: usize| count.next_multiple_of(tile) as f64 / count as f64;
     let flops = problem.flops() * padded(problem.c(), inputs) * padded(problem.k(), outputs);
-    let memory = match problem.layout() {
-        Layout::Nchw if half => 0.112,
-        Layout::Nhwc if half => 0.203,
-        _ => 0.264,
+    let memory = match half {
+        true if nhwc => FEW_HALF_NHWC_MEMORY,
+        true => FEW_HALF_NCHW_MEMORY,
+        false => FEW_MEMORY,
     };
-    let stream =
-        busy_us(limits, flops, flops_per_clock).max(memory_us(limits, problem.bytes(), memory));
-    least(problem, limits) + stream + finishing(problem, limits)
+    let products = problem.reduction();
+    let (launch, clocks, steps) = match math {
+        _ if is_one_nhwc => (LAUNCH_US, 0.0, 0),
+        Math::Fp32 if nhwc => (FP32_NHWC_LAUNCH_US, FP32_NHWC_STEP, products),
+        Math::Fp32 => (LAUNCH_US, FMA_STEP, products),
+        _ => (LAUNCH_US, FMA_STEP, products.min(MOST_FEW_STEPS)),
+    };
+    let stream = together_us(
+        busy_us(limits, flops, share * peak(limits, of)),
+        memory_us(limits, problem.bytes(), memory),
+    );
+    launch + clocks * steps as f64 / limits.clocks_per_us() + stream
 }
 
-/// Fitted to depthwise layers (benches/results/h200-suites-*.jsonl): it has kernels for them, without
-/// tensor cores.
 fn depthwise(problem: &Problem, limits: &Limits) -> f64 {
     let half = problem.storage().bytes() == 2;
-    let flops_per_clock = match problem.layout() {
-        Layout::Nhwc if half => 38.3,
-        Layout::Nhwc => 23.0,
-        Layout::Nchw if half => 21.0,
-        Layout::Nchw => 11.5,
+    let share = match problem.layout() {
+        Layout::Nhwc if half => DEPTHWISE_HALF_NHWC,
+        Layout::Nhwc => DEPTHWISE_NHWC,
+        Layout::Nchw if half => DEPTHWISE_HALF_NCHW,
+        Layout::Nchw => DEPTHWISE_NCHW,
     };
-    let arithmetic = busy_us(limits, problem.flops(), flops_per_clock);
-    let stream = arithmetic.max(memory_us(limits, problem.bytes(), MEMORY));
-    LEAST.0 + stream + finishing(problem, limits)
-}
-
-fn least(problem: &Problem, limits: &Limits) -> f64 {
-    let (launch, clocks) = LEAST;
-    // Tensor cores take many products at once.
-    let products = match problem.math() {
-        Math::Fp32 => problem.reduction(),
-        _ => problem.reduction().min(300),
-    };
-    launch + clocks * products as f64 / limits.clocks_per_us()
+    let per_clock = share * peak(limits, Math::Fp32);
+    let arithmetic = busy_us(limits, problem.flops(), per_clock);
+    let pass = memory_us(limits, problem.bytes(), DEPTHWISE_MEMORY);
+    LAUNCH_US + together_us(arithmetic, pass)
 }
 
 /// Whether it is a product of a matrix and few vectors.
@@ -130,7 +166,7 @@ fn is_vectors(problem: &Problem) -> bool {
 fn finishing(problem: &Problem, limits: &Limits) -> f64 {
     if Form::of(problem).iter().all(|form| form.finishes()) {
         let sums = (problem.n() * problem.k() * problem.p() * problem.q()) as f64 * 4.0;
-        memory_us(limits, 2.0 * sums, MEMORY)
+        memory_us(limits, 2.0 * sums, PASS)
     } else {
         0.0
     }

@@ -1,5 +1,7 @@
 //! `convforge list`: every variant, and which of them can do a problem.
 
+mod estimates;
+
 use std::{
     io::{self, Write},
     process::ExitCode,
@@ -42,6 +44,10 @@ pub struct Args {
     /// Print a JSON array with one object per variant, of each problem
     #[arg(long)]
     json: bool,
+    /// Print nothing but a JSON object per line for each configuration that can do a problem: what it
+    /// estimates of its time in microseconds, and whether the rule may take it
+    #[arg(long, conflicts_with = "json")]
+    estimates: bool,
 }
 
 /// A line under the header, nothing else.
@@ -74,6 +80,16 @@ struct Answer {
     picked_because: Vec<String>,
 }
 
+impl Args {
+    /// Those of the chip that was named, or of the device.
+    fn limits(&self) -> Result<Limits, Failure> {
+        match &self.chip {
+            Some(chip) => Ok(Limits::of_chip(chip).unwrap_or_default()),
+            None => Ok(self.device.open()?.0.limits()),
+        }
+    }
+}
+
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let layers = args.problems.layers()?;
     if layers.is_empty() && args.chip.is_some() {
@@ -81,8 +97,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             "--as takes a problem: give --problem, --suite, --model or sizes".to_owned(),
         ));
     }
+    if layers.is_empty() && args.estimates {
+        return Err(Failure::Usage(
+            "--estimates takes a problem: give --problem, --suite, --model or sizes".to_owned(),
+        ));
+    }
     if layers.is_empty() {
         return everything(args);
+    }
+    if args.estimates {
+        return estimates::print(&layers, &args.limits()?);
     }
     let asked = layers.iter().map(|layer| Asked::new(layer, args));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
