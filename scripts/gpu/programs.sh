@@ -42,14 +42,18 @@ host_table() {
         }' "$out/host.txt"
 }
 
-# The guide's programs one by one, and the example in C.
+# The guide's programs one by one, and the example in C, which is linked with the driver.
 guide() {
-    local program option=--gpu
-    [[ $device != cpu ]] || option=--cpu
-    if program=$(packed guide); then step guide "$program" "$option"; else failed=1; fi
-    [[ $option == --gpu ]] || option=
-    # shellcheck disable=SC2086 # none on the CPU
-    if program=$(packed convolve); then step convolve "$program" $option; else failed=1; fi
+    local program
+    if ! program=$(packed guide); then
+        failed=1
+    elif [[ $device == cpu ]]; then
+        step guide "$program" --cpu
+    else
+        step guide "$program" --gpu
+    fi
+    [[ $device != cpu ]] || return 0
+    if program=$(packed convolve); then step convolve "$program" --gpu; else failed=1; fi
 }
 
 readonly MODELS="resnet18 resnet50 convnext-t efficientnet-b0 vae"

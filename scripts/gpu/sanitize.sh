@@ -119,5 +119,5 @@ sanitize_places() {
 
 # Errors that are not known, or answers that are missing, in the steps of `sanitize`.
 sanitize_is_clean() {
-    ! sanitize_table | grep -qE '(!|no answer)'
+    ! grep -qE ' !|no answer' <<<"$(sanitize_table)"
 }
