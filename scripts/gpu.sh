@@ -380,8 +380,7 @@ everything() {
 
 summary() {
     {
-        awk -F '\t' '{ printf "%-8s %5d s  %-28s %s\n", $2 == 0 ? "ok" : "FAILED", $3, $1, $4
-                       failed += $2 != 0 }
+        awk -F '\t' '$2 != 0 { printf "FAILED %5d s  %-28s %s\n", $3, $1, $4; failed++ }
                      END { printf "%d steps done, %d of them failed\n", NR, failed }' "$out/steps.tsv"
         check_table
         sanitize_table

@@ -96,7 +96,7 @@ class Steps(unittest.TestCase):
 
     def program(self, name, text):
         path = self.folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
@@ -178,6 +178,14 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.line(answer, "wide ")[1:], ["0/9", "0/9", "0/9", "6/27", "!"])
         self.assertEqual(self.line(answer, "narrow ")[1:], ["no", "answer"] * 4)
         self.assertEqual(answer.returncode, 1)
+
+    def test_the_trials_of_all_variants_are_a_step_for_each(self):
+        for name in ("conv", "variants"):
+            self.program(f"bin/tests/{name}", f"#!/bin/sh\necho \"{name} [$*]\" >>\"$CALLS\"\n")
+        answer, calls = self.run_it("test")
+        self.assertEqual(calls, ["conv []", "variants [wide:]", "variants [narrow ]", "variants [implicit_gemm_nhwc ]",
+                                 "variants [library ]"])
+        self.assertIn("test-variants-library: status 0", answer.stdout)
 
     def test_the_hosts_time_is_held_to_its_limit(self):
         self.program("bin/host", HOST)

@@ -45,7 +45,7 @@ check_each() {
         chosen=$(rows_of "$name")
         configs=$(awk '{ sum += $3 } END { print sum }' <<<"$chosen")
         share=$(((wanted + configs - 1) / configs))
-        while read -r _ variant configs; do
+        while read -r _ variant configs _; do
             check_variant "$variant" "$configs" "$share"
         done <<<"$chosen"
     done
@@ -84,7 +84,7 @@ tails() {
     tail_problems >"$list"
     problems=$(wc -l <"$list")
     for name in $(families "$@"); do
-        while read -r _ variant configs; do
+        while read -r _ variant configs _; do
             # A share may hold nothing that a variant can do; all problems may not.
             parts=$((problems * configs / CASES + 2))
             for ((part = 1; part <= parts; part++)); do

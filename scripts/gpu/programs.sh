@@ -19,8 +19,23 @@ packed_tests() {
         return
     fi
     for test in "${tests[@]}"; do
-        step "test-$(basename "$test")" "$test"
+        if [[ $test == */variants ]]; then
+            variants_tests "$test"
+        else
+            step "test-$(basename "$test")" "$test"
+        fi
     done
+}
+
+# variants_tests PROGRAM: twenty thousand trials, which take more than a step. Their names begin with a variant's; what
+# follows it is a configuration or a blank.
+variants_tests() {
+    local variant configs end
+    while read -r _ variant configs _; do
+        end=:
+        ((configs > 1)) || end=' '
+        step "test-variants-$variant" "$1" "$variant$end" </dev/null
+    done < <(variants)
 }
 
 host() {

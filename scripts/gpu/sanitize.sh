@@ -17,7 +17,7 @@ sanitize() {
     for name in "$@"; do rows_of "$name" >/dev/null || exit 2; done
     for tool in $TOOLS; do
         for name in $(families "$@"); do
-            while read -r _ variant configs; do
+            while read -r _ variant configs _; do
                 parts=$(parts_of "$tool" "$configs")
                 for ((part = 1; part <= parts; part++)); do
                     sanitize_part "$tool" "$variant" "$part/$parts" </dev/null
