@@ -134,6 +134,24 @@ class Steps(unittest.TestCase):
         _, again = self.run_it("--seed", "4", "check", "--each", "12000", "implicit_gemm_nhwc")
         self.assertEqual(again, [])
 
+    def test_a_step_that_was_stopped_waits_for_the_others(self):
+        results = self.folder / "results"
+        results.mkdir()
+        (results / "stopped.txt").write_text("each-wide-2-seed-1\n", encoding="utf-8")
+        answer, calls = self.run_it("check", "--each", "5", "wide", "implicit_gemm_nhwc")
+        self.assertEqual([call.split("--variant ")[1].split()[0] for call in calls], ["implicit_gemm_nhwc", "wide"])
+        self.assertEqual(answer.returncode, 0)
+
+    def test_a_step_that_is_cut_off_is_noted(self):
+        gpu = (self.folder / "gpu.sh").read_text(encoding="utf-8").replace("STEP_SECONDS=480", "STEP_SECONDS=1")
+        (self.folder / "gpu.sh").write_text(gpu, encoding="utf-8")
+        self.program("bin/convforge", CONVFORGE.replace("case", "sleep 9; case", 1))
+        answer, _ = self.run_it("check", "--each", "5", "implicit_gemm_nhwc")
+        self.assertEqual(answer.returncode, 75)
+        self.assertIn("stopped, not done: each-implicit_gemm_nhwc-5-seed-1", answer.stdout)
+        stopped = (self.folder / "results/stopped.txt").read_text(encoding="utf-8")
+        self.assertEqual(stopped, "each-implicit_gemm_nhwc-5-seed-1\n")
+
     def test_libraries_and_unknown_names_are_refused(self):
         for name in ("library", "third", "narro"):
             answer, calls = self.run_it("check", "--each", "10", "first", name)

@@ -21,7 +21,7 @@ check_generated() {
     local total=$1 count at=$seed
     while ((total > 0)); do
         count=$((total < shard ? total : shard))
-        step "check-$count-seed-$at" \
+        late "check-$count-seed-$at" \
             "$convforge" check --device "$device" --generated "$count" --seed "$at"
         total=$((total - count)) at=$((at + 1))
     done
@@ -57,7 +57,7 @@ check_variant() {
     judged "$JOBS"
     while ((left > 0)); do
         count=$((left < most ? left : most))
-        step "each-$1-$count-seed-$at" "$convforge" check --device "$device" --variant "$1" \
+        late "each-$1-$count-seed-$at" "$convforge" check --device "$device" --variant "$1" \
             --configs all --each "$count" --seed "$at" "${judge[@]}" </dev/null
         left=$((left - count)) at=$((at + 1))
     done
@@ -71,7 +71,7 @@ huge() {
         variants=()
         while read -r _ variant _; do variants+=(--variant "$variant"); done < <(rows_of "$name")
         for ((part = 1; part <= HUGE_PARTS; part++)); do
-            step "huge-$name-$part-of-$HUGE_PARTS" "$convforge" check --device "$device" --suite huge \
+            late "huge-$name-$part-of-$HUGE_PARTS" "$convforge" check --device "$device" --suite huge \
                 --shard "$part/$HUGE_PARTS" "${variants[@]}" --configs first "${judge[@]}" </dev/null
         done
     done
@@ -88,7 +88,7 @@ tails() {
             # A share may hold nothing that a variant can do; all problems may not.
             parts=$((problems * configs / CASES + 2))
             for ((part = 1; part <= parts; part++)); do
-                step "tails-$variant-$part-of-$parts" "$convforge" check --device "$device" --suite "$list" \
+                late "tails-$variant-$part-of-$parts" "$convforge" check --device "$device" --suite "$list" \
                     --shard "$part/$parts" --variant "$variant" --configs all --data integer --data normal \
                     --seed "$seed" "${judge[@]}" </dev/null
             done

@@ -22,7 +22,7 @@ packed_tests() {
         if [[ $test == */variants ]]; then
             variants_tests "$test"
         else
-            step "test-$(basename "$test")" "$test"
+            late "test-$(basename "$test")" "$test"
         fi
     done
 }
@@ -34,7 +34,7 @@ variants_tests() {
     while read -r _ variant configs _; do
         end=:
         ((configs > 1)) || end=' '
-        step "test-variants-$variant" "$1" "$variant$end" </dev/null
+        late "test-variants-$variant" "$1" "$variant$end" </dev/null
     done < <(variants)
 }
 
@@ -88,7 +88,7 @@ candle() {
                 [[ $model != vae && $device != cpu ]] || batch=1
                 file=$out/candle/$build-$type-$model.json
                 # shellcheck disable=SC2016 # the inner shell's
-                step "$build-$type-$model" bash -c '"${@:2}" >"$1"' models "$file" "$program" --device "$on" \
+                late "$build-$type-$model" bash -c '"${@:2}" >"$1"' models "$file" "$program" --device "$on" \
                     --dtype "$type" --batch "$batch" --model "$model" --layers --json --seconds "$(seconds)"
             done
         done

@@ -37,7 +37,7 @@ parts_of() {
 sanitize_part() {
     local data=()
     [[ $1 != racecheck ]] || data=(--data integer)
-    step "sanitize-$1-$2-${3/\//-of-}" "$sanitizer" --tool "$1" --error-exitcode 9 \
+    late "sanitize-$1-$2-${3/\//-of-}" "$sanitizer" --tool "$1" --error-exitcode 9 \
         "$convforge" check --device "$device" --variant "$2" --configs all "${data[@]}" \
         --each 1 --seed "$seed" --shard "$3"
 }
