@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and measures convforge on a machine with a GPU and without Rust, from the folder that
 # scripts/pack.sh packed. Work is cut into steps; what is done is noted in the results' folder, so
-# that the same command, given again, goes on where the last one stopped.
+# that the same command, given again, goes on where the last one stopped. gpu/ has the steps.
 set -uo pipefail
 
 usage() {
@@ -9,7 +9,12 @@ usage() {
 usage: gpu.sh [options] COMMAND
 
   check [N]          check every variant on N generated problems (2000)
-  test               run the packed test binary
+  check --each N [NAME...]
+                     check every family of handwritten variants, or these families and variants, on N random
+                     problems of its own range, shared by its configurations
+  huge [NAME...]     check them on the suite of more than 2^31 elements
+  tails [NAME...]    check them with every size one below, at and one above each tile's
+  test               run the packed tests
   compare SUITE...   check and time suites; words change them, as in vgg16+f16+nhwc+math=f16acc
   sweep [SUITE...]   check and time every configuration of the variants that have several, on suites
                      as compare takes them (report-86 and report-70 with 1000 images)
@@ -22,17 +27,26 @@ usage: gpu.sh [options] COMMAND
   infer [V...]       classify the images with the variants V (rule)
   study              measure what the reports measured: layers, the network, streams; and how far
                      results are from f64
-  sanitize           compute-sanitizer's memcheck, initcheck, racecheck and synccheck over a problem of
-                     every configuration of every variant, racecheck of the handwritten ones
-  all                all of these: every suite
+  errors             the latter alone
+  tenth              compare all on a tenth of the problems of the committed results, drawn by --seed;
+                     scripts/agree.py compares two such runs
+  counters           ncu's counters of the largest layer of each filter size, by the family that it is for
+  host               the host's time of a run beside bare driver calls
+  guide              the guide's programs and the example in C
+  candle             models of candle, by convforge, by candle and by candle with cuDNN
+  sanitize [NAME...] compute-sanitizer's memcheck, initcheck, synccheck and racecheck over a problem of
+                     every configuration of the handwritten variants, or of these families and variants
+  all                check, test, compare (its suites), sweep, infer, study and sanitize
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
-                     sweep.json, study.json, record/, cudnn-plans/
+                     sweep.json, study.json, tenth.json, candle/, record/, cudnn-plans/; verdict.txt
+                     has all tables that end the command
   --device D         gpu, gpu:1 or cpu (gpu); for `record` a list, gpu:0,gpu:1
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
-  --shard N          generated problems per step of `check` (250)
+  --shard N          generated problems per step of `check N` (250)
+  --seed S           of random problems and of draws (1)
 
 A step whose line is deleted from steps.tsv is done again.
 Exit status: 0 all well, 1 something failed, 2 wrong usage, 75 not finished: call it again.
@@ -44,10 +58,10 @@ readonly STUDY_STEPS=24   # shares of the study, so that one fits into a step
 readonly SUITES="report-86 report-70 report-vgg report-gemv first vgg16 resnet50 batch1 grouped depthwise"
 
 main() {
-    out=results device=gpu minutes='' shard=250 reports=''
+    out=results device=gpu minutes='' shard=250 reports='' seed=1
     while [[ ${1-} == --* ]]; do
         case $1 in
-            --out | --device | --minutes | --shard | --reports)
+            --out | --device | --minutes | --shard | --reports | --seed)
                 [[ -n ${2-} ]] || die "$1 needs a value"
                 printf -v "${1#--}" %s "$2"
                 shift 2
@@ -56,11 +70,18 @@ main() {
             *) die "there is no option $1" ;;
         esac
     done
+    is_number "$seed" || die "--seed takes a number, not '$seed'"
     is_number "$shard" || die "--shard takes a number, not '$shard'"
     [[ -z $minutes ]] || is_number "$minutes" || die "--minutes takes a number, not '$minutes'"
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+    local part
+    for part in "$here"/gpu/*.sh; do
+        # shellcheck source=/dev/null
+        source "$part"
+    done
     case ${1-} in
-        check | test | compare | sweep | record | plan | infer | study | sanitize | all) ;;
+        check | huge | tails | test | compare | sweep | record | plan | infer | study | errors | tenth) ;;
+        counters | host | guide | candle | sanitize | all) ;;
         '' | help) usage && exit 2 ;;
         *) die "there is no command '$1'" ;;
     esac
@@ -69,12 +90,14 @@ main() {
     [[ $device == cpu ]] || export CONVFORGE_REQUIRE_GPU=1
     mkdir -p "$out" || exit 1
     touch "$out/steps.tsv"
-    unfinished=0 failed=0
+    unfinished=0 failed=0 deferred=()
 
     local command=$1
     shift
     case $command in
-        check) check "${1-2000}" ;;
+        check) check "$@" ;;
+        huge) huge "$@" ;;
+        tails) tails "$@" ;;
         test) packed_tests ;;
         compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && measure compare "$@" ;;
         sweep) sweep "$@" ;;
@@ -82,9 +105,16 @@ main() {
         plan) plan "$@" && exit ;;
         infer) infer "$@" ;;
         study) study ;;
-        sanitize) sanitize ;;
+        errors) study_errors ;;
+        tenth) tenth ;;
+        counters) largest ;;
+        host) host ;;
+        guide) guide ;;
+        candle) candle ;;
+        sanitize) sanitize "$@" ;;
         all) everything ;;
     esac
+    run_deferred
     summary
 }
 
@@ -109,6 +139,14 @@ is_done() { grep -q "^$1"$'\t' "$out/steps.tsv"; }
 
 minutes_are_over() { [[ -n $minutes ]] && ((minutes * 60 - SECONDS < 5)); }
 
+# What a step says last; of a program under a sanitizer what both say.
+last_line() {
+    awk '/^========= .*SUMMARY/ { if (!/not printed/) summary = "; " $0; next }
+         /^=========/ || /^[[:space:]]*$/ { next }
+         { last = $0 }
+         END { print last summary }' "$1" | tr '\t' ' ' | cut -c 1-250
+}
+
 # step NAME COMMAND...: runs it once, for eight minutes at most. Its output goes to log.txt, and a
 # line with its name, exit status, seconds and last line to steps.tsv. A step that failed is done
 # too; one that ran out of time is not.
@@ -132,7 +170,7 @@ step() {
     [[ -z $interrupted ]] || wait "$pid"
     trap - INT TERM
     seconds=$((SECONDS - began))
-    last=$(grep -v '^[[:space:]]*$' "$text" | tail -n 1 | tr '\t' ' ' | cut -c 1-200)
+    last=$(last_line "$text")
     {
         echo "=== $name: status $status after $seconds s"
         cat "$text"
@@ -141,6 +179,7 @@ step() {
     [[ -z $interrupted ]] || exit 130
     if ((status == 124 || status == 137)); then
         echo "$name: stopped after $seconds s"
+        ((limit < STEP_SECONDS)) || echo "$name" >>"$out/stopped.txt"
         unfinished=1
         return
     fi
@@ -148,25 +187,21 @@ step() {
     echo "$name: status $status, $seconds s: $last"
 }
 
-# One seed per step: each has problems of its own.
-check() {
-    is_number "$1" || die "check takes a number of problems, not '$1'"
-    local total=$1 seed=0 count
-    while ((total > 0)); do
-        count=$((total < shard ? total : shard))
-        seed=$((seed + 1))
-        step "check-$count-seed-$seed" \
-            "$convforge" check --device "$device" --generated "$count" --seed "$seed"
-        total=$((total - count))
-    done
+# late NAME COMMAND...: a step that begins anew each time; where its eight minutes were over once, it waits until all
+# others are done.
+late() {
+    if ! is_done "$1" && grep -qxF -e "$1" "$out/stopped.txt" 2>/dev/null; then
+        deferred+=("$(printf '%q ' "$@")")
+    else
+        step "$@"
+    fi
 }
 
-packed_tests() {
-    if [[ -x $here/bin/variants ]]; then
-        step test-variants "$here/bin/variants"
-    else
-        echo "test: there is no $here/bin/variants; scripts/pack.sh makes it"
-    fi
+run_deferred() {
+    local one
+    for one in "${deferred[@]}"; do
+        eval "step $one </dev/null"
+    done
 }
 
 # measure SUBCOMMAND SUITE...: a step for each suite, all into one file; words change the suite.
@@ -344,6 +379,10 @@ study() {
         step "study-$part-of-$STUDY_STEPS" "$convforge" study --device "$device" "${weights[@]}" \
             --shard "$part/$STUDY_STEPS" --out "$out/study.json" --resume
     done
+    study_errors
+}
+
+study_errors() {
     step study-errors "$convforge" study --device "$device" --parts errors --out "$out/study.json" --resume
 }
 
@@ -358,58 +397,27 @@ everything() {
     sanitize
 }
 
-sanitize() {
-    local sanitizer
-    [[ $device != cpu ]] || die "sanitize needs a GPU"
-    if ! sanitizer=$(find_sanitizer); then
-        echo "sanitize: there is no compute-sanitizer on PATH, in CUDA_HOME or in /usr/local/cuda*." \
-            "It comes with the CUDA toolkit, by itself as the package cuda-sanitizer-13-0 of" \
-            "NVIDIA's repository or nvidia-cuda-sanitizer-api of PyPI." >&2
-        failed=1
-        return
-    fi
-    local tool part variant
-    for tool in memcheck initcheck synccheck; do
-        for part in 1 2 3 4; do
-            step "$tool-$part-of-4" "$sanitizer" --tool "$tool" --error-exitcode 9 \
-                "$convforge" check --device "$device" --each 1 --seed 7 --shard "$part/4"
-        done
-    done
-    # It slows shared memory down by a thousand times: our kernels alone, and one kind of data.
-    local ours=()
-    while read -r variant; do
-        ours+=(--variant "$variant")
-    done < <("$convforge" list --json |
-        awk -F'"' '$2 == "name" { name = $4 } $2 == "kind" && $4 == "kernel" { print name }')
-    for part in {1..16}; do
-        step "racecheck-$part-of-16" "$sanitizer" --tool racecheck --error-exitcode 9 \
-            "$convforge" check --device "$device" "${ours[@]}" --configs all --data integer --each 1 --seed 7 \
-            --shard "$part/16"
-    done
-}
-
-find_sanitizer() {
-    local candidate
-    for candidate in "$(command -v compute-sanitizer)" \
-        "${CUDA_HOME:-/nonexistent}"/{bin,compute-sanitizer}/compute-sanitizer \
-        /usr/local/cuda*/{bin,compute-sanitizer}/compute-sanitizer \
-        /opt/nvidia/compute-sanitizer*/compute-sanitizer; do
-        [[ -x $candidate ]] && echo "$candidate" && return
-    done
-    return 1
-}
-
 summary() {
+    {
+        awk -F '\t' '$2 != 0 { printf "FAILED %5d s  %-28s %s\n", $3, $1, $4; failed++ }
+                     END { printf "%d steps done, %d of them failed\n", NR, failed }' "$out/steps.tsv"
+        # Eight minutes were not enough for them.
+        [[ ! -e $out/stopped.txt ]] || grep -vxFf <(cut -f 1 "$out/steps.tsv") "$out/stopped.txt" | sort -u |
+            sed 's/^/stopped, not done: /'
+        check_table
+        sanitize_table
+        host_table
+        candle_table
+    } >"$out/verdict.txt"
     echo
-    awk -F '\t' '{ printf "%-8s %5d s  %-28s %s\n", $2 == 0 ? "ok" : "FAILED", $3, $1, $4
-                   failed += $2 != 0 }
-                 END { printf "%d steps done, %d of them failed\n", NR, failed }' "$out/steps.tsv"
+    cat "$out/verdict.txt"
     echo "Results are in $out."
     if ((unfinished)); then
         echo "Not all is done: the same command goes on."
         exit 75
     fi
-    awk -F '\t' '$2 != 0 { exit 1 }' "$out/steps.tsv" && ((!failed))
+    # What sanitizers report may be known.
+    awk -F '\t' '$2 != 0 && $1 !~ /^sanitize-/ { exit 1 }' "$out/steps.tsv" && sanitize_is_clean && ((!failed))
     exit
 }
 

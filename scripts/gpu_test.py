@@ -29,6 +29,7 @@ class Plans(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         shutil.copy(ROOT / "scripts/gpu.sh", self.folder)
+        shutil.copytree(ROOT / "scripts/gpu", self.folder / "gpu")
         for name, content in (("bin/convforge", PROGRAM), ("benches/record.txt", RECORD)):
             path = self.folder / name
             path.parent.mkdir()

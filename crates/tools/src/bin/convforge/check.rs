@@ -26,6 +26,8 @@ use crate::{
 const DEFAULT_GENERATED: usize = 100;
 /// So many random problems are drawn for each that --each asks for, before it gives up.
 const DRAWS: u64 = 2000;
+/// So many are drawn at once where few fit.
+const MOST_DRAWN: u64 = 4096;
 /// Cases at a time on a GPU: more than these wait for each other's memory.
 const JOBS: usize = 8;
 
@@ -185,7 +187,8 @@ impl Args {
         Ok(problems)
     }
 
-    /// The random problems of --each that this variant can do.
+    /// The random problems of --each that this variant can do: the first ones of the seed, drawn by all cores. What a
+    /// variant refuses costs a plan, and one in a hundred may be left.
     fn possible(&self, device: &Device, (variant, config): &Configured) -> Vec<Problem> {
         let count = self.each.unwrap_or(0);
         let domain = Domain {
@@ -193,11 +196,17 @@ impl Args {
             config: *config,
             limits: &device.limits(),
         };
-        let drawn = domain.problems(self.seed, count as u64 * DRAWS);
-        drawn
-            .filter(|problem| self.fits(problem))
-            .take(count)
-            .collect()
+        let draws = count as u64 * DRAWS;
+        let (mut found, mut first, mut block) = (Vec::new(), 0, 2 * count as u64);
+        while found.len() < count && first < draws {
+            let end = draws.min(first + block);
+            let drawn = (first..end).into_par_iter();
+            let possible = drawn.filter_map(|index| domain.problem(self.seed, index));
+            found.par_extend(possible.filter(|problem| self.fits(problem)));
+            (first, block) = (end, MOST_DRAWN.min(2 * block));
+        }
+        found.truncate(count);
+        found
     }
 
     fn drawn(&self, count: u64) -> impl Iterator<Item = Problem> {
@@ -404,6 +413,19 @@ mod tests {
     struct Cli {
         #[command(flatten)]
         args: Args,
+    }
+
+    #[test]
+    fn what_is_drawn_at_once_is_what_is_drawn_one_by_one() {
+        let args =
+            Cli::parse_from(["test", "--each", "40", "--seed", "3", "--data", "subnormal"]).args;
+        let variant = (variants::find("cpu_direct").unwrap(), 0);
+        let device = Device::cpu();
+        let limits = device.limits();
+        let drawn = Domain::of(&*variant.0, &limits)[0].problems(3, 40 * DRAWS);
+        let expected: Vec<Problem> = drawn.filter(|p| args.fits(p)).take(40).collect();
+        assert_eq!(expected.len(), 40);
+        assert_eq!(args.possible(&device, &variant), expected);
     }
 
     #[test]
