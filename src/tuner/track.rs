@@ -4,13 +4,13 @@
 use std::{thread, time::Duration};
 
 use super::{Budget, operands::Operands};
-#[cfg(feature = "cuda")]
-use crate::Error;
 use crate::{
     Conv, Device, Packed, Problem, Result, Stream, Workspace,
     tuning::{Conditions, Outcome},
     variant::RawOperands,
 };
+#[cfg(feature = "cuda")]
+use crate::{Error, gpu};
 
 /// Microseconds that a sample should last.
 const SAMPLE_US: f64 = 1_000.0;
@@ -21,12 +21,6 @@ const SAMPLES: usize = 9;
 const FEW_SAMPLES: usize = 3;
 /// How many times the fastest's time is far behind.
 const FAR: f64 = 5.0;
-/// The driver's errors, from CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
-/// that say what was queued cannot be captured.
-#[cfg(feature = "cuda")]
-const CAPTURE_REFUSED: i32 = 900;
-#[cfg(feature = "cuda")]
-const CAPTURE_REFUSED_LAST: i32 = 908;
 /// How long a GPU rests after a sample, in lengths of the sample.
 const REST: u32 = 3;
 /// Samples that last are of slow kernels, which draw little.
@@ -101,8 +95,8 @@ impl Track {
     }
 
     /// The operands with filters as the convolution wants them, and what keeps these.
-    fn packed(&self, conv: &Conv) -> Result<(Vec<Packed>, Vec<RawOperands>)> {
-        let (mut kept, mut sets) = (Vec::new(), self.operands.raw.clone());
+    fn packed(&mut self, conv: &Conv) -> Result<(Vec<Packed>, Vec<RawOperands>)> {
+        let (mut kept, mut sets) = (Vec::new(), self.operands.raw());
         for set in &mut sets {
             // SAFETY: the filter has the problem's size and stays as long as the track.
             if let Some(packed) = unsafe { conv.pack_raw(set.w, &self.stream)? } {
@@ -146,10 +140,7 @@ impl Track {
             let graph = queue.capture(|_| self.launch(conv, sets, calls));
             let graph = graph.map_err(|why| match why {
                 // Any other failure may be none another time.
-                Error::Gpu {
-                    code: CAPTURE_REFUSED..=CAPTURE_REFUSED_LAST,
-                    ..
-                } => Error::Unsupported {
+                why if gpu::is_of_recording(&why) => Error::Unsupported {
                     variant: conv.name(),
                     problem: conv.problem().to_string(),
                     why: format!("no graph of it can be captured: {why}"),
