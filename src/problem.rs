@@ -469,10 +469,12 @@ impl Problem {
             out,
         };
         let s = &problem.shape;
+        // Without an image no tensor has an element, but what is planned counts those of one.
+        let images = s.n.max(1);
         for (what, dims) in [
-            ("input", [s.n, s.c, s.h, s.w]),
+            ("input", [images, s.c, s.h, s.w]),
             ("filter", [s.k, s.c / s.groups, s.r, s.s]),
-            ("output", [s.n, s.k, p, q]),
+            ("output", [images, s.k, p, q]),
         ] {
             let count = dims.iter().try_fold(1usize, |a, d| a.checked_mul(*d));
             if count.is_none_or(|count| count > MAX_ELEMENTS) {
