@@ -83,7 +83,7 @@ impl Row {
             max_arch,
             configs,
             ranked,
-            hash: crate::variants::hash_of_row(&name),
+            hash: crate::sources::hash_of_row(&name),
             ..Info::new(&name, &family, &idea, &source, Kind::Kernel)
         };
         let constant = row.functions.constant_memory.map(ConstantMemory::new);

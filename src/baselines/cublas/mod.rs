@@ -62,7 +62,7 @@ impl CublasGemm {
         CublasGemm(Info {
             min_arch: 80,
             configs: CONFIGS.map(str::to_owned).to_vec(),
-            hash: crate::variants::hash_of_passes(),
+            hash: crate::sources::hash_of_passes(),
             ..Info::new(
                 "cublas_gemm",
                 "cublas",

@@ -28,7 +28,7 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Sets of operands at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
 
-pub(super) struct Track {
+pub(super) struct Timer {
     stream: Stream,
     operands: Operands,
     workspace: Workspace,
@@ -47,7 +47,7 @@ pub fn rest_after(busy: Duration) -> Duration {
     LONGEST_REST.min(busy.saturating_mul(REST))
 }
 
-impl Track {
+impl Timer {
     pub(super) fn new(device: &Device, problem: &Problem, conditions: Conditions) -> Result<Self> {
         let twice_l2 = 2 * device.limits().l2_bytes as usize;
         let sets = match conditions.cold {
@@ -55,7 +55,7 @@ impl Track {
             false => 1,
         };
         let stream = device.stream()?;
-        Ok(Track {
+        Ok(Timer {
             operands: Operands::new(device, problem, sets)?,
             workspace: Workspace::new(&stream)?,
             stream,
@@ -73,7 +73,7 @@ impl Track {
         // The first call loads what is loaded at first use.
         self.launch(conv, &sets, 1)?;
         self.stream.synchronize()?;
-        let each = self.elapsed(|track| track.launch(conv, &sets, 1))?;
+        let each = self.elapsed(|timer| timer.launch(conv, &sets, 1))?;
         let calls = (SAMPLE_US / each.max(1.0)).ceil() as usize;
         let all_sets = calls.next_multiple_of(sets.len());
         let calls = match each * all_sets as f64 <= LONGEST_SAMPLE_US {
@@ -98,7 +98,7 @@ impl Track {
     fn packed(&mut self, conv: &Conv) -> Result<(Vec<Packed>, Vec<RawOperands>)> {
         let (mut kept, mut sets) = (Vec::new(), self.operands.raw());
         for set in &mut sets {
-            // SAFETY: the filter has the problem's size and stays as long as the track.
+            // SAFETY: the filter has the problem's size and stays as long as the timer.
             if let Some(packed) = unsafe { conv.pack_raw(set.w, &self.stream)? } {
                 set.packed = packed.as_ptr();
                 kept.push(packed);
@@ -154,7 +154,7 @@ impl Track {
             let totals = rested(|| self.elapsed(sample), wants_more, pause)?;
             return Ok(totals.into_iter().map(per_call).collect());
         }
-        let sample = |track: &mut Self| track.launch(conv, sets, calls);
+        let sample = |timer: &mut Self| timer.launch(conv, sets, calls);
         let totals = rested(|| self.elapsed(sample), wants_more, pause)?;
         Ok(totals.into_iter().map(per_call).collect())
     }
