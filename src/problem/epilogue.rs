@@ -73,7 +73,7 @@ impl Default for Epilogue {
 
 impl Epilogue {
     /// Whether the sums are stored as they are.
-    pub fn is_none(&self) -> bool {
+    pub fn is_identity(&self) -> bool {
         *self == Epilogue::default()
     }
 

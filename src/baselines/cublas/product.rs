@@ -130,7 +130,7 @@ impl Product {
         }
         let operand = operand(problem.math());
         // Sums that nothing is done to can be stored by the product, in the types cuBLAS has.
-        let storable = problem.epilogue().is_none()
+        let storable = problem.epilogue().is_identity()
             && match problem.math() {
                 Math::F16Acc => problem.storage() == Storage::F16,
                 _ => problem.storage() == Storage::F32 || problem.storage() == operand,
