@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Activation, Layout, MAX_DIM, Math, Padding, Pool, Problem, Shape, Storage, extent};
+use super::{
+    Activation, Layout, Math, Padding, Pool, Problem, Shape, Storage,
+    check::{MAX_DIM, extent},
+};
 use crate::{Error, Result};
 
 /// Gives an enum its words: `Display`, `FromStr` and the list of all.

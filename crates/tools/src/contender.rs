@@ -7,6 +7,9 @@ use convforge::{
     variant::{self, Arithmetic, Query, Variant},
 };
 
+/// What cuDNN's fastest plan is called where that is a transform.
+pub(crate) const TRANSFORM: &str = "cudnn_transform";
+
 /// Who takes part.
 #[derive(Clone)]
 pub enum Contender {

@@ -97,7 +97,7 @@ impl Form {
     pub(super) fn of(problem: &Problem) -> &'static [Form] {
         let mut rest = *problem.epilogue();
         rest.scale = 1.0;
-        match (rest.is_none(), problem.math(), rest.pool) {
+        match (rest.is_identity(), problem.math(), rest.pool) {
             // Summing in f32 is more than was asked for, and may be faster all the same.
             (true, Math::F16Acc, _) => &[Form::Half, Form::Plain],
             (true, ..) => &[Form::Plain],

@@ -31,7 +31,7 @@ use referee::Referee;
 
 use crate::{
     Contender,
-    contenders::TRANSFORM,
+    contender::TRANSFORM,
     measure::{COMPLETE, Row},
 };
 
