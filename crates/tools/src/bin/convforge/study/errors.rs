@@ -1,6 +1,6 @@
 //! Which errors a study looks at.
 
-use convforge::{Device, Math};
+use convforge::{Device, Layout, Math};
 use convforge_tools::{
     Contender, Result,
     suite::{Layer, Overrides, Suite},
@@ -14,13 +14,19 @@ const BATCH: usize = 100;
 const REPORTS: [&str; 2] = ["report-86", "report-70"];
 /// First layers of networks, one image each: many outputs, short sums.
 const FIRST: &str = "first";
-/// A layer of one image whose sums have 4608 terms.
-const DEEP: [&str; 2] = ["batch1", "vgg8"];
+/// Layers with one image, of suites by their names: sums of 4608 and of 23040 terms, groups of 8 channels
+/// and of one.
+const ALONE: [[&str; 2]; 4] = [
+    ["batch1", "vgg8"],
+    ["sd15-unet", "up3.0.conv1"],
+    ["grouped", "resnext50.c3"],
+    ["depthwise", "c96h56s1k7"],
+];
 /// How variants multiply, unless it is asked otherwise.
 const MATHS: [Math; 4] = [Math::Fp32, Math::Tf32, Math::F16, Math::Bf16];
 
-/// A unit per problem and math, with every variant that can do it. What a pick chooses stands there by
-/// itself, so picks take no part.
+/// A unit per problem and math, with every variant that can do it; where some can do it with channels last
+/// alone, another with these. What a pick chooses stands there by itself, so picks take no part.
 pub fn units(
     device: &Device,
     asked: &[Math],
@@ -43,12 +49,21 @@ pub fn units(
     for layer in &layers {
         for math in maths {
             let layer = with_math(layer, *math)?;
-            let able = |contender: &&&Contender| contender.can(&device.limits(), &layer.problem);
-            let contenders: Vec<Contender> =
-                variants.iter().filter(able).copied().cloned().collect();
-            idle.retain(|contender| !able(&contender));
-            if !contenders.is_empty() {
-                units.push(Unit::Errors { layer, contenders });
+            let last = channels_last(&layer)?;
+            let can = |contender: &Contender, layer: &Layer| {
+                contender.can(&device.limits(), &layer.problem)
+            };
+            let (first, rest): (Vec<&Contender>, Vec<&Contender>) = variants
+                .iter()
+                .partition(|contender| can(contender, &layer));
+            let rest = rest.into_iter();
+            let rest = rest.filter(|contender| can(contender, &last)).collect();
+            idle.retain(|contender| !can(contender, &layer) && !can(contender, &last));
+            for (layer, able) in [(layer, first), (last, rest)] {
+                if !able.is_empty() {
+                    let contenders = able.into_iter().cloned().collect();
+                    units.push(Unit::Errors { layer, contenders });
+                }
             }
         }
     }
@@ -80,10 +95,19 @@ fn layers() -> Result<Vec<Layer>> {
         layers.extend(with_batch(BATCH, &Suite::find(suite)?.layers)?);
     }
     layers.extend(with_batch(1, &Suite::find(FIRST)?.layers)?);
-    let [suite, layer] = DEEP;
-    let deep = Suite::find(suite)?.layers.into_iter();
-    layers.extend(deep.filter(|other| other.layer == layer));
+    for [suite, name] in ALONE {
+        let mut found = Suite::find(suite)?.layers;
+        found.retain(|layer| layer.layer == name);
+        layers.extend(with_batch(1, &found)?);
+    }
     Ok(layers)
+}
+
+fn channels_last(layer: &Layer) -> Result<Layer> {
+    Ok(Layer {
+        problem: layer.problem.with(|shape| shape.layout = Layout::Nhwc)?,
+        ..layer.clone()
+    })
 }
 
 #[cfg(test)]
@@ -110,9 +134,9 @@ mod tests {
     fn the_problems_have_short_and_long_sums() {
         let layers = layers().unwrap();
         let terms: Vec<usize> = layers.iter().map(|l| l.problem.reduction()).collect();
-        assert_eq!(terms, [49, 196, 25, 300, 27, 147, 27, 4608]);
+        assert_eq!(terms, [49, 196, 25, 300, 27, 147, 27, 4608, 23040, 72, 49]);
         let images: Vec<usize> = layers.iter().map(|l| l.problem.n()).collect();
-        assert_eq!(images, [100, 100, 100, 100, 1, 1, 1, 1]);
+        assert_eq!(images, [100, 100, 100, 100, 1, 1, 1, 1, 1, 1, 1]);
     }
 
     #[test]
