@@ -1,6 +1,6 @@
 //! Which errors a study looks at.
 
-use convforge::{Device, Layout, Math};
+use convforge::{Device, Layout, Limits, Math};
 use convforge_tools::{
     Contender, Result,
     suite::{Layer, Overrides, Suite},
@@ -49,19 +49,11 @@ pub fn units(
     for layer in &layers {
         for math in maths {
             let layer = with_math(layer, *math)?;
-            let last = channels_last(&layer)?;
-            let can = |contender: &Contender, layer: &Layer| {
-                contender.can(&device.limits(), &layer.problem)
-            };
-            let (first, rest): (Vec<&Contender>, Vec<&Contender>) = variants
-                .iter()
-                .partition(|contender| can(contender, &layer));
-            let rest = rest.into_iter();
-            let rest = rest.filter(|contender| can(contender, &last)).collect();
-            idle.retain(|contender| !can(contender, &layer) && !can(contender, &last));
-            for (layer, able) in [(layer, first), (last, rest)] {
-                if !able.is_empty() {
-                    let contenders = able.into_iter().cloned().collect();
+            for (layer, contenders) in in_both_layouts(layer, &variants, &device.limits())? {
+                let takes_part =
+                    |other: &Contender| contenders.iter().any(|c| c.name() == other.name());
+                idle.retain(|contender| !takes_part(contender));
+                if !contenders.is_empty() {
                     units.push(Unit::Errors { layer, contenders });
                 }
             }
@@ -103,11 +95,24 @@ fn layers() -> Result<Vec<Layer>> {
     Ok(layers)
 }
 
-fn channels_last(layer: &Layer) -> Result<Layer> {
-    Ok(Layer {
+/// The layer with those that can do it; and with channels last, those that can do it so alone.
+fn in_both_layouts(
+    layer: Layer,
+    variants: &[&Contender],
+    limits: &Limits,
+) -> Result<[(Layer, Vec<Contender>); 2]> {
+    let last = Layer {
         problem: layer.problem.with(|shape| shape.layout = Layout::Nhwc)?,
         ..layer.clone()
-    })
+    };
+    let able = |contender: &Contender, layer: &Layer| contender.can(limits, &layer.problem);
+    let of = |take: &dyn Fn(&Contender) -> bool| -> Vec<Contender> {
+        let taken = variants.iter().filter(|contender| take(contender));
+        taken.copied().cloned().collect()
+    };
+    let first = of(&|contender| able(contender, &layer));
+    let rest = of(&|contender| !able(contender, &layer) && able(contender, &last));
+    Ok([(layer, first), (last, rest)])
 }
 
 #[cfg(test)]
@@ -142,15 +147,39 @@ mod tests {
     #[test]
     fn every_math_is_a_unit_and_the_cpu_gets_less() {
         let (titles, notes) = planned(&[], &["cpu_gemm", "cpu_direct"]);
-        // Four report layers, and of the others the one that is small enough.
-        assert_eq!(titles.len(), 5 * MATHS.len(), "{titles:#?}");
-        let last = "errors first mobilenet mb1ic3ih224oc32oh112kh3sh2ph1+math=bf16";
+        // Four report layers, and of the others those that are small enough.
+        assert_eq!(titles.len(), 7 * MATHS.len(), "{titles:#?}");
+        let last = "errors depthwise c96h56s1k7 g96mb1ic96ih56oc96oh56kh7ph3+math=bf16";
         assert_eq!(titles.last().map(String::as_str), Some(last));
         for part in ["errors batch1 vgg8", "errors report-86 l1", "too large"] {
             assert!(notes.contains(part), "{notes}");
         }
         let (titles, _) = planned(&[Math::Tf32], &["cpu_gemm"]);
-        assert_eq!(titles.len(), 5, "{titles:#?}");
+        assert_eq!(titles.len(), 7, "{titles:#?}");
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn what_takes_channels_last_alone_has_them_so() {
+        let contender = |name: &str| Contender::Variant {
+            variant: Contenders::new().find(name).unwrap(),
+            config: 0,
+        };
+        let contenders = ["direct_naive", "implicit_gemm_f32_nhwc", "gemv_warp"].map(contender);
+        let layer = layers()
+            .unwrap()
+            .into_iter()
+            .find(|l| l.layer == "vgg8")
+            .unwrap();
+        let limits = Limits::of_chip("h200").unwrap();
+        let [first, last] = in_both_layouts(layer, &contenders.each_ref(), &limits).unwrap();
+        let names = |of: &[Contender]| of.iter().map(Contender::variant).collect::<Vec<_>>();
+        assert_eq!(names(&first.1), ["direct_naive"]);
+        assert_eq!(names(&last.1), ["implicit_gemm_f32_nhwc"]);
+        assert_eq!(
+            [first.0.problem.layout(), last.0.problem.layout()],
+            [Layout::Nchw, Layout::Nhwc]
+        );
     }
 
     #[test]
