@@ -49,6 +49,7 @@ cp scripts/gpu.sh scripts/profile.sh scripts/profiler.py scripts/profiler_text.p
 cp -r csrc data "$pack/"
 mkdir -p "$pack/benches/results"
 cp benches/record.txt "$pack/benches/"
+cp benches/cudnn-plans.jsonl "$pack/benches/"
 cp benches/results/*.jsonl "$pack/benches/results/"
 if [[ -n $reports ]]; then
     mkdir "$pack/reports"
