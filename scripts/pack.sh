@@ -134,7 +134,7 @@ c_example
 cp scripts/{gpu.sh,profile.sh,profiler.py,profiler_text.py,counters.py,tenth.py,agree.py,results.py,models.py} "$pack/"
 cp -r scripts/gpu csrc data "$pack/"
 mkdir -p "$pack/benches/results"
-cp benches/{record,counters}.txt "$pack/benches/"
+cp benches/{record,counters}.txt benches/cudnn-plans.jsonl "$pack/benches/"
 cp benches/results/*.jsonl "$pack/benches/results/"
 if [[ -n $reports ]]; then
     mkdir "$pack/reports"

@@ -4,6 +4,8 @@ use std::{io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
+#[cfg(feature = "cudnn")]
+use convforge_tools::cudnn::Searches;
 use convforge_tools::{
     Contender, Contenders, Error, chain,
     suite::{Layer, Overrides, Suite, read_layers},
@@ -223,10 +225,21 @@ pub struct SearchArgs {
     #[cfg(feature = "cudnn")]
     #[arg(long, value_name = "BYTES")]
     cudnn_workspace: Option<usize>,
-    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names
+    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names, or in the file
+    /// of --cudnn-known
     #[cfg(feature = "cudnn")]
     #[arg(long, value_enum, default_value = "trusted")]
     cudnn_stored: StoredSearch,
+    /// A file of complete searches that `convforge searches` made, for problems that the folder does not
+    /// have
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_name = "FILE", value_parser = searches)]
+    cudnn_known: Option<Searches>,
+}
+
+#[cfg(feature = "cudnn")]
+fn searches(file: &str) -> Result<Searches, String> {
+    Searches::read(Path::new(file)).map_err(|error| chain(&error))
 }
 
 /// What to do with a search that an earlier process kept.
@@ -235,7 +248,9 @@ pub struct SearchArgs {
 enum StoredSearch {
     /// Use its winners
     Trusted,
-    /// Time its finalists, and what it has not tried, again
+    /// Time and judge its finalists again, and all plans where that does not confirm it
+    Finalists,
+    /// Time every plan again that is not known to be far from the fastest
     Again,
 }
 
@@ -244,13 +259,17 @@ impl SearchArgs {
     #[cfg(feature = "cudnn")]
     pub fn contenders(&self) -> Contenders {
         use convforge_tools::cudnn::{Options, Stored};
-        let mut options = Options::default();
+        let mut options = Options {
+            known: self.cudnn_known.clone().unwrap_or_default(),
+            ..Options::default()
+        };
         let search = &mut options.search;
         search.budget = self.cudnn_seconds.or(search.budget);
         search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
         search.stop = Some(terminal::stop());
         options.stored = match self.cudnn_stored {
             StoredSearch::Trusted => Stored::Trusted,
+            StoredSearch::Finalists => Stored::Finalists,
             StoredSearch::Again => Stored::Again,
         };
         Contenders::searching(&options)
@@ -298,12 +317,12 @@ impl VariantArgs {
     fn contenders(
         &self,
         all: &Contenders,
-        device: &Device,
+        gpu: bool,
         default: Configs,
     ) -> Result<Vec<Contender>, Failure> {
         let configs = self.configs.unwrap_or(default);
         if self.variant.is_empty() {
-            let fitting = all.on(device.is_gpu());
+            let fitting = all.on(gpu);
             let mut contenders: Vec<_> = fitting.flat_map(|variant| configs.of(variant)).collect();
             contenders.extend(configs.named(all, &self.also)?);
             return Ok(contenders);
@@ -313,14 +332,16 @@ impl VariantArgs {
 
     /// Who is compared, in their first configurations: whoever stands beside cuDNN stands beside its
     /// transforms too.
-    pub fn compared(&self, all: &Contenders, device: &Device) -> Result<Vec<Contender>, Failure> {
-        let contenders = self.contenders(all, device, Configs::First)?;
+    pub fn compared(&self, all: &Contenders, gpu: bool) -> Result<Vec<Contender>, Failure> {
+        let contenders = self.contenders(all, gpu, Configs::First)?;
         Ok(all.with_transforms(contenders))
     }
 
     /// The variants that were named, or all of the device's kind.
     pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
-        let contenders = self.contenders(&self.all(), device, default)?.into_iter();
+        let contenders = self
+            .contenders(&self.all(), device.is_gpu(), default)?
+            .into_iter();
         contenders
             .map(|contender| match contender {
                 Contender::Variant { variant, config } => Ok((variant, config)),
