@@ -111,7 +111,7 @@ pub struct ProblemArgs {
     #[arg(long)]
     math: Option<Math>,
     /// Replace the number of images of every problem; a model whose own is not fixed needs it
-    #[arg(long, value_name = "IMAGES")]
+    #[arg(long, value_name = "IMAGES", value_parser = number::<usize>, allow_negative_numbers = true)]
     batch: Option<usize>,
     #[command(flatten)]
     shape: ShapeArgs,
@@ -207,10 +207,29 @@ pub enum Configs {
     First,
 }
 
+/// A whole number, of which a size of a problem has its bounds told by the problem.
+pub fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match text.parse() {
+        Ok(number) => Ok(number),
+        Err(_) if digits => Err(format!("{text} is too large")),
+        Err(_) => Err(format!("`{text}` is no number of 0 or more")),
+    }
+}
+
+/// A whole number of things of which there must be one.
+pub fn positive<T: FromStr + From<u8> + PartialOrd>(text: &str) -> Result<T, String> {
+    match number(text)? {
+        number if number >= T::from(1) => Ok(number),
+        _ => Err("it must be at least 1".to_owned()),
+    }
+}
+
 /// A number of seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let seconds = text.parse().ok();
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("`{text}` is no number of seconds, as in 0.5 or 60"))
 }
 
 /// How cuDNN's plans are searched, in a build that has it.
@@ -219,11 +238,11 @@ pub struct SearchArgs {
     /// Time for building cuDNN's plans, and again for running them for the first time, for each
     /// problem; a search that it cuts short has no `vs cuDNN` [default: as long as it takes]
     #[cfg(feature = "cudnn")]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     cudnn_seconds: Option<Duration>,
     /// Most bytes of workspace that a plan of cuDNN's may ask for [default: any number]
     #[cfg(feature = "cudnn")]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number::<usize>, allow_negative_numbers = true)]
     cudnn_workspace: Option<usize>,
     /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names, or in the file
     /// of --cudnn-known

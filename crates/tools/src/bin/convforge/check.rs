@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     io::{self, Write},
-    num::NonZero,
     process::ExitCode,
     sync::{Mutex, PoisonError},
     thread,
@@ -17,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs},
+    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs, number, positive},
     failure::Failure,
     terminal::{self, Progress},
 };
@@ -34,20 +33,23 @@ const JOBS: usize = 8;
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --problem, --suite, --model, --generated and --each it takes 100 \
-                        generated problems. A failure is printed with the command that repeats it."
+                        generated problems. A failure is printed with the command that repeats it.\n\n\
+                  For example:\n\
+                  \x20 convforge check --problem mb2ic16ih32oc32kh3ph1+relu\n\
+                  \x20 convforge check --variant direct_naive --each 100"
 )]
 pub struct Args {
     #[command(flatten)]
     problems: ProblemArgs,
     /// That many random valid problems
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<usize>, allow_negative_numbers = true)]
     generated: Option<usize>,
     /// For every variant so many random problems that it can do, however rare they are; a variant that
     /// meets fewer fails
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<usize>, allow_negative_numbers = true)]
     each: Option<usize>,
     /// Seed of the problems and of the data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// Only one of several shares of the problems, as in 2/8
     #[arg(long, value_name = "I/N", default_value = "1/1")]
@@ -65,8 +67,8 @@ pub struct Args {
     judge: Judge,
     /// Cases at a time [default: one for each core on a GPU, at most 8; one on the CPU, which shares
     /// out each case]
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZero<usize>>,
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
+    jobs: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -223,7 +225,7 @@ impl Args {
     ) -> Result<(Counts, Vec<Case>), Failure> {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let jobs = match (self.jobs, device.is_gpu()) {
-            (Some(jobs), _) => jobs.get(),
+            (Some(jobs), _) => jobs,
             (None, true) => cores().min(JOBS),
             (None, false) => 1,
         };
@@ -244,14 +246,15 @@ impl Args {
             }
             let outcome = tried(case)?;
             progress().step();
-            Ok(Some(outcome))
+            let cut_short = terminal::interrupted() && matches!(outcome, Outcome::Skipped(_));
+            Ok((!cut_short).then_some(outcome))
         };
         let mut outcomes: Vec<Option<Outcome>> = match jobs {
             // The CPU's oracle and variants then have all threads.
             1 => work.iter().map(one).collect::<io::Result<_>>()?,
             _ => {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-                let pool = pool.map_err(io::Error::other)?;
+                let pool = pool.map_err(|why| Failure::Error(why.into()))?;
                 let outcomes = pool.install(|| work.par_iter().map(one).collect::<io::Result<_>>());
                 pool.broadcast(|_| check::forget_memory());
                 outcomes?
@@ -320,6 +323,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Work { cases: work, short } = args.cases(&device, &variants)?;
     let options = check::Options {
         data: args.kinds().to_vec(),
+        stop: Some(terminal::stop()),
         ..args.judge.options()
     };
 

@@ -19,7 +19,10 @@ pub const DEFAULT_SUITE: &str = "quick";
     after_help = "Without --problem, --suite and --model it takes the suite `quick`, without --variant every \
                   variant of the device and `rule`. A variant is timed only after it has passed \
                   its check in the same run. A handwritten one that takes more than five times as \
-                  long as the fastest gets three samples."
+                  long as the fastest gets three samples.\n\n\
+                  For example:\n\
+                  \x20 convforge compare --suite resnet50 --storage f16 --layout nhwc --out results.json\n\
+                  \x20 convforge compare --problem mb64ic64ih56oc64oh56kh3ph1 --variant auto --variant cudnn"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -15,7 +15,7 @@ use convforge_tools::{
     Contender,
     files::{Target, file_stem},
     measure::{
-        self, Ceilings, ClockLog, Clocks, Environment, Format, Network, Options, Part, Report,
+        self, Ceilings, ClockLog, Clocks, Environment, Format, Network, Options, Part, Report, Row,
         Status, View,
     },
     results::Recorded,
@@ -23,7 +23,7 @@ use convforge_tools::{
 };
 
 use crate::{
-    args::{DeviceArgs, seconds},
+    args::{DeviceArgs, number, positive, seconds},
     charts,
     failure::Failure,
     report::networks,
@@ -35,17 +35,17 @@ pub struct MeasuringArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// Samples of each contender [default: 30 on a GPU, 10 on the CPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = positive::<u32>, allow_negative_numbers = true)]
     samples: Option<u32>,
     /// Use one set of buffers, so that they may stay in the L2 cache
     #[arg(long)]
     warm: bool,
     /// Time for the samples of one table; slow contenders then take fewer, but at least 5
     /// [default: 60 on a GPU, 2 on the CPU]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Seed of the data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// One JSON object instead of tables; with --out, the form of the file (the default)
     #[arg(long, conflicts_with = "csv")]
@@ -68,7 +68,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "DIR")]
     unless: Vec<PathBuf>,
     /// Measure nothing: print which problems would be measured, and about how many seconds each takes
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     plan: bool,
     /// Plan for this chip, which need not be there: with the driver and the libraries of the latest report of
     /// one in the DIR of --unless
@@ -173,7 +173,7 @@ impl MeasuringArgs {
         }
         // A place that cannot be written to should show now.
         let mut target = self.out.as_deref().map(Target::open).transpose()?;
-        self.keep(target.as_ref(), &report)?;
+        self.keep(target.as_mut(), &report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
         if !layers.is_empty() {
             find_ceilings(
@@ -219,7 +219,7 @@ impl MeasuringArgs {
                 });
             }
             report.put(&rows);
-            self.keep(target.as_ref(), &report)?;
+            self.keep(target.as_mut(), &report)?;
             let parts = view.parts(layer, &rows);
             self.show(&parts, &report.environment, &progress)?;
             progress.step();
@@ -236,6 +236,11 @@ impl MeasuringArgs {
             })?;
         } else {
             write!(terminal::out(), "{}", report.text(self.format()))?;
+        }
+        if let Some(first) = report.rows.first()
+            && report.count(Status::Unsupported) == report.rows.len()
+        {
+            return Err(Failure::Error(nothing(first).into()));
         }
         Ok(match terminal::interrupted() {
             true => ExitCode::from(terminal::INTERRUPTED),
@@ -284,7 +289,7 @@ impl MeasuringArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn keep(&self, target: Option<&Target>, report: &Report) -> Result<(), Failure> {
+    fn keep(&self, target: Option<&mut Target>, report: &Report) -> Result<(), Failure> {
         match target {
             Some(target) => Ok(target.keep(|| report.text(self.format()))?),
             None => Ok(()),
@@ -308,6 +313,16 @@ impl MeasuringArgs {
         }
         Ok(())
     }
+}
+
+/// That no contender can do any of the problems, by the first of them.
+fn nothing(row: &Row) -> String {
+    let (name, problem) = (&row.variant, &row.problem);
+    let why = row.reason.as_deref().unwrap_or("it says no");
+    format!(
+        "nothing was measured: {name} {problem}: {why}; `convforge list --problem {problem}` shows \
+         who can"
+    )
 }
 
 /// This machine now, and what the command was asked for.
