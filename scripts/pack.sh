@@ -17,6 +17,8 @@ case ${1-} in
 esac
 
 python3 scripts/toolkit.py
+# The machine that it goes to may have another GPU than this one.
+export CONVFORGE_ARCHS=${CONVFORGE_ARCHS:-all}
 # ncu and the sanitizers show lines of the kernels.
 export CONVFORGE_LINEINFO=1
 
