@@ -39,6 +39,8 @@ readonly TESTS="checker conv fused gpu launches pipeline streams tuning_gpu vari
 
 python3 scripts/toolkit.py
 toolkit=$(python3 scripts/toolkit.py --print)
+# The machine that it goes to may have another GPU than this one.
+export CONVFORGE_ARCHS=${CONVFORGE_ARCHS:-all}
 export CONVFORGE_LINEINFO=${CONVFORGE_LINEINFO-1}
 [[ -n $CONVFORGE_LINEINFO ]] || unset CONVFORGE_LINEINFO
 

@@ -48,12 +48,27 @@ pub struct DeviceArgs {
 impl DeviceArgs {
     /// The device, and why it is not a GPU where none was found.
     pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
-        match self.device {
-            Some(DeviceName::Cpu) => Ok((Device::cpu(), None)),
-            Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
-            None => Ok(Device::best()),
+        let opened = match self.device {
+            Some(DeviceName::Cpu) => (Device::cpu(), None),
+            Some(DeviceName::Gpu(ordinal)) => (Device::gpu(ordinal)?, None),
+            None => Device::best(),
+        };
+        #[cfg(feature = "cuda")]
+        if let Some(note) = translated(opened.0.limits().arch) {
+            eprintln!("note: {note}");
         }
+        Ok(opened)
     }
+}
+
+/// What to know of kernels that the driver translates where a build could have had machine code.
+#[cfg(feature = "cuda")]
+fn translated(arch: u32) -> Option<&'static str> {
+    (arch == 90 && convforge::kernels::are_translated(arch)).then_some(
+        "this build has no machine code for sm_90: the driver translates kernels when they are first \
+         used, which takes seconds each; built with CONVFORGE_ARCHS=90a, or on a machine with such a \
+         GPU, it has",
+    )
 }
 
 /// The i-th of n shares, counted from 1.
@@ -404,4 +419,19 @@ pub fn no_variant(pick: &Pick) -> Failure {
     Failure::Usage(format!(
         "`{pick}` is no variant; `convforge list --problem P` shows what it picks"
     ))
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_of_what_another_build_has() {
+        let ptx_alone = convforge::kernels::are_translated(90);
+        assert_eq!(translated(90).is_some(), ptx_alone);
+        // The CPU; machine code or nothing; PTX in every build
+        for arch in [0, 80, 100] {
+            assert_eq!(translated(arch), None, "{arch}");
+        }
+    }
 }
