@@ -39,7 +39,7 @@ usage: gpu.sh [options] COMMAND
   all                check, test, compare (its suites), sweep, infer, study and sanitize
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
-                     sweep.json, study.json, tenth.json, candle/, record/, cudnn-plans/; verdict.txt
+                     sweep.json, study.json, tenth-S.json, candle/, record/, cudnn-plans/; verdict.txt
                      has all tables that end the command
   --device D         gpu, gpu:1 or cpu (gpu); for `record` a list, gpu:0,gpu:1
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
