@@ -41,7 +41,7 @@ usage: gpu.sh [options] COMMAND
   all                check, test, compare (its suites), sweep, infer, study and sanitize
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
-                     sweep.json, study.json, tenth.json, candle/, record/, cudnn-plans/,
+                     sweep.json, study.json, tenth-S.json, candle/, record/, cudnn-plans/,
                      cudnn-plans.jsonl; record.tgz: all of `record` that is to be brought back;
                      verdict.txt has all tables that end the command
   --device D         gpu, gpu:1 or cpu (gpu); for `record` a list, gpu:0,gpu:1
