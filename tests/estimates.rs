@@ -47,6 +47,10 @@ fn ranked() -> impl Iterator<Item = &'static dyn Variant> {
     all.filter(|variant| variant.info().ranked && variant.info().kind != Kind::Cpu)
 }
 
+/// Microseconds that small terms come to of which tiles are compared without: two plans may be so far from
+/// the order of their times.
+const SLACK: f64 = 3.0;
+
 /// A chip with some of another's.
 fn less(limits: &Limits) -> [(&'static str, Limits); 3] {
     let mut all = ["multiprocessors", "clocks", "bandwidth"].map(|what| (what, limits.clone()));
@@ -65,7 +69,9 @@ proptest! {
             let Some(us) = estimate(variant, &limits, &problem) else { continue };
             let name = &variant.info().name;
             prop_assert!(us.is_finite() && us > 0.0, "{name} on {problem}, {chip}: {us} us");
-            let floor = problem.bytes() / limits.bytes_per_us();
+            // A packed filter may be smaller than it is stored.
+            let filter = problem.w_len() * problem.storage().bytes();
+            let floor = (problem.bytes() - filter as f64) / limits.bytes_per_us();
             prop_assert!(us >= floor, "{name} on {problem}, {chip}: {us} us, under {floor} of memory");
         }
     }
@@ -78,7 +84,7 @@ proptest! {
                 let Some(longer) = estimate(variant, &less, &problem) else { continue };
                 let name = &variant.info().name;
                 prop_assert!(
-                    longer >= us * 0.99,
+                    longer + SLACK >= us,
                     "{name} on {problem}, {chip}: {us} us, with half its {what} {longer}"
                 );
             }
@@ -92,7 +98,7 @@ proptest! {
             let pair = [&problem, &more].map(|problem| estimate(variant, &limits, problem));
             let [Some(us), Some(longer)] = pair else { continue };
             let name = &variant.info().name;
-            prop_assert!(longer >= us * 0.99, "{name} on {problem}, {chip}: {us} us, of twice as many {longer}");
+            prop_assert!(longer + SLACK >= us, "{name} on {problem}, {chip}: {us} us, of twice as many {longer}");
         }
     }
 

@@ -110,6 +110,17 @@ fn not_compiled(needs: i32, arch: u32) -> Option<String> {
     }
 }
 
+/// What the memory's pins take at least to move input, output and residual, in microseconds: no estimate
+/// is less. A packed filter may be smaller than it is stored.
+fn memory_us(query: &Query) -> f64 {
+    let problem = query.problem;
+    let elements = problem.elements_read() + problem.y_len() + problem.residual_len();
+    match query.limits.bytes_per_us() {
+        speed if speed > 0.0 => (elements * problem.storage().bytes()) as f64 / speed,
+        _ => 0.0,
+    }
+}
+
 // SAFETY: a row's plan tells the sizes that its launches keep within; tests/variants.rs fences them.
 unsafe impl Variant for Row {
     fn info(&self) -> &Info {
@@ -124,6 +135,7 @@ unsafe impl Variant for Row {
         let Some(plan) = functions.plan else {
             return Err("has no plan".to_owned());
         };
+        let floor_us = memory_us(query);
         let mut query = ffi::cf_query {
             problem: CProblem::new(query.problem).0,
             device: c::device(query.limits),
@@ -164,7 +176,7 @@ unsafe impl Variant for Row {
                 preferred: answer.workspace_preferred.max(answer.workspace_least) as usize,
             },
             packing,
-            us: (answer.us >= 0.0).then_some(answer.us),
+            us: (answer.us >= 0.0).then_some(answer.us.max(floor_us)),
             state: Box::new(state),
         })
     }
