@@ -143,6 +143,17 @@ impl Planned {
     }
 }
 
+/// What the memory's pins take at least to move input, output and residual, in microseconds: no estimate
+/// is less. A packed filter may be smaller than it is stored.
+fn memory_us(query: &Query) -> f64 {
+    let problem = query.problem;
+    let elements = problem.elements_read() + problem.y_len() + problem.residual_len();
+    match query.limits.bytes_per_us() {
+        speed if speed > 0.0 => (elements * problem.storage().bytes()) as f64 / speed,
+        _ => 0.0,
+    }
+}
+
 // SAFETY: a row's plan tells the sizes that its launches keep within; tests/variants.rs fences them.
 unsafe impl Variant for Row {
     fn info(&self) -> &Info {
@@ -210,7 +221,7 @@ unsafe impl Variant for Row {
         Ok(Plan {
             workspace,
             packing,
-            us: (answer.us >= 0.0).then_some(answer.us),
+            us: (answer.us >= 0.0).then(|| answer.us.max(memory_us(query))),
             state: Box::new(planned),
         })
     }

@@ -301,8 +301,9 @@ inline double estimated_clocks(const cf_problem &p, const cf_device &device, con
     const double outputs =
         4.0 * p.k / t.channel_splits * std::min(t.row_tiles * thread.rows, p.p) * p.q;
     const bool partial = partial_sectors(p) && !t.output_stages;
-    const double memory = strips * (bytes + outputs * (partial ? PartialSectors : 1)) /
-                          (StreamShare * bytes_per_clock(device, FmaClock));
+    const double moved =
+        bytes + outputs * (partial ? PartialSectors : 1) + (p.epilogue.residual ? outputs : 0);
+    const double memory = strips * moved / (StreamShare * bytes_per_clock(device, FmaClock));
     double first = 1500 + bytes / FirstBytes;
     if (t.bulk_copies == 0) { // barriers are known to all before, and a copy takes instructions
         const double copied = double(t.pieces) * (t.producers ? 1 : t.stages);

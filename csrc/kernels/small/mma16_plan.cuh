@@ -293,7 +293,8 @@ inline double clocks(const cf_query &query, const Tiling &t) {
     // written for long: what all blocks write meanwhile lies far apart.
     const double written = t.whole_sectors ? 1 : t.segments > 1 ? 1.25 : t.staged ? 1.1 : 2.5;
     const double apart = t.preloaded ? 1 : 1 + 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
-    const double memory = (loaded + left * written) * apart / memory_rate(query.device);
+    const double residual = p.epilogue.residual ? left : 0;
+    const double memory = (loaded + left * written + residual) * apart / memory_rate(query.device);
     const double loading = t.copy == Direct || t.copy == Planes
                                ? 1000
                                : double(ceil_div(t.copies, 32 * 16 * 3)) * 1800;

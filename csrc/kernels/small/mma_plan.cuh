@@ -443,8 +443,9 @@ inline double estimated_clocks(const cf_problem &p, const cf_device &device, con
     const double bytes = 4.0 * t.rows * t.row_floats * t.planes;
     const double outputs = 4.0 * p.k * std::min(t.row_tiles * t.tile_rows, p.p) * p.q;
     const bool partial = partial_sectors(p) && !t.output_stages;
-    const double memory = strips * (bytes + outputs * (partial ? PartialSectors : 1)) /
-                          (StreamShare * bytes_per_clock(device, TensorClock));
+    const double moved =
+        bytes + outputs * (partial ? PartialSectors : 1) + (p.epilogue.residual ? outputs : 0);
+    const double memory = strips * moved / (StreamShare * bytes_per_clock(device, TensorClock));
     // A producer takes some 200 clocks for as many small copies as it has lanes.
     const double pieces = t.planes * t.rows * double(ceil_div(t.row_pieces, 32));
     const double loading = t.bulk_copies ? 0 : pieces * 200 / t.producers;
