@@ -19,11 +19,13 @@ usage: gpu.sh [options] COMMAND
   sweep [SUITE...]   check and time every configuration of the variants that have several, on suites
                      as compare takes them (report-86 and report-70 with 1000 images)
   record [NAME...]   compare what of the displayed results is stale: the comparisons of benches/record.txt,
-                     or those of these names, but for problems that the results in benches/results have
-                     measured with the code and the libraries of now; cuDNN's searches are kept, and
-                     with --device gpu:0,gpu:1 several GPUs share the work. What has a star there is taken
+                     or those of these names, in that order, but for problems that the results in
+                     benches/results have measured with the code and the libraries of now. Where
+                     benches/cudnn-plans.jsonl knows cuDNN's fastest plans, only those race again. With
+                     --device gpu:0,gpu:1 several GPUs share the comparisons. What has a star there is taken
                      only by its name, or by names with a star: 'nets-*'
-  plan [NAME...]     say how many minutes of one GPU `record` would take
+  plan [NAME...]     say what `record` would measure, and about how many minutes of one GPU it would take;
+                     with --as h200 on a machine without one
   infer [V...]       classify the images with the variants V (rule)
   study              measure what the reports measured: layers, the network, streams; and how far
                      results are from f64
@@ -39,9 +41,11 @@ usage: gpu.sh [options] COMMAND
   all                check, test, compare (its suites), sweep, infer, study and sanitize
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
-                     sweep.json, study.json, tenth.json, candle/, record/, cudnn-plans/; verdict.txt
-                     has all tables that end the command
+                     sweep.json, study.json, tenth.json, candle/, record/, cudnn-plans/,
+                     cudnn-plans.jsonl; record.tgz: all of `record` that is to be brought back;
+                     verdict.txt has all tables that end the command
   --device D         gpu, gpu:1 or cpu (gpu); for `record` a list, gpu:0,gpu:1
+  --as CHIP          for `plan`: the chip that it is for, which need not be here
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
@@ -58,10 +62,10 @@ readonly STUDY_STEPS=24   # shares of the study, so that one fits into a step
 readonly SUITES="report-86 report-70 report-vgg report-gemv first vgg16 resnet50 batch1 grouped depthwise"
 
 main() {
-    out=results device=gpu minutes='' shard=250 reports='' seed=1
+    out=results device=gpu minutes='' shard=250 reports='' seed=1 as=''
     while [[ ${1-} == --* ]]; do
         case $1 in
-            --out | --device | --minutes | --shard | --reports | --seed)
+            --out | --device | --minutes | --shard | --reports | --seed | --as)
                 [[ -n ${2-} ]] || die "$1 needs a value"
                 printf -v "${1#--}" %s "$2"
                 shift 2
@@ -85,9 +89,10 @@ main() {
         '' | help) usage && exit 2 ;;
         *) die "there is no command '$1'" ;;
     esac
+    [[ -z $as || $1 == plan ]] || die "--as is for plan"
     find_reports
     convforge=$(find_program) || exit 1
-    [[ $device == cpu ]] || export CONVFORGE_REQUIRE_GPU=1
+    [[ $device == cpu || -n $as ]] || export CONVFORGE_REQUIRE_GPU=1
     mkdir -p "$out" || exit 1
     touch "$out/steps.tsv"
     unfinished=0 failed=0 deferred=()
@@ -102,7 +107,7 @@ main() {
         compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && measure compare "$@" ;;
         sweep) sweep "$@" ;;
         record) record "$@" ;;
-        plan) plan "$@" && exit ;;
+        plan) plan "$@"; exit ;;
         infer) infer "$@" ;;
         study) study ;;
         errors) study_errors ;;
@@ -242,63 +247,73 @@ find_benches() {
     die "there is no benches/record.txt in $here or beside it"
 }
 
-# Sets what `record` and `plan` share, and makes NAMES those of the comparisons: all without a star, or the given.
+# Sets what `record` and `plan` share, and makes COMPARISONS those of record.txt without a star, in its order,
+# or those whose names fit these patterns, in theirs: a name, the how-manieth of this name, the options.
 begin_record() {
     benches=$(find_benches) || exit 2
     mkdir -p "$out/record" || exit 1
     # Searches of cuDNN's plans stay there for the next call.
     export CONVFORGE_CUDNN_PLANS=${CONVFORGE_CUDNN_PLANS:-$out/cudnn-plans}
+    known=(--cudnn-stored finalists --cudnn-seconds 120)
+    [[ ! -r $benches/cudnn-plans.jsonl ]] || known+=(--cudnn-known "$benches/cudnn-plans.jsonl")
     IFS=, read -ra devices <<<"$device"
     csrc=$("$convforge" devices --json | sed -n 's/.*"csrc": *"\([0-9a-f]\{8\}\).*/\1/p')
     chip=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -n 1)
     chip=${chip#NVIDIA } && chip=${chip%% *}
-    mapfile -t names < <(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$benches/record.txt" | sort -u)
-    [[ $# -eq 0 ]] || find_names "$@"
-}
-
-# Makes NAMES those of record.txt that fit one of these patterns.
-find_names() {
-    local known name pattern found
-    mapfile -t known < <(sed -n 's/^\*\{0,1\}\([a-z][^ ]*\) .*/\1/p' "$benches/record.txt" | sort -u)
-    names=()
+    comparisons=()
+    [[ $# -gt 0 ]] || add_comparisons '' '*'
+    local pattern
     for pattern in "$@"; do
-        found=''
-        for name in "${known[@]}"; do
-            # shellcheck disable=SC2053 # a pattern
-            [[ $name == $pattern ]] && names+=("$name") && found=yes
-        done
-        [[ -n $found ]] || die "record.txt has no comparison named '$pattern'"
+        add_comparisons any "$pattern" || die "record.txt has no comparison named '$pattern'"
     done
 }
 
-# The comparisons of a name, by their options.
-lines_of() { sed -n "s/^\*\{0,1\}$1 //p" "$benches/record.txt"; }
+# add_comparisons STARRED PATTERN: those that fit, with a star or without; without alone if STARRED is empty.
+add_comparisons() {
+    local star name number options found=1
+    while read -r star name number options; do
+        # shellcheck disable=SC2053 # a pattern
+        [[ $name == $2 && (-n $1 || $star == 0) ]] || continue
+        comparisons+=("$name $number $options")
+        found=0
+    done < <(awk '/^\*?[a-z]/ { star = sub(/^\*/, ""); name = $1; sub(/^[^ ]+ /, "")
+                                print star, name, ++number[name], $0 }' "$benches/record.txt")
+    return $found
+}
 
-# The file that those of a name go into. One of other code is another file, since a file is of one run.
-file_of() { echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$csrc.json"; }
+# file_of NAME DEVICE: where results go. One of other code is another file, and one of another GPU, since a
+# file is of one run.
+file_of() {
+    local gpu=''
+    [[ $2 != *:* ]] || gpu=-gpu${2#*:}
+    echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$csrc$gpu.json"
+}
 
-# compare_line DEVICE NAME OPTIONS [MORE...]: compares what is stale of a line of record.txt.
+# compare_line OPTIONS MORE...: what is stale of a line of record.txt, by these words too. What another GPU has
+# measured, or an earlier call, is fresh.
 compare_line() {
     local words
-    read -ra words <<<"$3"
-    "${@:4}" "$convforge" compare --device "$1" "${words[@]}" --unless "$benches/results" \
-        --cudnn-stored again --cudnn-seconds 120 --out "$(file_of "$2")" --resume
+    read -ra words <<<"$1"
+    set -- "${words[@]}" "${@:2}" --unless "$benches/results" --unless "$out/record" "${known[@]}"
+    line=("$convforge" compare "$@")
 }
 
-# A line of output per comparison, and the sum.
+# A line of output per comparison in the order in which they are made, and the sum.
 plan() {
-    local name options seconds
+    local name number options place=(--device "${device%%,*}") line
+    [[ -z $as ]] || place=(--as "$as")
     begin_record "$@"
-    for name in "${names[@]}"; do
-        while read -r options; do
-            seconds=$(compare_line "${devices[0]}" "$name" "$options --plan" </dev/null | tail -n 1) ||
-                exit 1
-            printf '%s\t%s %s\n' "$seconds" "$name" "$options"
-        done < <(lines_of "$name")
+    local one
+    for one in "${comparisons[@]}"; do
+        read -r name number options <<<"$one"
+        compare_line "$options" "${place[@]}" --plan
+        "${line[@]}" </dev/null | tail -n 1 | tr '\n' '\t'
+        [[ ${PIPESTATUS[0]} -eq 0 ]] || exit 1
+        echo "$name $options"
     done | awk '{ print; sum += $1 } END { printf "%.0f minutes of one GPU\n", sum / 60 }'
+    return "${PIPESTATUS[0]}"
 }
 
-# Each GPU takes the next name that none has taken.
 record() {
     begin_record "$@"
     taken=$(mktemp -d) || exit 1
@@ -317,36 +332,51 @@ record() {
         trap - INT
     fi
     rm -rf "$taken"
-    echo "To commit it: convforge report $out/record/*.json --keep benches/results; scripts/tables.py;" \
-        "convforge page --out page.html"
+    echo "To commit it: convforge report $out/record/*.json --keep benches/results;" \
+        "convforge searches $out/cudnn-plans.jsonl --keep benches/cudnn-plans.jsonl;" \
+        "scripts/tables.py; convforge page --out page.html"
 }
 
-# record_on DEVICE: answers whether all that it took is done.
+# record_on DEVICE: each GPU takes the next comparison that none has taken. Answers whether all that it took is
+# done.
 record_on() {
-    local name options number
-    for name in "${names[@]}"; do
-        mkdir "$taken/$name" 2>/dev/null || continue
-        number=0
-        while read -r options; do
-            number=$((number + 1))
-            record_line "$1" "$name" "$number" "$options" </dev/null
-        done < <(lines_of "$name")
+    local one name number options
+    for one in "${comparisons[@]}"; do
+        read -r name number options <<<"$one"
+        mkdir "$taken/$name-$number" 2>/dev/null || continue
+        record_line "$1" "$name" "$number" "$options" </dev/null
+        bundle "$1"
     done
     return "$unfinished"
+}
+
+# bundle DEVICE: one file to bring back from a machine whose folders are lost later, record.tgz: the results,
+# and in short what searches found. Several GPUs write it in turns.
+bundle() {
+    local whole=$out/record.tgz.$1 parts=(steps.tsv record)
+    if [[ -d $CONVFORGE_CUDNN_PLANS ]]; then
+        "$convforge" searches "$CONVFORGE_CUDNN_PLANS" --keep "$out/cudnn-plans.jsonl" >>"$out/log.txt" 2>&1
+    fi
+    [[ ! -e $out/cudnn-plans.jsonl ]] || parts+=(cudnn-plans.jsonl)
+    # A file that is replaced while it is read is in the next one.
+    tar -czf "$whole" -C "$out" --ignore-failed-read --warning=no-file-changed "${parts[@]}" 2>>"$out/log.txt"
+    mv "$whole" "$out/record.tgz"
 }
 
 readonly TRIES=3 # of a comparison that does not get on: a search of cuDNN's plans may need one for itself
 
 # A comparison that the step's eight minutes cut off goes on in another step, while it gets on.
 record_line() {
-    local name=record-$2-$3-$csrc whole=0 now tries=0 others=$unfinished
-    while ! is_done "$name"; do
+    local step_name=record-$2-$3-$csrc file whole=0 now tries=0 others=$unfinished line
+    file=$(file_of "$2" "$1")
+    compare_line "$4" --device "$1" --out "$file" --resume
+    while ! is_done "$step_name"; do
         if minutes_are_over || ((tries == TRIES)); then
             unfinished=1
             return
         fi
-        compare_line "$1" "$2" "$4" step "$name"
-        now=$(grep -c '"reason": null' "$(file_of "$2")" 2>/dev/null)
+        step "$step_name" "${line[@]}"
+        now=$(grep -c '"reason": null' "$file" 2>/dev/null)
         tries=$((now > whole ? 0 : tries + 1)) whole=$now
     done
     unfinished=$others

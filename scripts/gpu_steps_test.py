@@ -76,6 +76,12 @@ else
 fi
 [ $errors = 0 ] || exit 9
 """
+# One of candle's models.
+MODELS = """#!/bin/sh
+echo "$@" >>"$CALLS"
+echo '{"cudnn": false, "difference": 1e-6, "from_f32": null, "convforge_ms": 2.0, "candle_ms": 5.0,' \\
+    '"convforge_bytes": 1048576, "candle_bytes": 2097152, "layers": []}'
+"""
 HOST = """#!/bin/sh
 echo 'variant                        calls   bare us    run us     (p10 to p90)  ratio'
 echo 'wide                               1      3.00      3.60 (  3.50 to   3.70)   1.20'
@@ -210,6 +216,47 @@ class Steps(unittest.TestCase):
         answer, _ = self.run_it("host")
         self.assertIn("2 rows, of which 1 take more than 1.3 times the bare calls; the most is 1.50", answer.stdout)
         self.assertEqual(self.line(answer, "  library")[-1], "1.50")
+
+    def copy(self, *names):
+        for name in names:
+            shutil.copy(ROOT / "scripts" / name, self.folder)
+
+    def test_a_tenth_is_compared_in_steps_of_two_problems(self):
+        self.copy("tenth.py", "results.py")
+        benches = self.folder / "benches"
+        (benches / "results").mkdir(parents=True)
+        (benches / "record.txt").touch()
+        rows = [f'{{"problem": "mb{n}ic3ih9oc4kh3", "variant": "wide", "median_us": 9, "suite": "s", "layer": "l"}}'
+                for n in range(100)]
+        section = '{"section": "rows", "usual": {"passed": {"status": "passed"}}}'
+        text = "\n".join(['{"environment": {}}', section, *rows]) + "\n"
+        (benches / "results/gpu.jsonl").write_text(text, encoding="utf-8")
+        _, calls = self.run_it("--seed", "3", "tenth")
+        drawn = (self.folder / "results/tenth-3.txt").read_text(encoding="utf-8").splitlines()
+        self.assertTrue(3 < len(drawn) < 20, drawn)
+        self.assertTrue(all(line.startswith("s.l mb") for line in drawn), drawn)
+        self.assertEqual(len(calls), (len(drawn) + 1) // 2)
+        self.assertTrue(all(call.startswith("compare --device gpu --suite ") for call in calls), calls)
+
+    def test_each_line_of_counters_is_profiled(self):
+        self.program("profile.sh", '#!/bin/sh\necho "$@" >>"$CALLS"\n')
+        (self.folder / "benches").mkdir()
+        (self.folder / "benches/record.txt").touch()
+        shutil.copy(ROOT / "benches/counters.txt", self.folder / "benches")
+        _, calls = self.run_it("counters")
+        listed = [line for line in (ROOT / "benches/counters.txt").read_text(encoding="utf-8").splitlines()
+                  if not line.startswith("#")]
+        self.assertEqual([" ".join(call.split()[-2:]) for call in calls], listed)
+
+    def test_candles_models_run_both_ways_and_end_in_a_table(self):
+        self.copy("models.py")
+        for build in ("candle", "candle-cudnn"):
+            self.program(f"bin/{build}", MODELS)
+        answer, calls = self.run_it("candle")
+        self.assertEqual(len(calls), 20)
+        self.assertEqual(calls[4], "--device cuda --dtype f32 --batch 1 --model vae --layers --json --seconds 0.5")
+        self.assertEqual(len([line for line in answer.stdout.splitlines() if "| 2.00 | 5.00 | 2.50 |" in line]), 20)
+        self.assertEqual(answer.returncode, 0)
 
     def test_what_was_not_packed_is_told(self):
         for command in ("test", "host", "guide", "candle"):

@@ -39,6 +39,8 @@ readonly TESTS="checker conv fused gpu launches pipeline streams tuning_gpu vari
 
 python3 scripts/toolkit.py
 toolkit=$(python3 scripts/toolkit.py --print)
+# The machine that it goes to may have another GPU than this one.
+export CONVFORGE_ARCHS=${CONVFORGE_ARCHS:-all}
 export CONVFORGE_LINEINFO=${CONVFORGE_LINEINFO-1}
 [[ -n $CONVFORGE_LINEINFO ]] || unset CONVFORGE_LINEINFO
 
@@ -103,18 +105,19 @@ candle() {
 # that cudarc declares.
 candle_links() {
     local name folder soname sources found
-    sources=$(cargo metadata --format-version 1 --manifest-path interop/shim/Cargo.toml | python3 -c '
+    sources=$(cargo metadata --locked --format-version 1 --filter-platform x86_64-unknown-linux-gnu --features cudnn \
+        --manifest-path interop/shim/models/Cargo.toml | python3 -c '
 import json, pathlib, sys
 packages = json.load(sys.stdin)["packages"]
 print(*(pathlib.Path(p["manifest_path"]).parent for p in packages if p["name"] == "cudarc"))')
     rm -rf "$1"
     mkdir -p "$1"
     while read -r name folder soname; do
-        grep -ohE 'pub fn cu[A-Za-z0-9_]+' "$sources/src/$folder/sys"/*.rs | awk '{ print $3 }' |
+        sed -nE 's/^ +fn (cu[A-Za-z0-9_]+)\(.*/\1/p' "$sources/src/$folder/sys"/*.rs |
             stub "$1" "$name" "$soname"
     done <<<"cuda driver libcuda.so.1
 curand curand libcurand.so.10"
-    for name in cublas cublasLt cudnn nvrtc; do
+    for name in cublas cublasLt cudart cudnn nvrtc; do
         found=("$toolkit/lib/lib$name".so.*)
         ln -s "${found[0]}" "$1/lib$name.so"
     done
@@ -133,7 +136,7 @@ c_example
 cp scripts/{gpu.sh,profile.sh,profiler.py,profiler_text.py,counters.py,tenth.py,agree.py,results.py,models.py} "$pack/"
 cp -r scripts/gpu csrc data "$pack/"
 mkdir -p "$pack/benches/results"
-cp benches/{record,counters}.txt "$pack/benches/"
+cp benches/{record,counters}.txt benches/cudnn-plans.jsonl "$pack/benches/"
 cp benches/results/*.jsonl "$pack/benches/results/"
 if [[ -n $reports ]]; then
     mkdir "$pack/reports"

@@ -354,6 +354,8 @@ fn best_config(
     problem: &Problem,
 ) -> Result<(f64, Candidate), String> {
     if !variant.info().ranked {
+        // What it cannot do by its name either is told first.
+        variant::plan(&**variant, limits.is_gpu(), &Query::new(problem, 0, limits))?;
         return Err(
             "waits for measurements that back its estimates; it runs by its name".to_owned(),
         );

@@ -1,7 +1,7 @@
 //! The handwritten kernels: the rows of csrc/kernels.def as variants.
 //!
 //! Public is what kernels of other crates, compiled against csrc's headers, need to be called with
-//! the library's types: [`CProblem`], [`CArgs`], [`checked`], [`storage`].
+//! the library's types: [`CProblem`], [`CArgs`], [`checked`], [`storage`]; and [`are_translated`].
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -95,6 +95,13 @@ impl Row {
     }
 }
 
+/// Whether the driver has to translate this build's kernels for a chip of this
+/// [`arch`](crate::Limits::arch), when each is first used: it has PTX for it and no machine code.
+pub fn are_translated(arch: u32) -> bool {
+    // SAFETY: the function only reads its argument.
+    unsafe { ffi::cf_translated_for(arch as i32) != 0 }
+}
+
 /// Why this build has no kernels for the device, whatever the row's own limits.
 fn not_compiled(needs: i32, arch: u32) -> Option<String> {
     // SAFETY: the functions only read their arguments and answer with a constant string.
@@ -104,7 +111,7 @@ fn not_compiled(needs: i32, arch: u32) -> Option<String> {
         }
         Some(format!(
             "was not compiled for sm_{arch}: this build has {} (CONVFORGE_ARCHS chooses, when it is \
-             built)",
+             built: all is every chip)",
             text(ffi::cf_compiled_archs())
         ))
     }
@@ -328,7 +335,7 @@ mod tests {
     fn what_was_not_compiled_is_refused() {
         // SAFETY: a constant string.
         let archs = unsafe { text(ffi::cf_compiled_archs()) };
-        let hopper = archs.split(", ").any(|arch| arch == "90a");
+        let hopper = archs.split(", ").any(|arch| ["90a", "ptx"].contains(&arch));
         let [any, tma, wgmma] =
             [ffi::CF_NEEDS_SM80, ffi::CF_NEEDS_SM90, ffi::CF_NEEDS_SM90A].map(|needs| needs as i32);
         assert_eq!(not_compiled(wgmma, 90).is_none(), hopper, "{archs}");
@@ -338,6 +345,37 @@ mod tests {
                 why.contains(&format!("sm_{arch}")) && why.contains(&archs),
                 "{why}"
             );
+        }
+    }
+
+    #[test]
+    fn what_has_no_machine_code_is_translated() {
+        // SAFETY: a constant string.
+        let archs = unsafe { text(ffi::cf_compiled_archs()) };
+        let has = |word| archs.split(", ").any(|arch| arch == word);
+        assert_eq!(are_translated(90), has("ptx") && !has("90a"), "{archs}");
+        assert_eq!(are_translated(100), has("ptx"), "{archs}");
+        assert!(!are_translated(80), "{archs}");
+    }
+
+    #[test]
+    fn a_driver_that_cannot_translate_is_told_a_way_out() {
+        let why = checked("prepare", 222).unwrap_err().to_string();
+        assert!(why.contains("UnsupportedPtxVersion"), "{why}");
+        assert!(why.contains("CONVFORGE_ARCHS=90a"), "{why}");
+        let other = checked("prepare", 2).unwrap_err().to_string();
+        assert!(!other.contains("CONVFORGE_ARCHS"), "{other}");
+    }
+
+    #[test]
+    fn ptx_is_for_hopper_and_newer() {
+        // SAFETY: a constant string.
+        let archs = unsafe { text(ffi::cf_compiled_archs()) };
+        let ptx = archs.split(", ").any(|arch| arch == "ptx");
+        let [tma, wgmma] = [ffi::CF_NEEDS_SM90, ffi::CF_NEEDS_SM90A].map(|needs| needs as i32);
+        assert_eq!(not_compiled(tma, 120).is_none(), ptx, "{archs}");
+        if ptx {
+            assert_eq!(not_compiled(wgmma, 90), None);
         }
     }
 

@@ -122,9 +122,10 @@ impl Asked<'_> {
         let Some((us, mut candidate)) = serving else {
             return Err("nothing in them is what it was when they were taken".to_owned());
         };
-        let on = match record.problem == *self.problem {
-            true => "measured on this problem".to_owned(),
-            false => format!("measured on {} images", record.problem.n()),
+        let on = match record.problem.n() {
+            _ if record.problem == *self.problem => "measured on this problem".to_owned(),
+            1 => "measured on 1 image".to_owned(),
+            images => format!("measured on {images} images"),
         };
         let count = timed.len();
         candidate.reason = format!("{on}: {us} us, the fastest of {count}");

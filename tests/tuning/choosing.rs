@@ -38,6 +38,9 @@ fn what_was_measured_comes_before_what_is_estimated() {
     assert_eq!(name, "cpu_direct");
     assert!(reason.starts_with("measured on 8 images: 5 us"), "{reason}");
     assert_eq!(chosen(&more(17)).0, "cpu_gemm");
+    store.put(&on_cpu(&more(1), both(direct, gemm))).unwrap();
+    let (_, reason) = chosen(&more(2));
+    assert!(reason.starts_with("measured on 1 image: 5 us"), "{reason}");
     assert!(chosen(&more(0)).1.starts_with("by its estimate"));
 
     // A line of other code says nothing; the others stay.

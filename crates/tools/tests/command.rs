@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Runs the command and asserts that it fails with every part in its error.
@@ -1163,7 +1163,7 @@ fn what_is_recorded_is_not_measured_again() {
         ];
         says(&[&words, &problems[..], more].concat())
     };
-    assert!(compare(&["--plan"]).ends_with(" s for 2 problems\n"));
+    assert!(compare(&["--plan"]).ends_with(" s for 2 problems, 0 are fresh\n"));
     fails(&["compare", "--plan", "--json"], &["cannot be used with"]);
     // The default ones, the rule, and what was asked for beside them.
     says(&[
@@ -1179,10 +1179,139 @@ fn what_is_recorded_is_not_measured_again() {
     assert!(text.contains(r#""variant": "rule""#), "{text}");
     says(&["report", out, "--keep", kept]);
     let plan = compare(&["--plan"]);
-    assert!(plan.ends_with(" s for 1 problems\n"), "{plan}");
+    assert!(plan.ends_with(" s for 1 problems, 1 are fresh\n"), "{plan}");
     assert!(
         plan.contains(problems[3]) && !plan.contains(problems[1]),
         "{plan}"
+    );
+}
+
+#[test]
+fn who_is_killed_loses_one_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("a.json");
+    let problems = [
+        "mb1ic1ih3oc1kh1",
+        "mb2ic1ih3oc1kh1",
+        "mb64ic64ih56oc64oh56kh3ph1",
+    ];
+    let mut args = vec![
+        "compare",
+        "--device",
+        "cpu",
+        "--variant",
+        "cpu_direct",
+        "--resume",
+    ];
+    args.extend(["--out", out.to_str().unwrap()]);
+    args.extend(problems.iter().flat_map(|problem| ["--problem", *problem]));
+    let mut killed = Command::new(env!("CARGO_BIN_EXE_convforge"))
+        .args(&args)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let rows = || -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(&out).unwrap_or_default();
+        // Whenever it is looked at, the file is whole.
+        let report: serde_json::Value = match &*text {
+            "" => return Vec::new(),
+            text => serde_json::from_str(text).unwrap(),
+        };
+        report["rows"].as_array().unwrap().clone()
+    };
+    let began = Instant::now();
+    while rows().is_empty() && began.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let first = rows();
+    assert!(!first.is_empty());
+    let said = says(&args);
+    assert_eq!(said.matches("already there").count(), first.len(), "{said}");
+    let all = rows();
+    assert_eq!(all.len(), problems.len());
+    let mut same = first.iter().zip(&all);
+    assert!(same.all(|(old, new)| old["problem"] == new["problem"]));
+}
+
+#[test]
+fn a_chip_that_is_not_here_is_planned_for() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results");
+    let problem = "mb16ic3ih224oc64oh224kh3ph1";
+    let asked = ["compare", "--problem", problem, "--as", "h200"];
+    let plan = |more: &[&str]| says(&[&asked, &["--plan", "--unless", results], more].concat());
+    let text = plan(&[]);
+    assert!(text.contains(" s for 1 problems, 0 are fresh"), "{text}");
+    if cfg!(feature = "cudnn") {
+        let full = "cuDNN is searched in full";
+        assert_eq!(text.matches(full).count(), 2, "{text}");
+        let known = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../benches/cudnn-plans.jsonl"
+        );
+        let text = plan(&["--cudnn-known", known]);
+        assert!(!text.contains(full), "{text}");
+    }
+    fails(&asked, &["--plan"]);
+    fails(
+        &[
+            &asked,
+            &["--plan", "--unless", results, "--out", "a.json"][..],
+        ]
+        .concat(),
+        &["cannot be used with", "--out"],
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().to_str().unwrap();
+    fails(
+        &[&asked, &["--plan", "--unless", empty][..]].concat(),
+        &["no folder that --unless names has a report of the chip `h200`"],
+    );
+}
+
+#[cfg(feature = "cudnn")]
+#[test]
+fn searches_are_kept_in_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (plans, file, again) = (path("plans"), path("plans.jsonl"), path("again.jsonl"));
+    fs::create_dir(&plans).unwrap();
+    let search = r#"{"key": "a on b", "exact": {"choice": "engine 1 k2=3", "us": 5.0},
+        "plans": 60, "report": "60 plans found; more", "trials": [
+            {"plan": "engine 1 k2=3", "fate": "final", "us": 5.0},
+            {"plan": "engine 2", "fate": "timed", "us": 6.0}
+        ]}"#;
+    fs::write(path("plans/a.json"), search).unwrap();
+    let cut_short = search.replace("60,", r#"60, "incomplete": "why","#);
+    fs::write(path("plans/b.json"), cut_short).unwrap();
+    let said = says(&["searches", &plans, "--keep", &file]);
+    assert!(
+        said.contains("1 searches, 1 of them added or replaced; 1 left out"),
+        "{said}"
+    );
+    let line = concat!(
+        r#"{"key":"a on b","exact":{"choice":"engine 1 k2=3","us":5.0},"plans":60,"#,
+        r#""trials":[{"plan":"engine 1 k2=3","fate":"final","us":5.0}],"report":"60 plans found"}"#,
+        "\n"
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), line);
+    // From one file into another.
+    says(&["searches", &file, "--keep", &again]);
+    assert_eq!(fs::read_to_string(&again).unwrap(), line);
+    fails(
+        &["searches", &path("absent"), "--keep", &file],
+        &["absent", "No such file"],
+    );
+    fs::write(path("plans/c.json"), "{}").unwrap();
+    fails(
+        &["searches", &plans, "--keep", &file],
+        &["c.json", "is no search of cuDNN's plans"],
+    );
+    fs::write(&again, "nothing").unwrap();
+    fails(
+        &["compare", "--cudnn-known", &again],
+        &["again.jsonl", "line 1 is no search of cuDNN's plans"],
     );
 }
 

@@ -78,8 +78,6 @@ pub(super) fn math_types(math: Math) -> &'static [cudnnMathType_t] {
 
 /// What one graph computes, and where the rest of the epilogue happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub(super) enum Form {
     /// The convolution with its factor, stored in y.
     Plain,

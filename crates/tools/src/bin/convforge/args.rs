@@ -4,6 +4,8 @@ use std::{io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
+#[cfg(feature = "cudnn")]
+use convforge_tools::cudnn::Searches;
 use convforge_tools::{
     Contender, Contenders, Error, chain,
     suite::{Layer, Overrides, Suite, read_layers},
@@ -46,12 +48,27 @@ pub struct DeviceArgs {
 impl DeviceArgs {
     /// The device, and why it is not a GPU where none was found.
     pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
-        match self.device {
-            Some(DeviceName::Cpu) => Ok((Device::cpu(), None)),
-            Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
-            None => Ok(Device::best()),
+        let opened = match self.device {
+            Some(DeviceName::Cpu) => (Device::cpu(), None),
+            Some(DeviceName::Gpu(ordinal)) => (Device::gpu(ordinal)?, None),
+            None => Device::best(),
+        };
+        #[cfg(feature = "cuda")]
+        if let Some(note) = translated(opened.0.limits().arch) {
+            eprintln!("note: {note}");
         }
+        Ok(opened)
     }
+}
+
+/// What to know of kernels that the driver translates where a build could have had machine code.
+#[cfg(feature = "cuda")]
+fn translated(arch: u32) -> Option<&'static str> {
+    (arch == 90 && convforge::kernels::are_translated(arch)).then_some(
+        "this build has no machine code for sm_90: the driver translates kernels when they are first \
+         used, which takes seconds each; built with CONVFORGE_ARCHS=90a, or on a machine with such a \
+         GPU, it has",
+    )
 }
 
 /// The i-th of n shares, counted from 1.
@@ -242,10 +259,21 @@ pub struct SearchArgs {
     #[cfg(feature = "cudnn")]
     #[arg(long, value_name = "BYTES", value_parser = number::<usize>, allow_negative_numbers = true)]
     cudnn_workspace: Option<usize>,
-    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names
+    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names, or in the file
+    /// of --cudnn-known
     #[cfg(feature = "cudnn")]
     #[arg(long, value_enum, default_value = "trusted")]
     cudnn_stored: StoredSearch,
+    /// A file of complete searches that `convforge searches` made, for problems that the folder does not
+    /// have
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_name = "FILE", value_parser = searches)]
+    cudnn_known: Option<Searches>,
+}
+
+#[cfg(feature = "cudnn")]
+fn searches(file: &str) -> Result<Searches, String> {
+    Searches::read(Path::new(file)).map_err(|error| chain(&error))
 }
 
 /// What to do with a search that an earlier process kept.
@@ -254,7 +282,9 @@ pub struct SearchArgs {
 enum StoredSearch {
     /// Use its winners
     Trusted,
-    /// Time its finalists, and what it has not tried, again
+    /// Time and judge its finalists again, and all plans where that does not confirm it
+    Finalists,
+    /// Time every plan again that is not known to be far from the fastest
     Again,
 }
 
@@ -263,13 +293,17 @@ impl SearchArgs {
     #[cfg(feature = "cudnn")]
     pub fn contenders(&self) -> Contenders {
         use convforge_tools::cudnn::{Options, Stored};
-        let mut options = Options::default();
+        let mut options = Options {
+            known: self.cudnn_known.clone().unwrap_or_default(),
+            ..Options::default()
+        };
         let search = &mut options.search;
         search.budget = self.cudnn_seconds.or(search.budget);
         search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
         search.stop = Some(terminal::stop());
         options.stored = match self.cudnn_stored {
             StoredSearch::Trusted => Stored::Trusted,
+            StoredSearch::Finalists => Stored::Finalists,
             StoredSearch::Again => Stored::Again,
         };
         Contenders::searching(&options)
@@ -317,12 +351,12 @@ impl VariantArgs {
     fn contenders(
         &self,
         all: &Contenders,
-        device: &Device,
+        gpu: bool,
         default: Configs,
     ) -> Result<Vec<Contender>, Failure> {
         let configs = self.configs.unwrap_or(default);
         if self.variant.is_empty() {
-            let fitting = all.on(device.is_gpu());
+            let fitting = all.on(gpu);
             let mut contenders: Vec<_> = fitting.flat_map(|variant| configs.of(variant)).collect();
             contenders.extend(configs.named(all, &self.also)?);
             return Ok(contenders);
@@ -332,14 +366,16 @@ impl VariantArgs {
 
     /// Who is compared, in their first configurations: whoever stands beside cuDNN stands beside its
     /// transforms too.
-    pub fn compared(&self, all: &Contenders, device: &Device) -> Result<Vec<Contender>, Failure> {
-        let contenders = self.contenders(all, device, Configs::First)?;
+    pub fn compared(&self, all: &Contenders, gpu: bool) -> Result<Vec<Contender>, Failure> {
+        let contenders = self.contenders(all, gpu, Configs::First)?;
         Ok(all.with_transforms(contenders))
     }
 
     /// The variants that were named, or all of the device's kind.
     pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
-        let contenders = self.contenders(&self.all(), device, default)?.into_iter();
+        let contenders = self
+            .contenders(&self.all(), device.is_gpu(), default)?
+            .into_iter();
         contenders
             .map(|contender| match contender {
                 Contender::Variant { variant, config } => Ok((variant, config)),
@@ -383,4 +419,19 @@ pub fn no_variant(pick: &Pick) -> Failure {
     Failure::Usage(format!(
         "`{pick}` is no variant; `convforge list --problem P` shows what it picks"
     ))
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_of_what_another_build_has() {
+        let ptx_alone = convforge::kernels::are_translated(90);
+        assert_eq!(translated(90).is_some(), ptx_alone);
+        // The CPU; machine code or nothing; PTX in every build
+        for arch in [0, 80, 100] {
+            assert_eq!(translated(arch), None, "{arch}");
+        }
+    }
 }

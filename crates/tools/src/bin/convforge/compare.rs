@@ -35,7 +35,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, no_gpu) = args.measuring.open()?;
-    let mut contenders = args.variants.compared(&args.variants.all(), &device)?;
+    let mut contenders = args
+        .variants
+        .compared(&args.variants.all(), args.measuring.is_gpu(&device))?;
     if args.variants.is_empty() {
         contenders.push(Contender::Pick(Pick::Rule));
     }

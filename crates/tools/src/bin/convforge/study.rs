@@ -210,7 +210,7 @@ impl Args {
     fn plan(&self, device: &Device) -> Result<Plan, Failure> {
         // One list, so that what is searched for one part serves the others.
         let all = self.variants.all();
-        let mut contenders = self.variants.compared(&all, device)?;
+        let mut contenders = self.variants.compared(&all, device.is_gpu())?;
         if self.variants.is_empty() {
             contenders.extend(plan::picks(device));
         }

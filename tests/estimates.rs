@@ -1,0 +1,112 @@
+//! What variants estimate of their time, on every chip that is known by name: never nothing, never less
+//! than the chip needs to move the operands, and more where there is more work or less of a chip.
+#![cfg(feature = "cuda")]
+
+use convforge::{
+    Limits, Pick, Problem,
+    variant::{self, Kind, Query, Space, Variant},
+    variants,
+};
+use convforge_check::Profile;
+use proptest::prelude::*;
+
+/// A problem of the check's domain, of any number of images.
+fn problems() -> impl Strategy<Value = Problem> {
+    let profile = Profile::default();
+    (any::<u64>(), 0..6u32).prop_map(move |(index, doublings)| {
+        let problem = profile.problem(1, index);
+        of_images(&problem, problem.n() << doublings)
+    })
+}
+
+fn chips() -> impl Strategy<Value = (&'static str, Limits)> {
+    let chips = Limits::CHIPS.map(|chip| (chip, Limits::of_chip(chip).unwrap()));
+    prop::sample::select(chips.to_vec())
+}
+
+fn of_images(problem: &Problem, n: usize) -> Problem {
+    problem.with(|shape| shape.n = n).unwrap()
+}
+
+/// The least estimate of a variant's configurations that the rule may take.
+fn estimate(variant: &dyn Variant, limits: &Limits, problem: &Problem) -> Option<f64> {
+    let configs = 0..variant.info().configs.len().max(1);
+    let all = configs.filter_map(|config| {
+        let query = Query::new(problem, config, limits);
+        let plan = variant::plan(variant, true, &query).ok()?;
+        let in_constant_memory = plan
+            .packing
+            .is_some_and(|packing| packing.space == Space::Constant);
+        plan.us.filter(|_| !in_constant_memory)
+    });
+    all.reduce(f64::min)
+}
+
+fn ranked() -> impl Iterator<Item = &'static dyn Variant> {
+    let all = variants::all().iter().map(|variant| &**variant);
+    all.filter(|variant| variant.info().ranked && variant.info().kind != Kind::Cpu)
+}
+
+/// A chip with some of another's.
+fn less(limits: &Limits) -> [(&'static str, Limits); 3] {
+    let mut all = ["multiprocessors", "clocks", "bandwidth"].map(|what| (what, limits.clone()));
+    all[0].1.sm_count /= 2;
+    all[1].1.clock_khz /= 2;
+    all[2].1.memory_clock_khz /= 2;
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_estimate_is_a_time_that_the_chip_can_keep(problem in problems(), (chip, limits) in chips()) {
+        for variant in ranked() {
+            let Some(us) = estimate(variant, &limits, &problem) else { continue };
+            let name = &variant.info().name;
+            prop_assert!(us.is_finite() && us > 0.0, "{name} on {problem}, {chip}: {us} us");
+            let floor = problem.bytes() / limits.bytes_per_us();
+            prop_assert!(us >= floor, "{name} on {problem}, {chip}: {us} us, under {floor} of memory");
+        }
+    }
+
+    #[test]
+    fn less_of_a_chip_takes_longer(problem in problems(), (chip, limits) in chips()) {
+        for variant in ranked() {
+            let Some(us) = estimate(variant, &limits, &problem) else { continue };
+            for (what, less) in less(&limits) {
+                let Some(longer) = estimate(variant, &less, &problem) else { continue };
+                let name = &variant.info().name;
+                prop_assert!(
+                    longer >= us * 0.99,
+                    "{name} on {problem}, {chip}: {us} us, with half its {what} {longer}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn more_images_take_longer(problem in problems(), (chip, limits) in chips()) {
+        let more = of_images(&problem, 2 * problem.n());
+        for variant in ranked() {
+            let pair = [&problem, &more].map(|problem| estimate(variant, &limits, problem));
+            let [Some(us), Some(longer)] = pair else { continue };
+            let name = &variant.info().name;
+            prop_assert!(longer >= us * 0.99, "{name} on {problem}, {chip}: {us} us, of twice as many {longer}");
+        }
+    }
+
+    #[test]
+    fn a_rule_takes_the_least_estimate(problem in problems(), (chip, limits) in chips()) {
+        let Ok(choice) = Pick::Rule.choose_for(&limits, &problem) else {
+            let able = ranked().find(|variant| estimate(*variant, &limits, &problem).is_some());
+            prop_assert!(able.is_none(), "{problem}, {chip}: none, but {} can", able.unwrap().info().name);
+            return Ok(());
+        };
+        let query = Query::new(&problem, choice.config, &limits);
+        let us = variant::plan(&*choice.variant, true, &query).unwrap().us.unwrap();
+        let least = ranked().filter_map(|variant| estimate(variant, &limits, &problem));
+        let least = least.reduce(f64::min).unwrap();
+        prop_assert!(us <= least, "{problem}, {chip}: {} with {us} us, the least is {least}", choice.name());
+    }
+}
