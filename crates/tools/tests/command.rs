@@ -1240,7 +1240,7 @@ fn a_chip_that_is_not_here_is_planned_for() {
     let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results");
     let problem = "mb16ic3ih224oc64oh224kh3ph1";
     let asked = ["compare", "--problem", problem, "--as", "h200"];
-    let plan = |more: &[&str]| says(&[&asked, &["--plan", "--unless", results], more].concat());
+    let plan = |more: &[&str]| says(&[&asked[..], &["--plan", "--unless", results], more].concat());
     let text = plan(&[]);
     assert!(text.contains(" s for 1 problems, 0 are fresh"), "{text}");
     if cfg!(feature = "cudnn") {
