@@ -448,4 +448,28 @@ mod tests {
         assert_eq!(batches, [20, 10]);
         assert_eq!(notes.len(), 6);
     }
+
+    #[test]
+    fn the_words_of_recorded_comparisons_go_with_their_suites() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/record.txt");
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines = text.lines();
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let mut words = line.split(' ').skip(1);
+            let (mut layers, mut overrides) = (Vec::new(), Overrides::default());
+            while let (Some(option), Some(value)) = (words.next(), words.next()) {
+                match option {
+                    "--suite" => layers.extend(Suite::find(value).unwrap().layers),
+                    "--batch" => overrides.batch = Some(value.parse().unwrap()),
+                    "--storage" => overrides.storage = Some(value.parse().unwrap()),
+                    "--layout" => overrides.layout = Some(value.parse().unwrap()),
+                    "--math" => overrides.math = Some(value.parse().unwrap()),
+                    "--also" => {}
+                    _ => panic!("{line}: {option}"),
+                }
+            }
+            let changed = overrides.apply(&layers);
+            assert!(changed.is_ok_and(|layers| !layers.is_empty()), "{line}");
+        }
+    }
 }
