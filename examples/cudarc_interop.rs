@@ -28,7 +28,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     let problem = args.next().unwrap_or("mb8ic3ih32oc16oh32kh3ph1".to_owned());
     let pick = args.next().unwrap_or("auto".to_owned());
     let (problem, pick): (Problem, Pick) = (problem.parse()?, pick.parse()?);
-    if problem.storage() != Storage::F32 || !problem.epilogue().is_none() || problem.groups() != 1 {
+    if problem.storage() != Storage::F32
+        || !problem.epilogue().is_identity()
+        || problem.groups() != 1
+    {
         return Err("this example checks plain f32 convolutions without groups".into());
     }
 

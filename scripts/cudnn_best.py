@@ -14,7 +14,8 @@ The check looks at times over 20 us. It fails where cuDNN's is more than 1.1 tim
 than a batch of 1000 images or more, scaled; than its own fp32 plan, under TF32; and where the search of
 its plans was not complete; and where a committed report has a faster time than the file.
 benches/cudnn-open.txt lists what fails and is to be measured again; a line of
-it that no longer fails is an error as well.
+it that no longer fails is an error as well. And it fails where a search of benches/cudnn-plans.jsonl, which later ones go
+by, has a winner that does not stand up in the same way.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import tables
 ROOT = Path(__file__).resolve().parent.parent
 BEST = ROOT / "benches/cudnn-best.jsonl"
 OPEN = ROOT / "benches/cudnn-open.txt"
+PLANS = ROOT / "benches/cudnn-plans.jsonl"
 # How much slower cuDNN may be, and from how many microseconds on that is looked at.
 SLOWER, LEAST_US = 1.1, 20.0
 # From this many images on a time grows with them.
@@ -239,6 +241,18 @@ def failing(folder, lines):
     return found
 
 
+def weak_searches(searches, lines):
+    """Kept searches whose winner is slower than it may be."""
+    best = {(line["device"], line["problem"]): line["us"] for line in lines if line["source"] != ANCHORS}
+    for search in searches:
+        problem, _, place = search["key"].partition(" on ")
+        device = place.partition(" by ")[0]
+        us = min(search[of]["us"] for of in ("exact", "transform") if of in search)
+        limit = best.get((device, problem), us) * SLOWER
+        if us > max(limit, LEAST_US):
+            yield f"{search['key']}: the winner takes {us:.1f} us in {PLANS.name}, over {limit:.1f}"
+
+
 def check(folder, lines, known):
     """What must not be: problems that fail and are not listed, and the other way round; a report whose
     times were not added."""
@@ -263,6 +277,7 @@ def main():
         add(BEST, arguments.files)
         return
     errors = check(ROOT / results.FOLDER, load(BEST), results.listed(OPEN))
+    errors += weak_searches(load(PLANS), load(BEST))
     print("\n".join(errors), file=sys.stderr, end="\n" if errors else "")
     sys.exit(bool(errors))
 

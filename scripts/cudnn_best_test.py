@@ -146,5 +146,21 @@ class Check(unittest.TestCase):
         self.fails("no longer fails", (L1, 100.0), [line(L1, 100.0)], known)
 
 
+class KeptSearches(unittest.TestCase):
+    def test_a_winner_that_is_slower_than_it_may_be_is_told(self):
+        lines = [{"device": "a b", "problem": "p", "us": 100.0, "source": "r"}]
+
+        def told(us, transform=None, problem="p"):
+            search = {"key": f"{problem} on a b by cuDNN 9", "exact": {"us": us}}
+            if transform:
+                search["transform"] = {"us": transform}
+            return list(cudnn_best.weak_searches([search], lines))
+
+        self.assertEqual(told(109.0), [])
+        self.assertIn("111.0 us in cudnn-plans.jsonl, over 110.0", told(111.0)[0])
+        self.assertEqual(told(500.0, transform=100.0), [])
+        self.assertEqual(told(500.0, problem="q"), [])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -13,13 +13,13 @@
 //! | --- | --- |
 //! | `search` | [`Search`]: finding the fastest |
 //! | `race` | who of them runs, and in which round |
-//! | `track` | what they run on, and taking their time |
+//! | `timer` | what they run on, and taking their time |
 //! | `referee` | [`Referee`]: who measures and judges them |
 
 mod race;
 mod referee;
 mod search;
-mod track;
+mod timer;
 
 pub use crate::baselines::cudnn::{Choice, Fate, Trial, Version, prepare, version};
 pub use referee::{Judgement, Referee};

@@ -43,7 +43,7 @@ pub enum Error {
         close: Option<String>,
     },
     /// No policy has this name.
-    #[error("there is no policy `{name}`{}; they are {known}", near(.close))]
+    #[error("there is no policy `{name}`{} There are {known}", asked(.close))]
     UnknownPolicy {
         /// The name asked for.
         name: String,
@@ -294,10 +294,19 @@ fn free_of(free: &usize, total: &usize) -> String {
     }
 }
 
+/// What stands before the sentence of those that there are.
+fn asked(close: &Option<String>) -> String {
+    match close {
+        Some(_) => near(close),
+        None => ".".to_owned(),
+    }
+}
+
 fn suggestion(close: &Option<String>) -> String {
     match close {
         Some(_) => near(close),
-        None => "; `convforge list` shows them all".to_owned(),
+        None if cfg!(feature = "cuda") => "; `convforge list` shows them all".to_owned(),
+        None => "; this build has no CUDA (feature `cuda`), and so the CPU's alone".to_owned(),
     }
 }
 

@@ -93,6 +93,8 @@ pub mod pipeline;
 pub mod policy;
 mod problem;
 mod select;
+#[cfg(feature = "cuda")]
+mod sources;
 pub mod tuner;
 pub mod tuning;
 pub mod variant;

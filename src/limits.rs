@@ -44,6 +44,27 @@ impl Limits {
         2.0 * f64::from(self.memory_clock_khz) / 1e3 * f64::from(self.memory_bits) / 8.0
     }
 
+    /// Refuses what kernels cannot be planned for: they divide by these numbers, and multiply them in
+    /// 32 bits.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn check_gpu(&self) -> Result<(), String> {
+        /// Far more than any chip has.
+        const MOST: u32 = 1 << 20;
+        let numbers = [
+            ("multiprocessors", self.sm_count),
+            ("bytes of shared memory in a block", self.shared_per_block),
+            ("bytes of shared memory", self.shared_per_sm),
+            ("registers", self.registers_per_sm),
+        ];
+        let strange = numbers.iter().find(|(_, n)| !(1..=MOST).contains(n));
+        match strange {
+            Some((what, number)) => {
+                Err(format!("cannot be planned for a GPU with {number} {what}"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The chips that [`of_chip`](Self::of_chip) knows.
     pub const CHIPS: [&str; 5] = ["h200", "h100", "a100", "l40s", "rtx4090"];
 

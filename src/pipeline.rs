@@ -34,7 +34,7 @@ use crate::{Error, Workspace};
 use batch::{Batch, check_len, refuse};
 use lanes::Lanes;
 
-pub use lanes::Ran;
+pub use lanes::Timing;
 pub use timeline::{Span, Work};
 
 /// How a batch is cut.
@@ -103,7 +103,7 @@ impl<T: Element> Pipeline<T> {
     ) -> Result<Self> {
         let conv = |problem: &Problem| Conv::new(device, problem, pick);
         let batch = Batch::new(problem, conv, filter, bias, options.chunk)?;
-        Self::lay(Arc::new(batch), options.streams, options.timeline)
+        Self::over_streams(Arc::new(batch), options.streams, options.timeline)
     }
 
     /// [`new`](Self::new) with a variant of one's own, or one of
@@ -121,7 +121,7 @@ impl<T: Element> Pipeline<T> {
     ) -> Result<Self> {
         let conv = |problem: &Problem| Conv::with_variant(device, problem, variant, config);
         let batch = Batch::new(problem, conv, filter, bias, options.chunk)?;
-        Self::lay(Arc::new(batch), options.streams, options.timeline)
+        Self::over_streams(Arc::new(batch), options.streams, options.timeline)
     }
 
     /// The same chunks, convolutions and filter, which both share, over another number of streams.
@@ -129,10 +129,10 @@ impl<T: Element> Pipeline<T> {
     /// # Errors
     /// No stream, or no memory for their buffers.
     pub fn over(&self, streams: usize, timeline: bool) -> Result<Self> {
-        Self::lay(self.batch.clone(), streams, timeline)
+        Self::over_streams(self.batch.clone(), streams, timeline)
     }
 
-    fn lay(batch: Arc<Batch<T>>, streams: usize, timeline: bool) -> Result<Self> {
+    fn over_streams(batch: Arc<Batch<T>>, streams: usize, timeline: bool) -> Result<Self> {
         if streams == 0 {
             let why = "cannot be cut over 0 streams; it takes at least one";
             return Err(refuse(&batch.problem, why));
@@ -186,7 +186,7 @@ impl<T: Element> Pipeline<T> {
     /// has been waited for, nothing of what comes after was begun, and `y` is partly written. A kernel
     /// that the device aborts may show at a later chunk than its own; with `CUDA_LAUNCH_BLOCKING=1` in
     /// the environment the driver tells at once.
-    pub fn run(&mut self, x: &[T], y: &mut [T]) -> Result<Ran> {
+    pub fn run(&mut self, x: &[T], y: &mut [T]) -> Result<Timing> {
         self.run_until(x, y, &AtomicBool::new(false))
     }
 
@@ -194,7 +194,7 @@ impl<T: Element> Pipeline<T> {
     ///
     /// # Errors
     /// As [`run`](Self::run); [`Error::Interrupted`] where chunks were left out.
-    pub fn run_until(&mut self, x: &[T], y: &mut [T], stop: &AtomicBool) -> Result<Ran> {
+    pub fn run_until(&mut self, x: &[T], y: &mut [T], stop: &AtomicBool) -> Result<Timing> {
         let Pipeline {
             batch,
             streams,
@@ -209,7 +209,7 @@ impl<T: Element> Pipeline<T> {
         });
         queued?;
         waited.map_err(|error| batch.failed(0..batch.chunks(), error))?;
-        lanes.ran(batch)
+        lanes.timing(batch)
     }
 }
 

@@ -181,6 +181,14 @@ impl FromStr for Rule {
     }
 }
 
+/// `groups` as they stand behind a number of them.
+fn counted(words: &str, number: usize) -> &str {
+    match number {
+        1 => words.strip_suffix('s').unwrap_or(words),
+        _ => words,
+    }
+}
+
 impl fmt::Display for Rule {
     /// In words: `direct_naive for at most 4 output channels`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -198,7 +206,12 @@ impl fmt::Display for Rule {
         };
         let size = SIZES.iter().find(|(letter, ..)| *letter == condition.size);
         let words = size.map_or(condition.size, |(_, words, _)| words);
-        write!(f, " for {sign} {} {words}", condition.number)
+        write!(
+            f,
+            " for {sign} {} {}",
+            condition.number,
+            counted(words, condition.number)
+        )
     }
 }
 
@@ -276,7 +289,9 @@ mod tests {
     fn an_unknown_policy_names_the_nearest() {
         let text = Policy::find("perlayer").unwrap_err().to_string();
         assert!(
-            text.contains("no policy `perlayer`; did you mean `per-layer`?"),
+            text.contains(
+                "no policy `perlayer`; did you mean `per-layer`? There are per-layer, report-b"
+            ),
             "{text}"
         );
     }

@@ -4,14 +4,14 @@
 //! | --- | --- |
 //! | `tuner` | [`Tuner`]: what is measured, in which order, for how long |
 //! | `operands` | what it is measured on |
-//! | `track` | taking a time |
+//! | `timer` | taking a time |
 //! | `judge` | a check on the spot |
 
 mod judge;
 mod operands;
 #[cfg(test)]
 mod tests;
-mod track;
+mod timer;
 
 use std::{
     fmt,
@@ -28,8 +28,8 @@ use crate::{
 };
 
 use judge::{Judge, Verdict};
-use track::Track;
-pub use track::rest_after;
+use timer::Timer;
+pub use timer::rest_after;
 
 /// How many times the least estimate of the variants that rules choose from a configuration of them may
 /// be estimated to take, and still be measured. Those that rules do not choose are in any case.
@@ -298,7 +298,7 @@ struct Bench {
     device: Device,
     problem: Problem,
     judge: Judge,
-    track: Track,
+    timer: Timer,
 }
 
 /// Why a variant has no result.
@@ -323,7 +323,7 @@ impl Bench {
             device: device.clone(),
             problem: problem.clone(),
             judge: Judge::new(device, problem)?,
-            track: Track::new(device, problem, conditions)?,
+            timer: Timer::new(device, problem, conditions)?,
         })
     }
 
@@ -347,7 +347,7 @@ impl Bench {
                 });
             }
         }
-        Ok(self.track.time(&conv, budget)?)
+        Ok(self.timer.time(&conv, budget)?)
     }
 
     /// What the check says of a convolution that is to be timed. A library's plan takes its time, so it is the

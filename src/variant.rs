@@ -160,6 +160,16 @@ pub unsafe trait ConstantPart: Send + Sync {
     fn address(&self) -> *mut c_void;
 }
 
+/// The error of a variant that is to ready a plan of another one's, or of another question.
+#[cfg(feature = "cuda")]
+pub(crate) fn not_its_plan(info: &Info, query: &Query) -> Error {
+    Error::Unavailable(format!(
+        "plan of {} for {} on this device: what was given is another variant's, or of another question",
+        info.spelled(query.config),
+        query.problem
+    ))
+}
+
 /// What a measurement of a variant depends on beside the device, in one word: its [`code`], and where it
 /// is made of a library that one and its version before it, `cuBLAS-13.1.0/0f3a77c2d1e85b69`.
 ///
@@ -186,6 +196,7 @@ pub fn code(info: &Info) -> String {
 /// The reason, as [`Variant::plan`]'s.
 pub fn plan(variant: &dyn Variant, on_gpu: bool, query: &Query) -> Result<Plan, String> {
     let info = variant.info();
+    info.check_config(query.config)?;
     match (info.kind, on_gpu) {
         (Kind::Cpu, true) => return Err("runs on the CPU only".to_owned()),
         (Kind::Kernel | Kind::Baseline, false) => return Err("needs a GPU".to_owned()),

@@ -12,7 +12,7 @@ use std::{
 use convforge::{
     Buffer, Conv, Device, Element, Epilogue, Error, HostCopies, Limits, Mark, Operands, Packed,
     Pick, Pipeline, Problem, RawOperands, Shape, Stream, View, ViewMut, Workspace,
-    pipeline::{Options, Ran},
+    pipeline::{Options, Timing},
     policy::Policy,
     variant::{Args, Info, Plan},
 };
@@ -41,7 +41,7 @@ fn threads() {
     shared::<Packed>();
     shared::<Conv>();
     shared::<Options>();
-    shared::<Ran>();
+    shared::<Timing>();
     shared::<Error>();
     // One thread at a time.
     sent::<Workspace>();

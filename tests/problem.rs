@@ -204,6 +204,10 @@ fn bad_input_is_refused_in_words() {
             "input of 1000000000 x 1000 x 1000 x 1000 has more than",
         ),
         ("mb9000000000000000000ic1ih2oc4kh1", "has more than"),
+        (
+            "mb0ic2000000000ih200000oc1kh1",
+            "input of 1 x 2000000000 x 200000 x 200000 has more than",
+        ),
         ("ic2000000000ih9oc1kh9", "weights"),
         ("ic2147483647ih1oc1kh1", "the limit is 2147418112"),
         ("ic1ih1oc2147483647kh1", "the limit is 2147418112"),

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     referee::{Judgement, Referee},
-    track::{Track, conv},
+    timer::{FAR, Timer, conv, is_far},
 };
 use crate::{
     Conv, Device, Problem, Result,
@@ -17,9 +17,6 @@ use crate::{
     variant::Arithmetic,
 };
 
-/// How many times the fastest plan that adds up products a plan may take without being far from it:
-/// it has lost.
-const FAR: usize = 8;
 /// From this many images on, the first look at plans is on one [`FAR`]th of them. Who is far there is
 /// slower with all of them too: no batch takes less time than a part of it, and the fastest takes about
 /// [`FAR`] times as long.
@@ -31,11 +28,6 @@ const FINALISTS: usize = 16;
 const NEAR: (f64, f64) = (1.5, 5.0);
 /// What two timings of the first round do not tell apart: these are finalists however many they are.
 const NOISE: (f64, f64) = (1.1, 2.0);
-
-/// Whether a time is far from the best one.
-pub(super) fn is_far(us: f64, best: f64) -> bool {
-    us > best * FAR as f64
-}
 
 fn is_within(us: f64, best: f64, (factor, more): (f64, f64)) -> bool {
     us <= best * factor + more
@@ -179,7 +171,7 @@ impl Race<'_> {
         let runners = candidates.into_iter().map(runner);
         let mut runners = runners.collect::<Result<Vec<_>>>()?;
         let convs = runners.iter().map(|runner| &runner.conv);
-        let mut track = Track::new(&stream, queue, self.problem, convs)?;
+        let mut timer = Timer::new(&stream, queue, self.problem, convs)?;
         for at in 0..runners.len() {
             let best = best(&runners);
             let Runner {
@@ -191,7 +183,7 @@ impl Race<'_> {
                 tally.leave(&candidate.choice, NO_TIME_TO_RUN);
                 continue;
             }
-            match track.time(conv, best) {
+            match timer.time(conv, best) {
                 Ok(time) => {
                     *us = time;
                     tally.timed += 1;

@@ -4,9 +4,12 @@
 //! which tells the slow ones apart; the fastest are measured by the caller's [`Referee`]. The fastest
 //! must then be right by his judgement, or the next one has its place. A plan that is far from the
 //! fastest has lost; none is left out because others took long, unless the caller wants so.
+//!
+//! A search that was complete need not be made again from the start: its finalists race by themselves,
+//! and where they no longer stand up all plans do.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{Mutex, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -16,9 +19,7 @@ use super::{
 };
 use crate::{
     Device, Error, Problem, Result,
-    baselines::cudnn::{
-        Candidate, Choice, Fate, Proposal, Tally, Trial, every_plan, note, version,
-    },
+    baselines::cudnn::{Choice, Fate, Proposal, Tally, Trial, every_plan, same_plans},
     variant::Arithmetic,
 };
 
@@ -58,6 +59,10 @@ pub struct Search<'a> {
     /// What an earlier search of the same found, with the same version of cuDNN: plans that it knows
     /// to be far from the fastest are not run again.
     pub known: Option<&'a Found>,
+    /// Whether its [finalists](Found::finalists) race by themselves, if it was complete. The others have
+    /// their turn where cuDNN names more plans than then, where no finalist is right any more, or where the
+    /// fastest takes over 1.1 times as long as then.
+    pub finalists: bool,
 }
 
 /// What a search found.
@@ -68,16 +73,30 @@ pub struct Found {
     /// The fastest plan that adds up products, and is right.
     pub exact: Option<Winner>,
     /// The fastest of all plans that are right, if that is a transform.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub transform: Option<Winner>,
     /// The fastest of all plans that ran, if that is none of those.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub wrong: Option<Rejected>,
     /// Why a faster plan may be among those that were not tried; none where all were.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub incomplete: Option<String>,
+    /// How many plans cuDNN named, those among them that the rules exclude.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub plans: usize,
     /// What became of each plan.
     pub trials: Vec<Trial>,
     /// What became of all of them, for the reports.
     pub report: String,
 }
+
+/// What may be the fastest another time: a time of up to so many times the winner's, or so many
+/// microseconds more.
+const NEAR_WINNER: (f64, f64) = (1.25, 3.0);
+/// How many plans that are right are kept of those near a winner, and how many of the fastest wrong ones.
+const FINALISTS: (usize, usize) = (6, 3);
+/// How many times as long the fastest finalist may take as it did before.
+const SLOWER: f64 = 1.1;
 
 impl Found {
     /// The winner among plans of this arithmetic.
@@ -88,6 +107,60 @@ impl Found {
         }
     }
 
+    /// The same, short: with the trials of those alone that may win another time, which are the winners, the
+    /// finalists that came near them, and the fastest that were wrong, should they pass then.
+    #[must_use]
+    pub fn finalists(&self) -> Found {
+        let (exact, transform) = (us(&self.exact), us(&self.transform));
+        let near = |winner: f64| (winner * NEAR_WINNER.0).max(winner + NEAR_WINNER.1);
+        let mut trials: Vec<&Trial> = self.trials.iter().collect();
+        let time = |trial: &Trial| trial.fate.us().unwrap_or(f64::INFINITY);
+        trials.sort_by(|a, b| time(a).total_cmp(&time(b)));
+        let few = |most, is: &dyn Fn(&Fate) -> bool| {
+            let fitting = trials.iter().filter(|trial| is(&trial.fate));
+            fitting
+                .take(most)
+                .map(|trial| Trial::clone(trial))
+                .collect()
+        };
+        // Whoever was measured to be faster than the best sum, and is not wrong, is a transform.
+        let sums =
+            |fate: &Fate| matches!(fate, Fate::Final { us } if (exact..=near(exact)).contains(us));
+        let transforms = |fate: &Fate| matches!(fate, Fate::Final { us } if *us < exact && *us <= near(transform));
+        let wrong = |fate: &Fate| matches!(fate, Fate::Wrong { us, .. } if *us <= near(exact));
+        let few: [Vec<Trial>; 3] = [
+            few(FINALISTS.0, &sums),
+            few(FINALISTS.0, &transforms),
+            few(FINALISTS.1, &wrong),
+        ];
+        let (counts, _) = self.report.split_once("; ").unwrap_or((&self.report, ""));
+        Found {
+            trials: few.concat(),
+            report: counts.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether it says who may win where cuDNN names so many plans.
+    fn is_of_all(&self, plans: usize) -> bool {
+        self.exact.is_some() && self.incomplete.is_none() && plans <= self.plans
+    }
+
+    /// Whether what its finalists took once more is no reason to look at all plans again.
+    fn stands(&self, again: &Found) -> bool {
+        let holds = |us: fn(&Found) -> f64| us(again) <= us(self) * SLOWER;
+        again.incomplete.is_none() && holds(Found::exact_us) && holds(Found::best_us)
+    }
+
+    fn exact_us(&self) -> f64 {
+        us(&self.exact)
+    }
+
+    /// Of the fastest of both.
+    fn best_us(&self) -> f64 {
+        us(&self.exact).min(us(&self.transform))
+    }
+
     /// What is known of a plan that need not run again: that it takes far longer than the winner.
     fn far(&self, plan: &Choice) -> Option<&Fate> {
         let limit = self.exact.as_ref()?.us * KNOWN_FAR.0 + KNOWN_FAR.1;
@@ -95,6 +168,11 @@ impl Found {
         let us = trial.fate.us()?;
         (us > limit).then_some(&trial.fate)
     }
+}
+
+/// A winner's time, which nothing reaches where there is none.
+fn us(winner: &Option<Winner>) -> f64 {
+    winner.as_ref().map_or(f64::INFINITY, |winner| winner.us)
 }
 
 /// A plan that took longer than the winner by this factor and these microseconds does not run again.
@@ -109,8 +187,6 @@ pub struct Winner {
     pub choice: Choice,
     /// Its time by the referee's measuring, microseconds.
     pub us: f64,
-    /// Its name, version and workspace, in words.
-    pub note: String,
 }
 
 /// A plan that is faster than the winners, and no baseline.
@@ -145,18 +221,72 @@ impl Search<'_> {
             stop: self.options.stop,
             cap: self.options.workspace_cap,
         };
-        let stopped = || race.until().is_stopped();
-        if stopped() {
+        if race.until().is_stopped() {
             return Err(Error::Interrupted);
         }
         let mut tally = Tally::default();
         let plans = every_plan(self.device, self.problem, &mut tally)?;
+        if let Some(found) = self.finalists(&race, &plans, &tally, referee)? {
+            return Ok(found);
+        }
         let (plans, mut far) = self.without_known(plans, &mut tally);
         let (plans, slow) = race.preview(plans, &mut tally)?;
         far.extend(slow);
-        let (mut exact, mut tried, mut transforms) = (None, false, Vec::new());
         // What the far ones are far from may be wrong: they have their turn where nothing is right.
-        for plans in [plans, far] {
+        self.decide(&race, [plans, far], tally, referee)
+    }
+
+    /// What the finalists of the search that is known come to by themselves, if that is enough; these are the
+    /// plans that cuDNN named.
+    fn finalists(
+        &self,
+        race: &Race,
+        named: &[Proposal],
+        tally: &Tally,
+        referee: &mut dyn Referee,
+    ) -> Result<Option<Found>> {
+        let known = self.known.filter(|known| {
+            self.finalists && known.is_of_all(tally.found) && tally.withheld.is_none()
+        });
+        let Some(known) = known else {
+            return Ok(None);
+        };
+        let finalists = known.finalists();
+        let trials = finalists.trials.into_iter();
+        // Not what a rule excludes by now.
+        let is_named = |choice: &Choice| named.iter().any(|plan| plan.choice == *choice);
+        let choices: Vec<Choice> = trials.map(|trial| trial.plan).filter(is_named).collect();
+        let plans = same_plans(self.device, self.problem, &choices)?;
+        let again = self.decide(race, [plans, Vec::new()], tally.anew(), referee);
+        let mut again = match again {
+            Err(Error::Unsupported { .. }) => return Ok(None),
+            again => again?,
+        };
+        if !known.stands(&again) {
+            return Ok(None);
+        }
+        again.report = format!(
+            "{}; {} finalists of this complete search raced by themselves: {}",
+            finalists.report,
+            choices.len(),
+            again.report
+        );
+        let others = known.trials.iter();
+        let others = others.filter(|trial| !choices.contains(&trial.plan));
+        again.trials.extend(others.cloned());
+        Ok(Some(again))
+    }
+
+    /// The winners among plans; the later ones have their turn where nothing of the earlier is right.
+    fn decide(
+        &self,
+        race: &Race,
+        turns: [Vec<Proposal>; 2],
+        mut tally: Tally,
+        referee: &mut dyn Referee,
+    ) -> Result<Found> {
+        let (mut exact, mut tried, mut transforms) = (None, false, Vec::new());
+        for plans in turns {
             if exact.is_some() || plans.is_empty() {
                 continue;
             }
@@ -166,7 +296,7 @@ impl Search<'_> {
             transforms.extend(others);
             exact = race.winner(sums, f64::INFINITY, referee, &mut tally)?;
         }
-        if exact.is_none() && stopped() {
+        if exact.is_none() && race.until().is_stopped() {
             return Err(Error::Interrupted);
         }
         if tried && exact.is_none() {
@@ -178,7 +308,7 @@ impl Search<'_> {
         }
         let best = exact.as_ref().map_or(f64::INFINITY, |winner| winner.us);
         let transform = race.winner(transforms, best, referee, &mut tally)?;
-        self.found(exact, transform, tally)
+        Ok(Search::found(exact, transform, tally))
     }
 
     /// The plans that must run, and those that are known to be far.
@@ -197,36 +327,27 @@ impl Search<'_> {
         })
     }
 
-    fn found(
-        &self,
-        exact: Option<Runner>,
-        transform: Option<Runner>,
-        mut tally: Tally,
-    ) -> Result<Found> {
+    fn found(exact: Option<Runner>, transform: Option<Runner>, mut tally: Tally) -> Found {
         if let Some(Runner { candidate, us, .. }) = &transform {
             let choice = &candidate.choice;
             tally.remark(format!("the fastest transform is {choice} at {us:.1} us"));
         }
-        let version = version()?;
-        let told = |runner: Runner| {
-            let candidate: Arc<Candidate> = runner.candidate;
-            Winner {
-                choice: candidate.choice.clone(),
-                us: runner.us,
-                note: note(&candidate, self.problem, version),
-            }
+        let told = |runner: Runner| Winner {
+            choice: runner.candidate.choice.clone(),
+            us: runner.us,
         };
         let (exact, transform) = (exact.map(told), transform.map(told));
         let winners = exact.iter().chain(&transform).map(|winner| winner.us);
         let best = winners.fold(f64::INFINITY, f64::min);
-        Ok(Found {
+        Found {
             wrong: fastest_wrong(&tally.trials, best),
             incomplete: tally.incomplete(),
+            plans: tally.found,
             report: tally.to_string(),
             trials: tally.trials,
             exact,
             transform,
-        })
+        }
     }
 }
 
@@ -258,11 +379,11 @@ mod tests {
             exact: Some(Winner {
                 choice: Choice::engine(0),
                 us: exact_us,
-                note: String::new(),
             }),
             transform: None,
             wrong: None,
             incomplete: None,
+            plans: 60,
             trials: trials.collect(),
             report: String::new(),
         }
@@ -312,5 +433,83 @@ mod tests {
         assert_eq!((fastest.us, &*fastest.why), (60.0, "out of bounds"));
         assert_eq!(fastest.choice, Choice::engine(2));
         assert_eq!(fastest_wrong(&all.trials, 60.0), None);
+    }
+
+    #[test]
+    fn finalists_are_those_near_the_winners_and_the_fastest_wrong_ones() {
+        let wrong = |us| Fate::Wrong {
+            us,
+            why: "coarse".to_owned(),
+        };
+        let last = |us| Fate::Final { us };
+        let mut all = found(
+            100.0,
+            &[
+                (0, last(100.0)),
+                (1, last(124.0)),
+                (2, last(126.0)),
+                (3, Fate::Timed { us: 101.0 }),
+                (4, last(80.0)),
+                (5, last(99.0)),
+                (6, last(101.0)),
+                (7, wrong(70.0)),
+                (8, wrong(124.0)),
+                (9, wrong(60.0)),
+                (10, wrong(90.0)),
+                (11, wrong(500.0)),
+            ],
+        );
+        let mut winner = all.exact.clone().unwrap();
+        (winner.choice, winner.us) = (Choice::engine(4), 80.0);
+        all.transform = Some(winner);
+        let engines = |found: &Found| -> Vec<String> {
+            let trials = found.trials.iter();
+            trials
+                .map(|trial| trial.plan.to_string()[7..].to_owned())
+                .collect()
+        };
+        let few = all.finalists();
+        assert_eq!(engines(&few), ["0", "6", "1", "4", "5", "9", "7", "10"]);
+        assert_eq!(few.exact, all.exact);
+        // Short times have three microseconds more, and no crowd is kept.
+        let crowd: Vec<_> = (0..9).map(|i| (i, last(5.0 + 0.5 * i as f64))).collect();
+        let crowd = found(5.0, &crowd).finalists();
+        assert_eq!(engines(&crowd), ["0", "1", "2", "3", "4", "5"]);
+        assert_eq!(
+            engines(&found(5.0, &[(0, last(5.0)), (1, last(8.1))]).finalists()),
+            ["0"]
+        );
+    }
+
+    #[test]
+    fn finalists_are_enough_while_they_stand_up() {
+        let known = found(100.0, &[(0, Fate::Final { us: 100.0 })]);
+        assert!(known.is_of_all(60) && known.is_of_all(59));
+        assert!(!known.is_of_all(61), "plans that nobody has tried");
+        let open = Some("no NVRTC".to_owned());
+        assert!(
+            !Found {
+                incomplete: open.clone(),
+                ..known.clone()
+            }
+            .is_of_all(60)
+        );
+        assert!(known.stands(&found(109.0, &[])));
+        assert!(!known.stands(&found(111.0, &[])));
+        let mut again = found(100.0, &[]);
+        again.incomplete = open;
+        assert!(!known.stands(&again));
+        // The fastest of all is held to its time as well as the fastest sum.
+        let transform = |us| Found {
+            transform: Some(Winner {
+                us,
+                ..known.exact.clone().unwrap()
+            }),
+            ..known.clone()
+        };
+        assert!(transform(50.0).stands(&transform(54.0)));
+        assert!(!transform(50.0).stands(&transform(56.0)));
+        assert!(!transform(50.0).stands(&known));
+        assert!(known.stands(&transform(50.0)));
     }
 }

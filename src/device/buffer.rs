@@ -26,7 +26,8 @@ impl Device {
     /// Memory for `len` elements, not initialised to anything in particular.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], saying how much was asked for and how much was free.
+    /// [`Error::OutOfMemory`], saying how much was asked for and how much was free;
+    /// [`Error::Unavailable`] on the CPU for elements of no bytes, or aligned to more than 128.
     pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         let memory = match &self.0 {
             Place::Cpu => Memory::Cpu(HostBuffer::zeroed(len)?),

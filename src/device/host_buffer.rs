@@ -28,8 +28,13 @@ impl<T: Pod> HostBuffer<T> {
     /// `len` elements of zero bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Unavailable`] for elements of a larger alignment.
+    /// [`Error::OutOfMemory`]; [`Error::Unavailable`] for elements of a larger alignment, or of no bytes.
     pub(super) fn zeroed(len: usize) -> Result<Self> {
+        if size_of::<T>() == 0 {
+            return Err(Error::Unavailable(
+                "buffer of elements of 0 bytes".to_owned(),
+            ));
+        }
         let align = align_of::<T>();
         if align > align_of::<Block>() {
             return Err(Error::Unavailable(format!(
@@ -102,5 +107,7 @@ mod tests {
         unsafe impl Pod for Page {}
         let error = HostBuffer::<Page>::zeroed(1).unwrap_err();
         assert!(error.to_string().contains("256 bytes"), "{error}");
+        let error = HostBuffer::<[f32; 0]>::zeroed(1).unwrap_err();
+        assert!(error.to_string().contains("0 bytes"), "{error}");
     }
 }

@@ -39,6 +39,18 @@ pub(super) fn check(call: &'static str, answer: Result<CUresult, Missing>) -> Re
     })
 }
 
+/// Whether a call failed because of a recording: from CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to
+/// CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD.
+pub(crate) fn is_of_recording(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Gpu {
+            code: 900..=908,
+            ..
+        }
+    )
+}
+
 /// A library or a function that is not there.
 pub(super) fn missing(missing: Missing) -> Error {
     Error::Library {

@@ -56,7 +56,7 @@ impl Stream {
     /// waits.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// What the driver answers; while the stream is being recorded it is refused.
     ///
     /// # Safety
     /// From the address `from` on there are so many bytes in the device's memory.
@@ -64,6 +64,7 @@ impl Stream {
         if !to.is_empty() {
             let (target, bytes) = (to.as_mut_ptr().cast(), to.len());
             let _current = self.enter()?;
+            self.refuse_recording()?;
             // SAFETY: as the caller promised; `to` is borrowed until the copy is done.
             unsafe { cu!(cuMemcpyDtoHAsync(target, from, bytes, self.handle())) }?;
         }

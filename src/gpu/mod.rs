@@ -32,6 +32,7 @@ mod stream;
 
 pub use buffer::DeviceBuffer;
 pub use call::Entered;
+pub(crate) use call::is_of_recording;
 pub use event::Event;
 pub use gpu::Gpu;
 pub use graph::Graph;

@@ -5,18 +5,21 @@ use std::{
     ptr,
     sync::Arc,
     thread::{self, ThreadId},
+    time::Duration,
 };
 
 use cuda_sys::{CUresult, CUstream};
 
 use super::{
     Event, Gpu,
-    call::{self, Entered, Unrecorded},
+    call::{self, Entered, Unrecorded, is_of_recording},
 };
 use crate::{Error, Result};
 
 /// `CU_STREAM_PER_THREAD`.
 const PER_THREAD: usize = 2;
+/// Until it is asked again whether another thread's recording has ended.
+const RECORDING: Duration = Duration::from_millis(1);
 
 /// A queue of work on one GPU: in order within itself, beside other queues unless an [`Event`]
 /// says otherwise. One from [`new`](Self::new) does not wait for CUDA's default stream, nor that for
@@ -177,13 +180,20 @@ impl Stream {
         unsafe { cu!(cuStreamWaitEvent(self.0.stream, event.raw(), 0)) }
     }
 
-    /// Waits until everything queued is done, also while this thread records another stream.
+    /// Waits until everything queued is done, also while this thread records another stream. While another
+    /// thread records this one the driver refuses to wait, though earlier work is still running; that
+    /// recording, which the refusal has spoilt, is waited for as well.
     ///
     /// # Errors
     /// A failure of work queued earlier shows here.
     pub(crate) fn finish(&self) -> Result<()> {
         let _unrecorded = Unrecorded::new();
-        self.synchronize()
+        loop {
+            match self.synchronize() {
+                Err(error) if is_of_recording(&error) => thread::sleep(RECORDING),
+                waited => return waited,
+            }
+        }
     }
 
     pub(super) fn handle(&self) -> CUstream {

@@ -139,6 +139,9 @@ pub(super) fn device(limits: &Limits) -> ffi::cf_device {
     }
 }
 
+/// `cudaErrorUnsupportedPtxVersion`: the driver is older than the toolkit of the build.
+const UNSUPPORTED_PTX: i32 = 222;
+
 /// The answer of a function that calls the CUDA runtime, as those of csrc do, as a result: 0 or a
 /// `cudaError_t`.
 ///
@@ -149,12 +152,16 @@ pub fn checked(call: &'static str, code: i32) -> Result<()> {
         return Ok(());
     }
     // SAFETY: both answer with constant strings, for any code.
-    let (name, text) = unsafe {
+    let (name, mut text) = unsafe {
         (
             text(ffi::cf_error_name(code)),
             text(ffi::cf_error_text(code)),
         )
     };
+    if code == UNSUPPORTED_PTX {
+        text += "; take a newer driver, or a build with CONVFORGE_ARCHS=90a or 80, which leaves it \
+                 nothing to translate";
+    }
     Err(Error::Gpu {
         call,
         code,

@@ -1,7 +1,7 @@
 //! The handwritten kernels: the rows of csrc/kernels.def as variants.
 //!
 //! Public is what kernels of other crates, compiled against csrc's headers, need to be called with
-//! the library's types: [`CProblem`], [`CArgs`], [`checked`], [`storage`].
+//! the library's types: [`CProblem`], [`CArgs`], [`checked`], [`storage`]; and [`are_translated`].
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -26,10 +26,10 @@ use self::{c::text, constant::ConstantMemory, state::State};
 pub use c::{CArgs, CProblem, checked, storage};
 
 use crate::{
-    Device, Error, Result,
+    Device, Error, Limits, Problem, Result,
     gpu::Gpu,
     variant::{
-        Args, Bytes, ConstantPart, Info, Kind, Packing, Plan, Prepared, Query, Space, Variant,
+        self, Args, Bytes, ConstantPart, Info, Kind, Packing, Plan, Prepared, Query, Space, Variant,
     },
 };
 
@@ -83,7 +83,7 @@ impl Row {
             max_arch,
             configs,
             ranked,
-            hash: crate::variants::hash_of_row(&name),
+            hash: crate::sources::hash_of_row(&name),
             ..Info::new(&name, &family, &idea, &source, Kind::Kernel)
         };
         let constant = row.functions.constant_memory.map(ConstantMemory::new);
@@ -95,6 +95,13 @@ impl Row {
     }
 }
 
+/// Whether the driver has to translate this build's kernels for a chip of this
+/// [`arch`](crate::Limits::arch), when each is first used: it has PTX for it and no machine code.
+pub fn are_translated(arch: u32) -> bool {
+    // SAFETY: the function only reads its argument.
+    unsafe { ffi::cf_translated_for(arch as i32) != 0 }
+}
+
 /// Why this build has no kernels for the device, whatever the row's own limits.
 fn not_compiled(needs: i32, arch: u32) -> Option<String> {
     // SAFETY: the functions only read their arguments and answer with a constant string.
@@ -104,7 +111,7 @@ fn not_compiled(needs: i32, arch: u32) -> Option<String> {
         }
         Some(format!(
             "was not compiled for sm_{arch}: this build has {} (CONVFORGE_ARCHS chooses, when it is \
-             built)",
+             built: all is every chip)",
             text(ffi::cf_compiled_archs())
         ))
     }
@@ -121,6 +128,32 @@ fn memory_us(query: &Query) -> f64 {
     }
 }
 
+/// A row's plan, and what it is the plan of. All of it is public to whoever asks for plans, and
+/// [`Variant::prepare`] may be handed any: a row readies its own alone, and by the sizes that stand here.
+struct Planned {
+    row: *const ffi::cf_row,
+    problem: Problem,
+    config: usize,
+    limits: Limits,
+    state: State,
+    workspace: Bytes,
+    packing: Option<Packing>,
+}
+
+// SAFETY: the row is a constant of this program.
+unsafe impl Send for Planned {}
+// SAFETY: as above.
+unsafe impl Sync for Planned {}
+
+impl Planned {
+    fn is_of(&self, row: &ffi::cf_row, query: &Query) -> bool {
+        ptr::eq(self.row, row)
+            && self.problem == *query.problem
+            && self.config == query.config
+            && self.limits == *query.limits
+    }
+}
+
 // SAFETY: a row's plan tells the sizes that its launches keep within; tests/variants.rs fences them.
 unsafe impl Variant for Row {
     fn info(&self) -> &Info {
@@ -131,18 +164,20 @@ unsafe impl Variant for Row {
         if let Some(why) = not_compiled(self.row.needs, query.limits.arch) {
             return Err(why);
         }
+        // Rows index their tables by the one and divide by the others.
+        self.info.check_config(query.config)?;
+        query.limits.check_gpu()?;
         let functions = &self.row.functions;
         let Some(plan) = functions.plan else {
             return Err("has no plan".to_owned());
         };
-        let floor_us = memory_us(query);
-        let mut query = ffi::cf_query {
+        let mut question = ffi::cf_query {
             problem: CProblem::new(query.problem).0,
             device: c::device(query.limits),
             config: query.config as i32,
         };
         // Of no image nothing is ever launched; what rows divide by may be the number of images.
-        query.problem.n = query.problem.n.max(1);
+        question.problem.n = question.problem.n.max(1);
         let mut state = State::new(functions.state_bytes as usize);
         let mut answer = ffi::cf_plan::default();
         let mut why = [0 as c_char; 512];
@@ -150,7 +185,7 @@ unsafe impl Variant for Row {
         // string of at most the given size.
         let able = unsafe {
             plan(
-                &query,
+                &question,
                 state.as_mut_ptr(),
                 &mut answer,
                 why.as_mut_ptr(),
@@ -170,43 +205,48 @@ unsafe impl Variant for Row {
                 false => Space::Global,
             },
         });
-        Ok(Plan {
-            workspace: Bytes {
-                least: answer.workspace_least as usize,
-                preferred: answer.workspace_preferred.max(answer.workspace_least) as usize,
-            },
+        let workspace = Bytes {
+            least: answer.workspace_least as usize,
+            preferred: answer.workspace_preferred.max(answer.workspace_least) as usize,
+        };
+        let planned = Planned {
+            row: self.row,
+            problem: query.problem.clone(),
+            config: query.config,
+            limits: query.limits.clone(),
+            state,
+            workspace,
             packing,
-            us: (answer.us >= 0.0).then_some(answer.us.max(floor_us)),
-            state: Box::new(state),
+        };
+        Ok(Plan {
+            workspace,
+            packing,
+            us: (answer.us >= 0.0).then_some(answer.us.max(memory_us(query))),
+            state: Box::new(planned),
         })
     }
 
-    fn prepare(&self, device: &Device, _: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
         let Some(gpu) = device.as_gpu() else {
             return Err(Error::NoGpu(format!("{} is a CUDA kernel", self.info.name)));
         };
-        let Ok(mut state) = plan.state.downcast::<State>() else {
-            return Err(Error::Unavailable(format!(
-                "{}: the plan is another variant's",
-                self.info.name
-            )));
+        let planned = plan.state.downcast::<Planned>().ok();
+        let planned = planned.filter(|planned| planned.is_of(self.row, query));
+        let Some(mut planned) = planned else {
+            return Err(variant::not_its_plan(&self.info, query));
         };
         if let Some(prepare) = self.row.functions.prepare {
             let _current = gpu.enter()?;
             // SAFETY: the row's own plan filled the state.
-            checked("prepare", unsafe { prepare(state.as_mut_ptr()) })?;
+            checked("prepare", unsafe { prepare(planned.state.as_mut_ptr()) })?;
         }
-        let constant = self.constant.clone();
+        let in_constant = |packing: Packing| packing.space == Space::Constant;
+        let in_constant = planned.packing.is_some_and(in_constant);
         Ok(Box::new(RowPlan {
             functions: &self.row.functions,
             gpu: gpu.clone(),
-            state: *state,
-            workspace: plan.workspace,
-            packing: plan.packing,
-            constant: constant.filter(|_| {
-                plan.packing
-                    .is_some_and(|packing| packing.space == Space::Constant)
-            }),
+            constant: self.constant.clone().filter(|_| in_constant),
+            planned: *planned,
         }))
     }
 }
@@ -214,24 +254,22 @@ unsafe impl Variant for Row {
 struct RowPlan {
     functions: &'static ffi::cf_functions,
     gpu: Gpu,
-    state: State,
-    workspace: Bytes,
-    packing: Option<Packing>,
+    planned: Planned,
     constant: Option<Arc<ConstantMemory>>,
 }
 
 // SAFETY: as `Row`'s plan says, launches keep within these sizes.
 unsafe impl Prepared for RowPlan {
     fn workspace(&self) -> Bytes {
-        self.workspace
+        self.planned.workspace
     }
 
     fn packing(&self) -> Option<Packing> {
-        self.packing
+        self.planned.packing
     }
 
     fn constant_part(&self) -> Result<Box<dyn ConstantPart>> {
-        match (&self.constant, self.packing) {
+        match (&self.constant, self.planned.packing) {
             (Some(constant), Some(packing)) => constant.take(&self.gpu, packing.bytes),
             _ => Err(Error::Unavailable(
                 "constant memory: this variant packs no filter into it".to_owned(),
@@ -251,7 +289,7 @@ unsafe impl Prepared for RowPlan {
         let _current = self.gpu.enter()?;
         // SAFETY: the caller vouches for the addresses.
         checked("pack", unsafe {
-            pack(self.state.as_ptr(), w, packed, stream)
+            pack(self.planned.state.as_ptr(), w, packed, stream)
         })
     }
 
@@ -266,8 +304,9 @@ unsafe impl Prepared for RowPlan {
             addresses.stage = Some(stage_ended);
             addresses.stage_user = ptr::from_mut(stage).cast();
         }
+        let state = self.planned.state.as_ptr();
         // SAFETY: the caller vouches for the addresses; `stage` outlives the call.
-        checked("launch", unsafe { launch(self.state.as_ptr(), &addresses) })
+        checked("launch", unsafe { launch(state, &addresses) })
     }
 }
 
@@ -307,7 +346,7 @@ mod tests {
     fn what_was_not_compiled_is_refused() {
         // SAFETY: a constant string.
         let archs = unsafe { text(ffi::cf_compiled_archs()) };
-        let hopper = archs.split(", ").any(|arch| arch == "90a");
+        let hopper = archs.split(", ").any(|arch| ["90a", "ptx"].contains(&arch));
         let [any, tma, wgmma] =
             [ffi::CF_NEEDS_SM80, ffi::CF_NEEDS_SM90, ffi::CF_NEEDS_SM90A].map(|needs| needs as i32);
         assert_eq!(not_compiled(wgmma, 90).is_none(), hopper, "{archs}");
@@ -317,6 +356,37 @@ mod tests {
                 why.contains(&format!("sm_{arch}")) && why.contains(&archs),
                 "{why}"
             );
+        }
+    }
+
+    #[test]
+    fn what_has_no_machine_code_is_translated() {
+        // SAFETY: a constant string.
+        let archs = unsafe { text(ffi::cf_compiled_archs()) };
+        let has = |word| archs.split(", ").any(|arch| arch == word);
+        assert_eq!(are_translated(90), has("ptx") && !has("90a"), "{archs}");
+        assert_eq!(are_translated(100), has("ptx"), "{archs}");
+        assert!(!are_translated(80), "{archs}");
+    }
+
+    #[test]
+    fn a_driver_that_cannot_translate_is_told_a_way_out() {
+        let why = checked("prepare", 222).unwrap_err().to_string();
+        assert!(why.contains("UnsupportedPtxVersion"), "{why}");
+        assert!(why.contains("CONVFORGE_ARCHS=90a"), "{why}");
+        let other = checked("prepare", 2).unwrap_err().to_string();
+        assert!(!other.contains("CONVFORGE_ARCHS"), "{other}");
+    }
+
+    #[test]
+    fn ptx_is_for_hopper_and_newer() {
+        // SAFETY: a constant string.
+        let archs = unsafe { text(ffi::cf_compiled_archs()) };
+        let ptx = archs.split(", ").any(|arch| arch == "ptx");
+        let [tma, wgmma] = [ffi::CF_NEEDS_SM90, ffi::CF_NEEDS_SM90A].map(|needs| needs as i32);
+        assert_eq!(not_compiled(tma, 120).is_none(), ptx, "{archs}");
+        if ptx {
+            assert_eq!(not_compiled(wgmma, 90), None);
         }
     }
 

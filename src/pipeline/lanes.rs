@@ -12,7 +12,7 @@ use crate::{
 /// What one run took.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Ran {
+pub struct Timing {
     /// Microseconds from the first copy's beginning to the last one's end, by events.
     pub us: f64,
     /// What was done when; empty unless [`Options::timeline`](super::Options::timeline) asked for it.
@@ -162,7 +162,7 @@ impl<T: Element> Lanes<T> {
     }
 
     /// What the run took that was queued last, and has been waited for.
-    pub fn ran(&self, batch: &Batch<T>) -> Result<Ran> {
+    pub fn timing(&self, batch: &Batch<T>) -> Result<Timing> {
         let mut us = 0f64;
         if batch.chunks() > 0 {
             for lane in &self.lanes {
@@ -173,7 +173,7 @@ impl<T: Element> Lanes<T> {
             Some(timeline) => timeline.spans(self.lanes.len(), &self.begin)?,
             None => Vec::new(),
         };
-        Ok(Ran { us, spans })
+        Ok(Timing { us, spans })
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Activation, Layout, MAX_DIM, Math, Padding, Pool, Problem, Shape, Storage, extent};
+use super::{
+    Activation, Layout, Math, Padding, Pool, Problem, Shape, Storage,
+    check::{MAX_DIM, extent},
+};
 use crate::{Error, Result};
 
 /// Gives an enum its words: `Display`, `FromStr` and the list of all.
@@ -307,16 +310,27 @@ impl Numbers {
         Some([a.or(b)?, b.or(a)?])
     }
 
+    /// Which sizes are needed and not there.
+    fn missing(&self) -> String {
+        let needed = [["ic"; 2], ["ih", "iw"], ["oc"; 2], ["kh", "kw"]];
+        let absent = needed.iter().filter(|[h, w]| self.axes(h, w).is_none());
+        let names: Vec<String> = absent.map(|[name, _]| format!("`{name}`")).collect();
+        match &names[..] {
+            [name] => format!("{name} is missing"),
+            names => format!("{} are missing, as in ic3ih8oc4kh3", names.join(", ")),
+        }
+    }
+
     fn shape(&self) -> Result<Shape, String> {
-        let need = |key| self.get(key).ok_or(format!("`{key}` is missing"));
-        let [h, w] = self.axes("ih", "iw").ok_or("`ih` is missing")?;
-        let [r, s] = self.axes("kh", "kw").ok_or("`kh` is missing")?;
-        let mut shape = Shape::new(
-            self.get("mb").unwrap_or(2),
-            [need("ic")?, h, w],
-            need("oc")?,
-            [r, s],
-        );
+        let (Some(c), Some([h, w]), Some(k), Some([r, s])) = (
+            self.get("ic"),
+            self.axes("ih", "iw"),
+            self.get("oc"),
+            self.axes("kh", "kw"),
+        ) else {
+            return Err(self.missing());
+        };
+        let mut shape = Shape::new(self.get("mb").unwrap_or(2), [c, h, w], k, [r, s]);
         shape.groups = self.get("g").unwrap_or(1);
         shape.stride = self.axes("sh", "sw").unwrap_or([1; 2]);
         shape.dilation = self

@@ -143,11 +143,11 @@ impl Judge {
         let mut workspace = Workspace::new(&stream)?;
         workspace.reserve(conv, &stream)?;
         self.operands.poison(&stream)?;
+        let mut raw = self.operands.raw()[0];
         // SAFETY: the filter has the problem's size, and the operands outlive the work, which is waited
         // for below.
-        let packed = unsafe { conv.pack_raw(self.operands.raw[0].w, &stream)? };
+        let packed = unsafe { conv.pack_raw(raw.w, &stream)? };
         let packed = packed.as_ref();
-        let mut raw = self.operands.raw[0];
         raw.packed = packed.map_or(raw.packed, |packed| packed.as_ptr());
         // SAFETY: as above; output and workspace overlap nothing.
         unsafe { conv.run_raw(&raw, &mut workspace, &stream)? };

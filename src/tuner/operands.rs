@@ -10,7 +10,7 @@ use std::{ffi::c_void, ptr::null};
 use half::{bf16, f16};
 
 use crate::{
-    Activation, Buffer, Device, Math, Problem, Result, Storage, Stream, baselines::Reads,
+    Activation, Buffer, Device, Epilogue, Math, Problem, Result, Storage, Stream, baselines::Reads,
     variant::RawOperands,
 };
 
@@ -62,19 +62,26 @@ impl Copies {
         })
     }
 
+    fn offset(&self, copy: usize) -> usize {
+        self.start + copy * self.stride
+    }
+
     fn at(&self, copy: usize) -> *const c_void {
-        let offset = self.start + copy * self.stride;
-        self.memory.as_ptr().wrapping_byte_add(offset)
+        self.memory.as_ptr().wrapping_byte_add(self.offset(copy))
     }
 }
 
 /// The operands of a problem, in `count` sets.
 pub(super) struct Operands {
-    pub(super) raw: Vec<RawOperands>,
+    count: usize,
+    epilogue: Epilogue,
+    storage: Storage,
+    x: Copies,
+    w: Copies,
+    bias: Copies,
+    residual: Copies,
     y: Copies,
     y_bytes: usize,
-    storage: Storage,
-    _others: [Copies; 4],
 }
 
 impl Operands {
@@ -91,25 +98,31 @@ impl Operands {
             )
         };
         let content = Content::of(problem);
-        let x = copies(storage, content.x)?;
-        let w = copies(storage, content.w)?;
-        let bias = copies(Storage::F32, content.bias)?;
-        let residual = copies(storage, content.residual)?;
         let y_bytes = problem.y_len() * storage.bytes();
-        let y = Copies::new(device, problem, y_bytes, || poison(y_bytes), count)?;
+        Ok(Operands {
+            count,
+            epilogue: *problem.epilogue(),
+            storage,
+            x: copies(storage, content.x)?,
+            w: copies(storage, content.w)?,
+            bias: copies(Storage::F32, content.bias)?,
+            residual: copies(storage, content.residual)?,
+            y: Copies::new(device, problem, y_bytes, || poison(y_bytes), count)?,
+            y_bytes,
+        })
+    }
+
+    /// The addresses of every set, until anything else is done with them.
+    pub(super) fn raw(&mut self) -> Vec<RawOperands> {
+        let y = self.y.memory.as_mut_ptr();
         let set = |i| {
             let given = |copies: &Copies, is| if is { copies.at(i) } else { null() };
-            RawOperands::new(x.at(i), w.at(i), y.at(i).cast_mut())
-                .bias(given(&bias, problem.epilogue().bias).cast())
-                .residual(given(&residual, problem.epilogue().residual))
+            let y = y.wrapping_byte_add(self.y.offset(i));
+            RawOperands::new(self.x.at(i), self.w.at(i), y)
+                .bias(given(&self.bias, self.epilogue.bias).cast())
+                .residual(given(&self.residual, self.epilogue.residual))
         };
-        Ok(Operands {
-            raw: (0..count).map(set).collect(),
-            y,
-            y_bytes,
-            storage,
-            _others: [x, w, bias, residual],
-        })
+        (0..self.count).map(set).collect()
     }
 
     /// Fills the first set's output with NaN.

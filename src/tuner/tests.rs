@@ -203,14 +203,14 @@ fn a_broken_reference_is_passed_over() {
 fn a_gpu_rests_between_samples() {
     let mut took = [1000.0, 50.0, 40_000.0, 7.0].into_iter();
     let mut pauses = Vec::new();
-    let samples = track::rested(
+    let samples = timer::rested(
         || Ok(took.next().unwrap()),
         |taken| taken < 4,
         |pause| pauses.push(pause.as_micros()),
     );
     assert_eq!(samples.unwrap(), [1000.0, 50.0, 40_000.0, 7.0]);
     assert_eq!(pauses, [3000, 150, 100_000]);
-    let failed = track::rested(|| Err(Error::Interrupted), |_| true, |_| ());
+    let failed = timer::rested(|| Err(Error::Interrupted), |_| true, |_| ());
     assert!(failed.is_err());
 }
 
@@ -221,11 +221,11 @@ fn what_is_late_ends_with_few_samples() {
     let problem: Problem = "mb64ic3ih16oc1oh16kh3ph1".parse().unwrap();
     let mut launched = [Duration::ZERO, Duration::from_secs(60)].map(|of| {
         let conditions = Conditions::default().on(false);
-        let mut track = Track::new(&cpu, &problem, conditions).unwrap();
+        let mut timer = Timer::new(&cpu, &problem, conditions).unwrap();
         let began = Instant::now();
         let variant = broken(|_| thread::sleep(Duration::from_millis(2)));
         let conv = ready(&problem, variant.clone());
-        track.time(&conv, Budget { began, of }).unwrap();
+        timer.time(&conv, Budget { began, of }).unwrap();
         variant.launched.load(Ordering::Relaxed)
     });
     // One to load what is loaded at first use, one to see how long it takes, then the samples.

@@ -113,6 +113,17 @@ impl Info {
         }
     }
 
+    /// Refuses the index of a configuration that there is not; 0 is one even where there are none.
+    pub(crate) fn check_config(&self, config: usize) -> Result<(), String> {
+        let count = self.configs.len().max(1);
+        match config < count {
+            true => Ok(()),
+            false => Err(format!(
+                "has no configuration of index {config}; there are {count}"
+            )),
+        }
+    }
+
     /// The index of a configuration.
     ///
     /// # Errors

@@ -138,7 +138,7 @@ unsafe impl Variant for Packer {
 
     fn plan(&self, query: &Query) -> Result<Plan, String> {
         let problem = query.problem;
-        if !problem.epilogue().is_none() {
+        if !problem.epilogue().is_identity() {
             return Err("it fuses no epilogue".to_owned());
         }
         if problem.reduction() != 1 || problem.groups() > 1 || problem.storage() != Storage::F32 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, FAULT = 700 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, FAULT = 700, CAPTURE_UNSUPPORTED = 900 };
 enum { MULTIPROCESSORS = 16, MAJOR = 75 };
 static const size_t memory = (size_t)1 << 30;
 static _Atomic size_t used[2];
@@ -17,13 +17,16 @@ static _Atomic uint64_t streams = SPECIAL;
 static int stream_contexts[1 << 16];
 
 /* What the calling thread has done, and which of its calls are to fail: the copy that brings the count
- * to this number; every wait. */
-static __thread struct { int allocations, copies, waits, failing_copy, failing_waits; } thread;
+ * to this number; every wait. Its streams are being recorded for so many waits from now on, which fail. */
+static __thread struct {
+    int allocations, copies, waits, failing_copy, failing_waits, recorded_waits;
+} thread;
 int *fake_allocations(void) { return &thread.allocations; }
 int *fake_copies(void) { return &thread.copies; }
 int *fake_waits(void) { return &thread.waits; }
 int *fake_failing_copy(void) { return &thread.failing_copy; }
 int *fake_failing_waits(void) { return &thread.failing_waits; }
+int *fake_recorded_waits(void) { return &thread.recorded_waits; }
 
 int cuInit(unsigned flags) { return flags ? INVALID_VALUE : OK; }
 int cuDriverGetVersion(int *version) { return *version = 13000, OK; }
@@ -150,9 +153,14 @@ int cuStreamDestroy_v2(uintptr_t stream) { return (void)stream, OK; }
 /* Does not tell the default streams of two threads apart. */
 int cuStreamGetId(uintptr_t stream, uint64_t *id) { return *id = stream, OK; }
 int cuStreamSynchronize(uintptr_t stream) {
-    return (void)stream, thread.waits++, thread.failing_waits ? FAULT : OK;
+    (void)stream, thread.waits++;
+    if (thread.recorded_waits)
+        return thread.recorded_waits--, CAPTURE_UNSUPPORTED;
+    return thread.failing_waits ? FAULT : OK;
 }
-int cuStreamIsCapturing(uintptr_t stream, int *status) { return (void)stream, *status = 0, OK; }
+int cuStreamIsCapturing(uintptr_t stream, int *status) {
+    return (void)stream, *status = thread.recorded_waits > 0, OK;
+}
 int cuThreadExchangeStreamCaptureMode(int *mode) { return (void)mode, OK; }
 
 int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, uintptr_t stream) {

@@ -6,6 +6,8 @@
 mod cudnn;
 mod foreign;
 mod pipeline;
+mod plans;
+mod recording;
 mod scale;
 
 use std::{
@@ -78,6 +80,18 @@ fn main() -> ExitCode {
         case(
             "a_panic_waits_for_every_stream",
             pipeline::a_panic_waits_for_every_stream,
+        ),
+        case(
+            "a_recording_of_another_thread_is_waited_for",
+            recording::of_another_thread_is_waited_for,
+        ),
+        case(
+            "a_recording_takes_no_host_memory",
+            recording::takes_no_host_memory,
+        ),
+        case(
+            "a_plan_serves_its_own_question",
+            plans::a_plan_serves_its_own_question,
         ),
         #[cfg(feature = "cudnn")]
         case("cudnn", cudnn::all),

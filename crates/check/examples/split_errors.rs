@@ -10,7 +10,7 @@ use std::error::Error;
 use convforge::{Problem, variant::Arithmetic};
 use convforge_check::{
     Bounds, Data, Recipe, Reference, Tensor, Tensors, Verdict, judge,
-    split::{Way, products},
+    split::{Method, products},
 };
 
 const PIXELS: usize = 96;
@@ -124,15 +124,15 @@ fn judged(problem: &Problem, reference: &Reference, data: Data, y: &[f32]) -> (V
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let ways = [
-        Way::Tf32 { every: 4 },
-        Way::F16 { every: 4 },
-        Way::F16 { every: 1 },
+    let methods = [
+        Method::Tf32 { every: 4 },
+        Method::F16 { every: 4 },
+        Method::F16 { every: 1 },
     ];
     let lengths: [usize; 7] = [8, 16, 32, 64, 128, 576, 4608];
-    print!("| data | terms | {}", Way::Loop);
-    for way in ways {
-        print!(" | {way}");
+    print!("| data | terms | {}", Method::Loop);
+    for method in methods {
+        print!(" | {method}");
     }
     println!(" | loops |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
     for kind in &KINDS {
@@ -142,8 +142,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             let reference = Reference::new(&problem, &tensors)?;
             let mut guarded = 0;
             print!("| {} | {terms}", kind.name());
-            for way in std::iter::once(Way::Loop).chain(ways) {
-                let found = products(way, &tensors.x, &tensors.w, *terms, PIXELS);
+            for method in std::iter::once(Method::Loop).chain(methods) {
+                let found = products(method, &tensors.x, &tensors.w, *terms, PIXELS);
                 let (verdict, passed) = judged(&problem, &reference, data, &found.y);
                 let [worst, rms] = [verdict.worst, verdict.rms()].map(|error| error * 1e8);
                 print!(

@@ -289,7 +289,7 @@ mod tests {
         share("deep", 100, &|p| p.c() > 200);
         share("K over 1000", 60, &|p| p.reduction() > 1000);
         share("7x7 and larger", 100, &|p| p.r() > 6 && p.s() > 6);
-        share("epilogue", 800, &|p| !p.epilogue().is_none());
+        share("epilogue", 800, &|p| !p.epilogue().is_identity());
         share("pooling", 200, &|p| p.epilogue().pool.is_some());
         share("one element aligned", 200, &|p| {
             p.align() == p.storage().bytes()

@@ -49,6 +49,9 @@ pub fn beside(conv: &Conv, seed: u64, options: &Options, answers: &Answers) -> O
     let fits = |data: &&Data| data.fits(conv.problem()) && data.suits(arithmetic);
     let fitting = options.data.iter().filter(fits);
     let measured = fitting.map(|data| {
+        if options.stopped() {
+            return Err(Error::Interrupted.into());
+        }
         let checked = check(conv, *data, seed, options, answers);
         checked.map_err(|trouble| trouble.about(format!("{data} data")))
     });

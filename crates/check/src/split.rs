@@ -3,7 +3,7 @@
 //! A tensor core multiplies f16 or TF32 operands exactly. It aligns the products of an instruction and
 //! its accumulator to the largest exponent, as operands have it, cuts each toward zero at two bits
 //! below the unit of an f32 there, adds them exactly, and cuts the result toward zero to f32 (measured
-//! on an H200, equal in every bit on 6000 sums). [`Way`] has what a kernel may do about that.
+//! on an H200, equal in every bit on 6000 sums). [`Method`] has what a kernel may do about that.
 //!
 //! **Three f16 products.** `x s = h + l / 4096`, with h and l in f16 and s a power of two that brings
 //! the largest number of a block under 2^15: a block of x is 64 channels of a tile's pixels, one of w
@@ -42,7 +42,7 @@ const LEAST_FACTOR: f32 = f32::MIN_POSITIVE * LOW;
 
 /// How products are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Method {
     /// A sequential loop of fp32 multiply-adds.
     Loop,
     /// Three TF32 products; the large ones go into an f32 sum after so many instructions of 8 terms.
@@ -57,12 +57,12 @@ pub enum Way {
     },
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Way::Loop => f.pad("FFMA"),
-            Way::Tf32 { every } => f.pad(&format!("3xTF32, every {every}")),
-            Way::F16 { every } => f.pad(&format!("3xF16, every {}", every * STEP)),
+            Method::Loop => f.pad("FFMA"),
+            Method::Tf32 { every } => f.pad(&format!("3xTF32, every {every}")),
+            Method::F16 { every } => f.pad(&format!("3xF16, every {}", every * STEP)),
         }
     }
 }
@@ -211,10 +211,10 @@ pub struct Products {
 /// Rows of x share scales by so many: those of a tile.
 ///
 /// `x` and `w` hold rows of `terms`, which is at least 1.
-pub fn products(way: Way, x: &[f32], w: &[f32], terms: usize, tile: usize) -> Products {
+pub fn products(method: Method, x: &[f32], w: &[f32], terms: usize, tile: usize) -> Products {
     let rows = |values: &[f32], together: usize| -> Vec<Row> {
         let sets = values.par_chunks(terms * together);
-        let rows = sets.flat_map_iter(|set| Row::all(way, set, terms));
+        let rows = sets.flat_map_iter(|set| Row::all(method, set, terms));
         rows.collect()
     };
     let (x_rows, w_rows) = (rows(x, tile), rows(w, 1));
@@ -222,10 +222,10 @@ pub fn products(way: Way, x: &[f32], w: &[f32], terms: usize, tile: usize) -> Pr
     let all = pairs.flat_map_iter(|(xs, x)| {
         let filters = w_rows.iter().zip(w.chunks(terms));
         filters.map(move |(ws, w)| {
-            let fast = match way {
-                Way::Loop => None,
-                Way::Tf32 { every } => Some(tf32(xs, ws, every)),
-                Way::F16 { every } => f16_sum(xs, ws, every),
+            let fast = match method {
+                Method::Loop => None,
+                Method::Tf32 { every } => Some(tf32(xs, ws, every)),
+                Method::F16 { every } => f16_sum(xs, ws, every),
             };
             let fast = fast.filter(|sum| sum.is_finite());
             let in_a_loop = || x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum));
@@ -246,15 +246,15 @@ struct Row {
 }
 
 impl Row {
-    fn all(way: Way, set: &[f32], terms: usize) -> Vec<Row> {
+    fn all(method: Method, set: &[f32], terms: usize) -> Vec<Row> {
         let of_block = |block: usize| {
             let end = (block + BLOCK).min(terms);
             Scale::of(set.chunks(terms).flat_map(|row| &row[block..end]))
         };
         let scales: Vec<Scale> = (0..terms).step_by(BLOCK).map(of_block).collect();
-        let part = |(i, value): (usize, &f32)| match (way, scales[i / BLOCK]) {
-            (Way::F16 { .. }, Scale::Power(exponent)) => Parts::of_f16(*value, power(exponent)),
-            (Way::Tf32 { .. }, _) => Parts::of_tf32(*value),
+        let part = |(i, value): (usize, &f32)| match (method, scales[i / BLOCK]) {
+            (Method::F16 { .. }, Scale::Power(exponent)) => Parts::of_f16(*value, power(exponent)),
+            (Method::Tf32 { .. }, _) => Parts::of_tf32(*value),
             _ => Parts::default(),
         };
         let row = |row: &[f32]| Row {
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use crate::{Bounds, Data, Recipe, Reference, judge};
 
-    const F16: Way = Way::F16 { every: 4 };
+    const F16: Method = Method::F16 { every: 4 };
 
     fn instruction(sum: f32, terms: &[(f32, f32)]) -> f32 {
         let operand = |v: f32| Operand::of_f16(f16::from_f32(v));
@@ -396,20 +396,20 @@ mod tests {
             let mut x: Vec<f32> = (0..80).map(|i| (i % 7) as f32 - 3.0).collect();
             let w: Vec<f32> = (0..80).map(|i| (i % 5) as f32 - 1.9).collect();
             x[10 * i + 3] = wild;
-            let [ours, plain] = [F16, Way::Loop].map(|way| products(way, &x, &w, 80, 1));
+            let [ours, plain] = [F16, Method::Loop].map(|method| products(method, &x, &w, 80, 1));
             assert_eq!(ours.guarded, 1);
             assert_eq!(ours.y[0].to_bits(), plain.y[0].to_bits(), "{wild}");
         }
     }
 
-    fn judged(way: Way, data: Data, terms: usize) -> bool {
+    fn judged(method: Method, data: Data, terms: usize) -> bool {
         let text = format!("mb64ic{terms}ih1oc24oh1kh1");
         let problem: Problem = text.parse().unwrap();
         let tensors = Recipe::new(&problem, data, 3).tensors();
         let reference = Reference::new(&problem, &tensors).unwrap();
         let bounds = Bounds::new(&problem, data, Arithmetic::Exact);
-        let found = products(way, &tensors.x, &tensors.w, terms, 64);
-        if way == F16 {
+        let found = products(method, &tensors.x, &tensors.w, terms, 64);
+        if method == F16 {
             assert_eq!(found.guarded > 0, data == Data::Extreme, "{data} {terms}");
         }
         let y: Vec<u8> = found.y.iter().flat_map(|y| y.to_ne_bytes()).collect();
@@ -431,7 +431,7 @@ mod tests {
     /// The check that the others pass can fail: without promotion, what is cut adds up.
     #[test]
     fn sums_that_are_never_promoted_fail_it() {
-        let never = Way::Tf32 { every: usize::MAX };
+        let never = Method::Tf32 { every: usize::MAX };
         for data in [Data::Normal, Data::Positive, Data::Wide] {
             assert!(!judged(never, data, 2304), "{data}");
         }

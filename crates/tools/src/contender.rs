@@ -7,6 +7,9 @@ use convforge::{
     variant::{self, Arithmetic, Query, Variant},
 };
 
+/// What cuDNN's fastest plan is called where that is a transform.
+pub(crate) const TRANSFORM: &str = "cudnn_transform";
+
 /// Who takes part.
 #[derive(Clone)]
 pub enum Contender {
@@ -97,5 +100,18 @@ impl Contender {
             }
             Contender::Pick(pick) => pick.choose_for(limits, problem).is_ok(),
         }
+    }
+
+    /// Microseconds that the variant itself expects to take, or the one that a pick chooses.
+    pub(crate) fn estimate_us(&self, limits: &Limits, problem: &Problem) -> Option<f64> {
+        let chosen = match self {
+            Contender::Variant { variant, config } => (variant.clone(), *config),
+            Contender::Pick(pick) => {
+                let choice = pick.choose_for(limits, problem).ok()?;
+                (choice.variant, choice.config)
+            }
+        };
+        let query = Query::new(problem, chosen.1, limits);
+        variant::plan(&*chosen.0, limits.is_gpu(), &query).ok()?.us
     }
 }

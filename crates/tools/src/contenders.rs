@@ -11,10 +11,7 @@ use convforge::{
 
 #[cfg(feature = "cudnn")]
 use crate::cudnn;
-use crate::{Contender, error::closest};
-
-/// cuDNN's fastest plan where that is a transform.
-pub(crate) const TRANSFORM: &str = "cudnn_transform";
+use crate::{Contender, contender::TRANSFORM, error::closest};
 
 /// The one list of variants that are compared.
 ///

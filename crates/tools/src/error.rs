@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     Check(convforge_check::Error),
     /// No suite has this name.
-    #[error("there is no suite `{name}`{}; they are {known}, or the path of a file of problems", did_you_mean(.close))]
+    #[error("there is no suite `{name}`{} There are {known}; or name a file of problems by its path", did_you_mean(.close))]
     UnknownSuite {
         /// The name asked for.
         name: String,
@@ -101,7 +101,8 @@ pub fn chain(error: &dyn error::Error) -> String {
 fn did_you_mean(close: &Option<String>) -> String {
     let name = close.iter();
     name.map(|name| format!("; did you mean `{name}`?"))
-        .collect()
+        .next()
+        .unwrap_or_else(|| ".".to_owned())
 }
 
 /// The candidate that differs from `name` in the fewest letters, if it is close at all.

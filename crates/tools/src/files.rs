@@ -1,7 +1,7 @@
 //! Files that are whole at any time, and JSON.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -36,8 +36,9 @@ pub fn file_name(text: &str, extension: &str) -> String {
 /// Where results go while work goes on.
 #[derive(Debug)]
 pub enum Target {
-    /// A plain file, or none yet: replaced as a whole each time.
-    Plain(PathBuf),
+    /// A plain file, or none yet: replaced as a whole each time. What was written last is locked, so
+    /// that another run does not write over it.
+    Plain(PathBuf, Option<File>),
     /// A device, a pipe, or what this process has open: what was written cannot be taken back, so it is
     /// written once, at the end.
     Stream(PathBuf, File),
@@ -47,23 +48,34 @@ impl Target {
     /// Looks at what is there, behind symbolic links. A named pipe is waited for until somebody reads.
     ///
     /// # Errors
-    /// [`Error::File`] where it cannot be written.
+    /// [`Error::File`] where it cannot be written, or another run writes to it.
     pub fn open(path: &Path) -> Result<Self> {
-        open(path).map_err(|why| cannot_be_written(path, why))
+        let mut target = open(path).map_err(|why| cannot_be_written(path, why))?;
+        if let Target::Plain(path, held) = &mut target
+            && let Ok(there) = File::open(&path)
+        {
+            // A file system without locks has none that could be held.
+            if let Err(TryLockError::WouldBlock) = there.try_lock() {
+                let why = "another run writes to it; wait for its end, or name another file";
+                return Err(Error::file(path.clone(), why));
+            }
+            *held = Some(there);
+        }
+        Ok(target)
     }
 
     /// Whether earlier results may be there.
     pub fn is_plain(&self) -> bool {
-        matches!(self, Target::Plain(_))
+        matches!(self, Target::Plain(..))
     }
 
     /// Keeps what there is so far; nobody ever sees half of a plain file.
     ///
     /// # Errors
     /// [`Error::File`]; nothing is left behind then.
-    pub fn keep(&self, text: impl FnOnce() -> String) -> Result<()> {
+    pub fn keep(&mut self, text: impl FnOnce() -> String) -> Result<()> {
         match self {
-            Target::Plain(path) => replace(path, text().as_bytes()),
+            Target::Plain(path, held) => hold(held, path, text().as_bytes()),
             Target::Stream(..) => Ok(()),
         }
     }
@@ -74,7 +86,7 @@ impl Target {
     /// [`Error::File`].
     pub fn finish(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
-            Target::Plain(path) => replace(path, bytes),
+            Target::Plain(path, held) => hold(held, path, bytes),
             Target::Stream(path, file) => {
                 let written = file.write_all(bytes).and_then(|()| file.flush());
                 written.map_err(|why| cannot_be_written(path, why))
@@ -89,7 +101,14 @@ impl Target {
 /// # Errors
 /// [`Error::File`]; nothing is left behind then.
 pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
-    Target::open(path)?.finish(bytes.as_ref())
+    let target = open(path).map_err(|why| cannot_be_written(path, why));
+    target?.finish(bytes.as_ref())
+}
+
+/// Replaces a file, and lets go of what was there once the new one is locked.
+fn hold(held: &mut Option<File>, path: &Path, bytes: &[u8]) -> Result<()> {
+    *held = Some(replace(path, bytes)?);
+    Ok(())
 }
 
 fn open(path: &Path) -> io::Result<Target> {
@@ -103,13 +122,13 @@ fn open(path: &Path) -> io::Result<Target> {
         return Ok(Target::Stream(path.to_owned(), file));
     }
     if !path.is_symlink() {
-        return Ok(Target::Plain(path.to_owned()));
+        return Ok(Target::Plain(path.to_owned(), None));
     }
     if !path.exists() {
         // A link to nothing yet: what it names is made.
         File::create(path)?;
     }
-    Ok(Target::Plain(fs::canonicalize(path)?))
+    Ok(Target::Plain(fs::canonicalize(path)?, None))
 }
 
 /// Whether a path is a way to a file that is open already: /dev/stdout, /dev/fd/3.
@@ -125,8 +144,8 @@ fn is_open_file(path: &Path) -> bool {
 }
 
 /// Writes a plain file under another name in the same folder and renames it; where that fails nothing
-/// is left behind.
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+/// is left behind. It is locked before it has its name.
+fn replace(path: &Path, bytes: &[u8]) -> Result<File> {
     let failed = |why| cannot_be_written(path, why);
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -139,8 +158,8 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let file = made.as_file_mut();
     let written = file.write_all(bytes);
     written.and_then(|()| file.sync_all()).map_err(failed)?;
-    made.persist(path).map_err(|why| failed(why.error))?;
-    Ok(())
+    let _ = file.try_lock();
+    made.persist(path).map_err(|why| failed(why.error))
 }
 
 fn cannot_be_written(path: &Path, why: io::Error) -> Error {
@@ -171,6 +190,22 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn two_runs_do_not_share_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let mut first = Target::open(&path).unwrap();
+        for text in ["one", "two"] {
+            first.keep(|| text.to_owned()).unwrap();
+            let said = chain(&Target::open(&path).unwrap_err());
+            assert!(said.contains("a.json: another run writes to it"), "{said}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        drop(first);
+        Target::open(&path).unwrap().finish(b"three").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three");
     }
 
     #[test]

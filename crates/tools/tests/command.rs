@@ -4,9 +4,11 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// Runs the command and asserts that it fails with every part in its error.
@@ -65,7 +67,8 @@ fn problems_that_are_none() {
         ),
         ("mb1ic3ih8oc4kh3+gelu", "`gelu` is no word"),
         ("mb1ic3ih8kh3", "`oc` is missing"),
-        ("", "is missing"),
+        ("", "`ic`, `ih`, `oc`, `kh` are missing"),
+        ("mb1ic3iw8", "`oc`, `kh` are missing"),
     ] {
         fails(&["check", "--device", "cpu", "--problem", problem], &[part]);
         fails(&["list", "--device", "cpu", "--problem", problem], &[part]);
@@ -103,6 +106,33 @@ fn sizes_by_flags_that_make_no_problem() {
 }
 
 #[test]
+fn numbers_that_are_none() {
+    let problem = ["--problem", "mb1ic3ih8oc4kh3"];
+    for (args, part) in [
+        ("check --generated -1", "`-1` is no number of 0 or more"),
+        ("check --generated 99999999999999999999", "is too large"),
+        ("check --each few", "`few` is no number"),
+        ("check --seed -1", "`-1` is no number"),
+        ("check --jobs 0", "at least 1"),
+        ("check --batch -1", "`-1` is no number"),
+        ("compare --samples 0", "at least 1"),
+        ("compare --samples 99999999999", "is too large"),
+        ("compare --seconds -1", "`-1` is no number of seconds"),
+        ("compare --seconds nan", "`nan` is no number of seconds"),
+        ("tune --samples 0", "at least 1"),
+        ("profile cpu_gemm --runs 0", "at least 1"),
+        ("infer --count 0", "at least 1"),
+        ("infer --batch -1", "`-1` is no number"),
+        ("study --batches 100,0", "at least 1"),
+    ] {
+        let words: Vec<&str> = args.split(' ').collect();
+        let takes_problems = !["infer", "study"].contains(&words[0]);
+        let problem = if takes_problems { &problem[..] } else { &[] };
+        fails(&[&words, problem].concat(), &[part]);
+    }
+}
+
+#[test]
 fn names_that_nothing_has() {
     let cpu = ["check", "--device", "cpu", "--problem", "mb1ic3ih8oc4kh3"];
     let check = |more: &[&str], parts: &[&str]| fails(&[&cpu, more].concat(), parts);
@@ -119,6 +149,11 @@ fn names_that_nothing_has() {
         &["--suite", "resnet5"],
         &["no suite `resnet5`", "did you mean `resnet50`"],
     );
+    let kernel = ["--variant", "small_mma"];
+    match cfg!(feature = "cuda") {
+        true => check(&kernel, &["small_mma"]),
+        false => check(&kernel, &["no variant `small_mma`", "no CUDA"]),
+    }
     check(&["--shard", "3/2"], &["'3/2'", "i-th of n"]);
     check(&["--data", "reals"], &["'reals'", "integer, normal"]);
     check(&["--data", "subnormal"], &["fits none", "f16 operands"]);
@@ -230,18 +265,23 @@ fn a_sweep_says_what_can_be_swept() {
     sweep(&["cpu_gemm:tile=4"], &["name `cpu_gemm` alone"]);
 }
 
+/// Where it is all there is, nothing was measured: shown, and no success.
 #[cfg(feature = "cuda")]
 #[test]
 fn a_configuration_that_is_not_supported_is_shown() {
     let problem = ["--device", "cpu", "--problem", "mb1ic3ih8oc4kh3"];
     let sweep = [&["sweep", "cublas_gemm"], &problem[..]].concat();
-    let report: serde_json::Value =
-        serde_json::from_str(&says(&[&sweep[..], &["--json"]].concat())).unwrap();
+    let shown = |args: &[&str]| {
+        fails(args, &["nothing was measured: cublas_gemm", "needs a GPU"]);
+        fed(args, "").1
+    };
+    let json = shown(&[&sweep[..], &["--json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     let rows = report["rows"].as_array().unwrap();
     assert!(report["view"] == "sweep" && rows.len() > 1, "{report}");
     let unsupported = |row: &serde_json::Value| row["status"] == "unsupported";
     assert!(rows.iter().all(unsupported), "{report}");
-    let text = says(&sweep);
+    let text = shown(&sweep);
     for part in ["auto", "default", "unsupported: needs a GPU"] {
         assert!(text.contains(part), "{text}");
     }
@@ -371,7 +411,7 @@ fn a_study_that_makes_no_sense() {
     let study = |more: &[&str], parts: &[&str]| {
         fails(&[&["study", "--device", "cpu"], more].concat(), parts);
     };
-    study(&["--batches", "0"], &["a number of images, at least 1"]);
+    study(&["--batches", "0"], &["at least 1"]);
     study(&["--parts", "layer"], &["layers, network, overlap, errors"]);
     study(&["--variant", "cpu_gem"], &["did you mean `cpu_gemm`"]);
     study(
@@ -452,6 +492,8 @@ fn a_chip_that_is_not_there_is_asked() {
     let args = [&["list", "--as", "h200"], &problem[..]].concat();
     let text = says(&args);
     assert!(text.contains("oh56kh3ph1+f16+nhwc on h200"), "{text}");
+    let without = text.contains("This build has no CUDA");
+    assert_eq!(without, cfg!(not(feature = "cuda")), "{text}");
     let all: serde_json::Value =
         serde_json::from_str(&says(&[&args[..], &["--json"]].concat())).unwrap();
     let of = |name: &str| {
@@ -552,11 +594,11 @@ fn problems_come_from_files_and_standard_input() {
             &["no/such.txt"],
         );
     }
-    // On the CPU there is nothing to sweep, but its problems are read alike.
+    // On the CPU a sweep measures nothing, but its problems are read alike.
     let sweep = ["sweep", "cublas_gemm", "--device", "cpu", "--problem", "-"];
     if cfg!(feature = "cuda") {
         let (code, text, error) = fed(&sweep, lines);
-        assert!(code == Some(0) && text.contains("stem mb2ic3"), "{error}");
+        assert!(code == Some(1) && text.contains("stem mb2ic3"), "{error}");
     }
     // What is kept names no folder.
     let kept = [
@@ -700,12 +742,56 @@ fn devices_say_each_reason_once() {
     }
 }
 
+/// Ctrl-C says at once that it was seen, and the status is its own.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interruption_is_told_and_ends_the_work() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let mut child = command
+        .args(["check", "--device", "cpu", "--problem", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    // From when SIGINT, the second bit, is caught.
+    let caught = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() & 2 != 0
+    };
+    while !caught() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let kill = Command::new("kill")
+        .args(["-INT", &pid.to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let mut said = String::new();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut said).unwrap();
+    assert!(said.contains("Ctrl-C again ends at once"), "{said}");
+
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"mb1ic3ih8oc4kh3\n").unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(
+        text.contains("interrupted") && text.contains("0 passed"),
+        "{text}"
+    );
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_output_that_cannot_be_written_is_an_error_and_a_closed_one_none() {
     let infer = ["infer", "--device", "cpu", "--count", "1", "--batch", "1"];
     let list = ["list"];
-    for args in [&infer[..], &list] {
+    let json = ["devices", "--json"];
+    for args in [&infer[..], &list, &json] {
         let command = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
             command.args(args).stderr(Stdio::piped());
@@ -718,7 +804,10 @@ fn an_output_that_cannot_be_written_is_an_error_and_a_closed_one_none() {
         let output = command().stdout(full).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(text.contains("error: No space left"), "{text}");
+        assert!(
+            text.contains("error: standard output: cannot be written: No space left"),
+            "{text}"
+        );
 
         let mut child = command().stdout(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
@@ -1074,7 +1163,8 @@ fn what_is_recorded_is_not_measured_again() {
         ];
         says(&[&words, &problems[..], more].concat())
     };
-    assert!(compare(&["--plan"]).ends_with(" s for 2 problems\n"));
+    assert!(compare(&["--plan"]).ends_with(" s for 2 problems, 0 are fresh\n"));
+    fails(&["compare", "--plan", "--json"], &["cannot be used with"]);
     // The default ones, the rule, and what was asked for beside them.
     says(&[
         "compare",
@@ -1089,10 +1179,139 @@ fn what_is_recorded_is_not_measured_again() {
     assert!(text.contains(r#""variant": "rule""#), "{text}");
     says(&["report", out, "--keep", kept]);
     let plan = compare(&["--plan"]);
-    assert!(plan.ends_with(" s for 1 problems\n"), "{plan}");
+    assert!(plan.ends_with(" s for 1 problems, 1 are fresh\n"), "{plan}");
     assert!(
         plan.contains(problems[3]) && !plan.contains(problems[1]),
         "{plan}"
+    );
+}
+
+#[test]
+fn who_is_killed_loses_one_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("a.json");
+    let problems = [
+        "mb1ic1ih3oc1kh1",
+        "mb2ic1ih3oc1kh1",
+        "mb64ic64ih56oc64oh56kh3ph1",
+    ];
+    let mut args = vec![
+        "compare",
+        "--device",
+        "cpu",
+        "--variant",
+        "cpu_direct",
+        "--resume",
+    ];
+    args.extend(["--out", out.to_str().unwrap()]);
+    args.extend(problems.iter().flat_map(|problem| ["--problem", *problem]));
+    let mut killed = Command::new(env!("CARGO_BIN_EXE_convforge"))
+        .args(&args)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let rows = || -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(&out).unwrap_or_default();
+        // Whenever it is looked at, the file is whole.
+        let report: serde_json::Value = match &*text {
+            "" => return Vec::new(),
+            text => serde_json::from_str(text).unwrap(),
+        };
+        report["rows"].as_array().unwrap().clone()
+    };
+    let began = Instant::now();
+    while rows().is_empty() && began.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let first = rows();
+    assert!(!first.is_empty());
+    let said = says(&args);
+    assert_eq!(said.matches("already there").count(), first.len(), "{said}");
+    let all = rows();
+    assert_eq!(all.len(), problems.len());
+    let mut same = first.iter().zip(&all);
+    assert!(same.all(|(old, new)| old["problem"] == new["problem"]));
+}
+
+#[test]
+fn a_chip_that_is_not_here_is_planned_for() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results");
+    let problem = "mb16ic3ih224oc64oh224kh3ph1";
+    let asked = ["compare", "--problem", problem, "--as", "h200"];
+    let plan = |more: &[&str]| says(&[&asked, &["--plan", "--unless", results], more].concat());
+    let text = plan(&[]);
+    assert!(text.contains(" s for 1 problems, 0 are fresh"), "{text}");
+    if cfg!(feature = "cudnn") {
+        let full = "cuDNN is searched in full";
+        assert_eq!(text.matches(full).count(), 2, "{text}");
+        let known = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../benches/cudnn-plans.jsonl"
+        );
+        let text = plan(&["--cudnn-known", known]);
+        assert!(!text.contains(full), "{text}");
+    }
+    fails(&asked, &["--plan"]);
+    fails(
+        &[
+            &asked,
+            &["--plan", "--unless", results, "--out", "a.json"][..],
+        ]
+        .concat(),
+        &["cannot be used with", "--out"],
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().to_str().unwrap();
+    fails(
+        &[&asked, &["--plan", "--unless", empty][..]].concat(),
+        &["no folder that --unless names has a report of the chip `h200`"],
+    );
+}
+
+#[cfg(feature = "cudnn")]
+#[test]
+fn searches_are_kept_in_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (plans, file, again) = (path("plans"), path("plans.jsonl"), path("again.jsonl"));
+    fs::create_dir(&plans).unwrap();
+    let search = r#"{"key": "a on b", "exact": {"choice": "engine 1 k2=3", "us": 5.0},
+        "plans": 60, "report": "60 plans found; more", "trials": [
+            {"plan": "engine 1 k2=3", "fate": "final", "us": 5.0},
+            {"plan": "engine 2", "fate": "timed", "us": 6.0}
+        ]}"#;
+    fs::write(path("plans/a.json"), search).unwrap();
+    let cut_short = search.replace("60,", r#"60, "incomplete": "why","#);
+    fs::write(path("plans/b.json"), cut_short).unwrap();
+    let said = says(&["searches", &plans, "--keep", &file]);
+    assert!(
+        said.contains("1 searches, 1 of them added or replaced; 1 left out"),
+        "{said}"
+    );
+    let line = concat!(
+        r#"{"key":"a on b","exact":{"choice":"engine 1 k2=3","us":5.0},"plans":60,"#,
+        r#""trials":[{"plan":"engine 1 k2=3","fate":"final","us":5.0}],"report":"60 plans found"}"#,
+        "\n"
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), line);
+    // From one file into another.
+    says(&["searches", &file, "--keep", &again]);
+    assert_eq!(fs::read_to_string(&again).unwrap(), line);
+    fails(
+        &["searches", &path("absent"), "--keep", &file],
+        &["absent", "No such file"],
+    );
+    fs::write(path("plans/c.json"), "{}").unwrap();
+    fails(
+        &["searches", &plans, "--keep", &file],
+        &["c.json", "is no search of cuDNN's plans"],
+    );
+    fs::write(&again, "nothing").unwrap();
+    fails(
+        &["compare", "--cudnn-known", &again],
+        &["again.jsonl", "line 1 is no search of cuDNN's plans"],
     );
 }
 
@@ -1147,7 +1366,7 @@ fn tuning_goes_on_where_it_was_and_moves_between_stores() {
     fs::write(&file, text).unwrap();
     let text = says(&["tune", "import", &file, "--store", &other]);
     assert!(
-        text.contains("Problems added: 2.") && text.contains("line 15: "),
+        text.contains("results.txt: 2.") && text.contains("line 15: "),
         "{text}"
     );
     fails(&["tune", "--device", "cpu"], &["nothing to tune"]);

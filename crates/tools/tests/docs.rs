@@ -49,6 +49,54 @@ fn help(subcommand: &str) -> Option<String> {
     output.status.success().then_some(text)
 }
 
+/// What a help gives as examples, of its own subcommand.
+fn examples<'a>(subcommand: &str, help: &'a str) -> Vec<&'a str> {
+    let start = format!("  convforge {subcommand} ");
+    let lines = help.lines();
+    lines.filter_map(|line| line.strip_prefix(&start)).collect()
+}
+
+#[test]
+fn each_help_has_an_example_of_what_it_has() {
+    for subcommand in [
+        "list", "check", "compare", "sweep", "tune", "study", "report", "profile", "page", "infer",
+    ] {
+        let help = help(subcommand).unwrap();
+        let examples = examples(subcommand, &help);
+        assert!(!examples.is_empty(), "{subcommand}:\n{help}");
+        // Beside the example itself.
+        let (before, _) = help.split_once("For example").unwrap();
+        let words = examples.iter().flat_map(|call| call.split_whitespace());
+        for option in words.filter(|word| word.starts_with("--")) {
+            assert!(before.contains(option), "{subcommand}: {option}");
+        }
+    }
+}
+
+/// The answer that a document shows has the columns and the words that `list` has; its numbers are of their day.
+#[test]
+fn the_list_that_a_document_shows_is_one() {
+    let text = fs::read_to_string(Path::new(ROOT).join("docs/contributing.md")).unwrap();
+    let shown = text.split("```").find(|part| part.contains(" on h200\n"));
+    let problem = "mb64ic64ih56oc64oh56kh3ph1+f16+nhwc";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command
+        .args(["list", "--as", "h200", "--problem", problem])
+        .output();
+    let told = String::from_utf8(output.unwrap().stdout).unwrap();
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let header = told.lines().nth(1).map(words).unwrap();
+    assert!(
+        shown.unwrap().lines().any(|line| words(line) == header),
+        "{told}"
+    );
+    assert!(told.contains("\nrule picks "), "{told}");
+}
+
 #[test]
 fn what_documents_call_is_there() {
     let mut helps = BTreeMap::new();

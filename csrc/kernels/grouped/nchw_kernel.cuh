@@ -1,5 +1,5 @@
-// The kernel of grouped_nchw: strips go through a ring of stages, are turned, multiplied, and leave
-// from where they came.
+// The kernel of grouped_nchw: strips go through a ring of stages, are transposed, multiplied, and
+// leave from where they came.
 #pragma once
 
 #include "kernels/grouped/nchw_store.cuh"
@@ -25,7 +25,7 @@ struct PlanarPixels {
 
 // Those of a warp's two units; lanes whose pixels do not exist read others.
 template <class Shape>
-__device__ __forceinline__ PlanarPixels planar_pixels(const Tiling &tiling, uint32_t turned,
+__device__ __forceinline__ PlanarPixels planar_pixels(const Tiling &tiling, uint32_t transposed,
                                                       int pair, int chunk, int lane) {
     const int of_pair = pair * 2 + unit_of_lane(lane);
     const int unit = of_pair < tiling.units ? of_pair : 0;
@@ -34,7 +34,7 @@ __device__ __forceinline__ PlanarPixels planar_pixels(const Tiling &tiling, uint
     const int pixel = piece * tiling.task_rows * tiling.h_step * tiling.width +
                       min(column, tiling.q - 1) * tiling.w_step;
     const int first = (chunk * tiling.chunk_bytes & ~(Shape::SetBytes - 1)) / PieceBytes;
-    return {turned + first * tiling.piece_bytes + pixel * PieceBytes, tiling.piece_bytes};
+    return {transposed + first * tiling.piece_bytes + pixel * PieceBytes, tiling.piece_bytes};
 }
 
 // Rows of y of two units below each other; finish(row) is called for each.
@@ -72,7 +72,7 @@ struct Block {
     using Filter = std::conditional_t<(Shape::Filter > 0), Sliding<Shape>, Streamed<Shape>>;
     const Tiling &tiling;
     const Strips &strips;
-    uint32_t turned;
+    uint32_t transposed;
     const uint32_t *packed;
     Element *y;
     const Finish &finish;
@@ -93,7 +93,7 @@ struct Block {
             const int channel = chunk * (Shape::Tiles * TileChannels);
             UnitPlace unit[2] = {{tiling, strip, pair * 2, channel, staged, Shape::Size, lane},
                                  {tiling, strip, pair * 2 + 1, channel, staged, Shape::Size, lane}};
-            const PlanarPixels pixels = planar_pixels<Shape>(tiling, turned, pair, chunk, lane);
+            const PlanarPixels pixels = planar_pixels<Shape>(tiling, transposed, pair, chunk, lane);
             Sums<Shape> sums = {};
             const int first = strip.channel + channel + channel_of_lane(lane);
             compute_rows<Shape>(tiling, filter, pixels, sums, lane, [&](int row) {
@@ -111,8 +111,8 @@ struct Block {
             const Strip strip = strips.strip(m);
             const uint32_t stage = strips.stage(at.stage);
             strips.full[at.stage].wait(at.parity());
-            turn<Element>(tiling, strip, stage + (uint32_t(strips.x_begin(x, strip)) & 15), turned,
-                          threadIdx.x);
+            transpose<Element>(tiling, strip, stage + (uint32_t(strips.x_begin(x, strip)) & 15),
+                               transposed, threadIdx.x);
             __syncthreads();
             if (warp == Loader && m > 0) {
                 // The stage before this one has been stored meanwhile, and takes the next strip.
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(Warps * 32,
     __shared__ Barrier full[MaxStages];
     static_assert(sizeof(full) <= StaticShared, "the plan leaves room for it");
     const auto mine = StridedTiles::of_block();
-    const uint32_t turned = shared_address(dynamic);
-    const Strips strips = {tiling, full, turned + tiling.pieces * tiling.piece_bytes, mine,
+    const uint32_t transposed = shared_address(dynamic);
+    const Strips strips = {tiling, full, transposed + tiling.pieces * tiling.piece_bytes, mine,
                            mine.count(tiling.strips)};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(Warps * 32,
         for (int m = 0; m < min(strips.count, tiling.stages); ++m)
             load_strip(strips, x, elements, m, m, lane);
     __syncwarp();
-    Block<Shape>{tiling, strips, turned, filter, y, finish, warp, lane}.run(x, elements);
+    Block<Shape>{tiling, strips, transposed, filter, y, finish, warp, lane}.run(x, elements);
 #else
     not_compiled();
 #endif

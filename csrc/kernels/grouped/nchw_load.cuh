@@ -137,15 +137,15 @@ __device__ __forceinline__ void load_piece(uint32_t from, uint32_t pitch, int ch
 
 // Puts channels of a strip beside each other, with zeros around, by all threads of the block.
 template <class Element>
-__device__ __forceinline__ void turn(const Tiling &tiling, const Strip &strip, uint32_t raw,
-                                     uint32_t turned, int thread) {
+__device__ __forceinline__ void transpose(const Tiling &tiling, const Strip &strip, uint32_t raw,
+                                          uint32_t transposed, int thread) {
     constexpr int PieceChannels = PieceBytes / int(sizeof(Element));
     // In registers, or each use reads them anew.
     uint32_t pitch = tiling.x_pitch, piece_bytes = tiling.piece_bytes;
     int w = tiling.w, width = tiling.width, pieces = tiling.pieces;
     int top = strip.top - strip.from, left = tiling.pad_left;
     keep(pitch), keep(piece_bytes), keep(w), keep(width), keep(pieces), keep(top), keep(left);
-    keep(turned);
+    keep(transposed);
 #pragma unroll 1
     for (int i = thread; i < tiling.pixels; i += Warps * 32) {
         const int row = tiling.by_width.quotient(i);
@@ -154,7 +154,7 @@ __device__ __forceinline__ void turn(const Tiling &tiling, const Strip &strip, u
             unsigned(x_row) < unsigned(strip.count) && unsigned(x_column) < unsigned(w);
         // Of a pixel outside any will do.
         uint32_t from = raw + (live ? (x_row * w + x_column) * uint32_t(sizeof(Element)) : 0);
-        uint32_t to = turned + i * PieceBytes;
+        uint32_t to = transposed + i * PieceBytes;
         int channels = strip.channels;
 #pragma unroll 1
         for (int piece = 0; piece < pieces; ++piece) {

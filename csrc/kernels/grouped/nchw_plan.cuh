@@ -35,13 +35,13 @@ inline Instance instance_of(const cf_problem &p) {
 }
 
 // A strip is some rows of y, or all, in some channels of an image: x as it lies in memory (raw),
-// and the same with channels beside each other (turned), with zeros around. A piece of channels is
-// 16 bytes of a pixel. A task of a warp is two units, 8 columns in some rows of y each, of a chunk
-// of channels. Offsets in shared memory are bytes.
+// and the same with channels beside each other (transposed), with zeros around. A piece of channels
+// is 16 bytes of a pixel. A task of a warp is two units, 8 columns in some rows of y each, of a
+// chunk of channels. Offsets in shared memory are bytes.
 struct Tiling {
     int c, h, w, h_step, w_step; // steps: pixels of x from one of y to the next
     int p, q, r, s;
-    int row_step, tap_step; // from tap to tap: pixels in what is turned
+    int row_step, tap_step; // from tap to tap: pixels in what is transposed
     int pad_top, pad_left;
     int channels, pieces, chunks; // of a strip
     int chunk_bytes;              // of a pixel of x
@@ -55,7 +55,7 @@ struct Tiling {
     int stages;
     int finishes;                      // whether there is an epilogue
     int activation;                    // beyond what cf::Finish does
-    int width, pixels;                 // of what is turned: of a row, of all
+    int width, pixels;                 // of what is transposed: of a row, of all
     uint32_t stage_bytes, piece_bytes; // of a stage; of a piece of all pixels
     uint32_t x_plane, x_pitch;         // from channel to channel: in x, in a stage
     uint32_t y_plane, y_pitch;
@@ -112,10 +112,10 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
     const RowClocks of_row = row_clocks(p, instance);
     const double steps = t.task_rows + (instance.filter ? rows_of(p.r, p.stride_h) - 1 : 0);
     const double of_warp = double(ceil_div(t.tasks, Warps)); // tasks
-    const double turned = double(ceil_div(t.pixels, Warps * 32));
-    const double turn = turned * (22 + t.pieces * (40.0 / size + 7));
-    const double each = turn + of_warp * (steps * of_row.each + 80);
-    const double alone = turn * 2 + of_warp * steps * of_row.alone + StripClocks;
+    const double transposed = double(ceil_div(t.pixels, Warps * 32));
+    const double transpose = transposed * (22 + t.pieces * (40.0 / size + 7));
+    const double each = transpose + of_warp * (steps * of_row.each + 80);
+    const double alone = transpose * 2 + of_warp * steps * of_row.alone + StripClocks;
     const double computing =
         clocks_us(d, rounds * together_us(alone, of_sm * each) + Fill, TensorClock);
     return ShortLaunchUs + together_us(computing, clocks_us(d, Fill, TensorClock) +
@@ -156,10 +156,10 @@ inline double set_strip(const cf_problem &p, const Instance &instance, const Str
 inline int64_t set_rows(const cf_problem &p, const Instance &instance, Tiling &t) {
     const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
     const int64_t slid = ceil_div(t.rows, t.task_rows) * t.task_rows; // of y
-    const int64_t turned = instance.filter ? (slid + rows_of(p.r, p.stride_h) - 1) * p.stride_h
-                                           : (slid - 1) * p.stride_h + height;
+    const int64_t transposed = instance.filter ? (slid + rows_of(p.r, p.stride_h) - 1) * p.stride_h
+                                               : (slid - 1) * p.stride_h + height;
     t.in_rows = int(int64_t(t.rows - 1) * p.stride_h + height);
-    return turned * t.width;
+    return transposed * t.width;
 }
 
 // Planes, and a strip's channels in a stage; false where planes are too large. `stage` are the

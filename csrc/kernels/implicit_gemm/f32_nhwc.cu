@@ -13,7 +13,7 @@
 // - The tensor core cuts toward zero what does not fit its sums. So it sums 64 channels under one
 //   tap from nothing, the products with low parts first, and these sums are added to those of the
 //   tile by FMAs, which round, and which multiply by the pixel's power of two as well.
-// - Tiles, lines and loaders are implicit_gemm_nhwc's. A line of x in f32 has 32 channels: two of
+// - Tiles and lines are implicit_gemm_nhwc's. A line of x in f32 has 32 channels: two of
 //   them are 64 channels of a pixel, which four warps split in place, into a line of high parts and
 //   one of low parts. Taps of a filter read them as often as there are taps.
 // - Filters are split when they are packed.
@@ -22,10 +22,13 @@
 #include "core/plan.cuh"
 #include "core/strides.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_kernel.cuh"
+#include "kernels/implicit_gemm/refusals.cuh"
 
 namespace {
 
 using namespace cf::implicit_f32;
+using cf::implicit_gemm::copies_lines;
+using cf::implicit_gemm::counts_images;
 using cf::implicit_gemm::filter_lines;
 
 // What packing knows of the filter.
@@ -161,7 +164,8 @@ void describe(const cf_problem &p, const Choice &choice, State &state) {
     state.problem = p;
     state.plan = choice.plan;
     state.lines = choice.lines;
-    const auto kernel = choice.width <= NarrowProduct ? narrow_kernel : wide_kernel;
+    const bool narrow = cf::implicit_gemm::is_among(NarrowWidths(), choice.width);
+    const auto kernel = narrow ? narrow_kernel : wide_kernel;
     state.kernel = kernel(choice.width, dim3(choice.grid), choice.plan.shared_bytes());
     state.kernel.cluster = unsigned(choice.plan.tiling.parts);
     const Packed &packed = choice.plan.packed;
@@ -201,10 +205,8 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
         return no("multiplies f32 in three products of f16");
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
-    if (p.align < 16 || p.c / p.groups % 4 != 0)
-        return no("copies lines of x, whose groups of channels are multiples of 4 at addresses of "
-                  "16 bytes; these have %d, at multiples of %d",
-                  p.c / p.groups, p.align);
+    if (!copies_lines(p, 4, no))
+        return false;
     if (cf::reduction(p) < LeastSum)
         return no("is as accurate as f32 in sums of at least %d products; this has %.0f", LeastSum,
                   cf::reduction(p));
@@ -212,9 +214,7 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
         double(p.k / p.groups) * p.r * p.s > INT32_MAX / 4 ||
         double(packed_of(p).rows) > INT32_MAX / 4 || double(packed_of(p).channels) > INT32_MAX / 4)
         return no("counts the filter's channels and taps in 29 bits");
-    if (p.n > INT32_MAX / 2)
-        return no("counts images in 30 bits; these are %lld", (long long)p.n);
-    return true;
+    return counts_images(p, no);
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
@@ -229,12 +229,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (best.width == 0 && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (best.width == 0)
-        return no("keeps lines under a filter's taps in shared memory, or copies them by pixels: "
-                  "steps of at most 8, taps that reach at most 255 pixels, padding up to 128, 2^30 "
-                  "pixels; this has steps of %d and %d, a filter of %dx%d whose taps are %d and %d "
-                  "apart, padding of %d and %d",
-                  p.stride_h, p.stride_w, p.r, p.s, p.dilation_h, p.dilation_w, p.pad_top,
-                  p.pad_left);
+        return cf::implicit_gemm::no_copies(p, no);
     plan.packed_bytes = uint64_t(best.plan.packed.bytes());
     plan.us = best.us;
     describe(p, best, state);

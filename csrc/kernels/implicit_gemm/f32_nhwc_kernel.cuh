@@ -146,14 +146,11 @@ __global__ void __launch_bounds__(Threads, 1)
 Launched narrow_kernel(int width, dim3 grid, size_t shared);
 Launched wide_kernel(int width, dim3 grid, size_t shared);
 
-template <int... N>
-Launched kernel_among(int width, dim3 grid, size_t shared) {
-    Launched launched;
-    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_f32_nhwc_kernel<N>, grid, Threads,
-                                                    shared, true))
-                 : void()),
-     ...);
-    return launched;
+template <class Widths>
+Launched kernel_among(Widths widths, int width, dim3 grid, size_t shared) {
+    return implicit_gemm::kernel_among<Launched>(widths, width, [&](auto n) {
+        return kernel_of(implicit_gemm_f32_nhwc_kernel<n.value>, grid, Threads, shared, true);
+    });
 }
 
 } // namespace cf::implicit_f32

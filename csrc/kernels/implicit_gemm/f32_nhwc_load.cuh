@@ -10,6 +10,7 @@ namespace cf::implicit_f32 {
 #if CF_SM90
 using implicit_gemm::first_pixel;
 using implicit_gemm::Place;
+using implicit_gemm::place_of;
 
 // What a block has in shared memory beside its stages. A stage of pixels is `raw` when its f32 are
 // there, and full when they are split.
@@ -61,17 +62,7 @@ struct Block {
         const Tiling &t = tiling;
         const int tile = mine.tile(m), pixels = t.by_channel_sets.quotient(tile);
         const int channels = (tile - pixels * t.channel_sets) * plan.sweep + turn;
-        const int pixel_tile = t.apart ? pixels * Warpgroups + ring : pixels;
-        Place place;
-        place.group = t.by_group_tiles.quotient(channels);
-        place.k = (channels - place.group * t.group_tiles) *
-                  (t.apart ? RowChannels : Warpgroups * RowChannels);
-        const int others = t.by_column_pieces.quotient(pixel_tile);
-        place.column = (pixel_tile - others * t.column_pieces) * t.columns;
-        const int images = t.by_row_pieces.quotient(others);
-        place.row = (others - images * t.row_pieces) * t.rows;
-        place.n = pixel_tile < t.pixel_tiles ? images * t.images : t.n;
-        return place;
+        return place_of(t, channels, t.apart ? pixels * Warpgroups + ring : pixels);
     }
 };
 

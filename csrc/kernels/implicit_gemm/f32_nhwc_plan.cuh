@@ -5,10 +5,11 @@
 #include "kernels/implicit_gemm/nhwc_plan.cuh"
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 namespace cf::implicit_f32 {
 
+using implicit_gemm::norm5;
 using implicit_gemm::Option;
 using implicit_gemm::RowChannels;
 using implicit_gemm::StagedBytes;
@@ -27,9 +28,9 @@ constexpr int MaxPixelStages = 6, MaxWeightStages = 20;
 constexpr int StaticShared = 1024;
 
 // Pixels of a product that kernels are compiled for: sums and those of a block are in registers.
-constexpr int Widths[] = {32, 64, 96, 112, 128};
+using NarrowWidths = std::integer_sequence<int, 32, 64, 96>;
+using WideWidths = std::integer_sequence<int, 112, 128>;
 constexpr int Sweeps[] = {1, 2, 4, 8}; // tiles with the same pixels
-constexpr int NarrowProduct = 96;      // those up to here are compiled apart
 
 // Exponents. Of a line of x and of a row of the filter, what the largest becomes; of channels, how
 // far they are moved at most; of a line, below which nothing is scaled up any more: a power of two
@@ -141,8 +142,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
                           blocks * taps * width * OfColumn + loads * plan.pixel_rings() * OfLoad;
     const double split = lines * BlockChannels / SplitValues / plan.sweep;
     const double round = blocks * taps * WeightRound / (t.weight_stages / 2.0 - WeightsHeld);
-    const auto together = implicit_gemm::together_us;
-    const double main = together(together(issued, filled), together(split, round));
+    const double main = norm5(norm5(issued, filled), norm5(split, round));
     const double store = OfPiece * width / 32;
     const double rounds =
         plan.sweep * double(ceil_div(std::max(t.tiles, 1), choice.grid / t.parts));
@@ -161,8 +161,8 @@ inline double estimate(const cf_query &query, const Choice &choice) {
         4 * (double(p.n) * p.c * read + pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
         double(plan.packed.lines);
     return ShortLaunchUs + AloneUs +
-           implicit_gemm::together_us(clocks_us(query.device, clocks, TensorClock),
-                                      memory / (0.85 * query.device.bytes_per_us));
+           norm5(clocks_us(query.device, clocks, TensorClock),
+                 memory / (0.85 * query.device.bytes_per_us));
 }
 
 // Taps: half of a tile, so that either warpgroup has time to store; 0 with one tile.
@@ -214,7 +214,7 @@ inline bool adapt(const cf_query &query, const Option &option, int sweep, Choice
     const int last = std::min(t.group_c - (t.blocks - 1) * BlockChannels, FloatChannels);
     t.last_steps = int(ceil_div(last, 8));
     t.whole = p.k / p.groups % 4 == 0;
-    t.turns = 1;
+    t.reload_weights = 1;
     if (t.group_tiles % sweep != 0 || (sweep > 1 && t.parts > 1))
         return false;
     choice.plan.sweep = sweep;
@@ -253,8 +253,8 @@ void for_choices(const cf_query &query, Body body) {
     Choice choice;
     implicit_gemm::for_options(in_words(query), [&](const Option &option) {
         const Tiling &t = option.tiling;
-        const bool compiled =
-            std::find(std::begin(Widths), std::end(Widths), option.width) != std::end(Widths);
+        const bool compiled = implicit_gemm::is_among(NarrowWidths(), option.width) ||
+                              implicit_gemm::is_among(WideWidths(), option.width);
         if (!compiled || t.pixel_peers * t.weight_peers > 1)
             return;
         for (const int sweep : Sweeps)

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/implicit_gemm/f32_nhwc_load.cuh"
-#include "ptx/load_store.cuh"
+#include "ptx/shared.cuh"
 
 #include <cuda_fp16.h>
 

@@ -2,13 +2,16 @@
 #pragma once
 
 #include "kernels/implicit_gemm/f32_nhwc_load.cuh"
-#include "ptx/barrier_address.cuh"
+#include "kernels/implicit_gemm/steps.cuh"
 #include "ptx/load_store.cuh"
 #include "ptx/wgmma_shared.cuh"
 
 namespace cf::implicit_f32 {
 
 #if CF_SM90A
+using implicit_gemm::StepBytes;
+using implicit_gemm::wait_for_sums;
+
 // What a warpgroup holds of its rings.
 struct Held {
     const Block &block;
@@ -42,10 +45,10 @@ struct Held {
     }
 };
 
-// body(number) for each step of a tap; full ones in a row.
+// body(bytes into a line, whether there are products before) for each step of a tap; those of a
+// whole line in a row.
 template <class Body>
 __device__ __forceinline__ void for_steps(int steps, Body body) {
-    using implicit_gemm::StepBytes;
     wgmma_fence();
     // A group in either branch: the compiler would begin one of its own behind both.
     if (steps == Steps) {
@@ -60,14 +63,6 @@ __device__ __forceinline__ void for_steps(int steps, Body body) {
         body((steps - 1) * StepBytes, steps > 1);
         wgmma_commit();
     }
-}
-
-template <int Count>
-__device__ __forceinline__ void finish_products(float (&part)[Count]) {
-    wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < Count; ++i)
-        settle(part[i]);
 }
 
 // The products of a tap, whose lines of pixels' high parts begin here: those with low parts first,
@@ -87,7 +82,7 @@ __device__ __forceinline__ void multiply_tap(Held &held, float (&part)[N / 2], i
     for_steps(steps, [&](int bytes, bool) {
         wgmma_shared<__half, N>(part, weights.behind(bytes), low.behind(bytes), true);
     });
-    finish_products(part);
+    wait_for_sums(part);
     held.release_weights(low_at);
 #pragma unroll
     for (int i = 0; i < N / 2; ++i)
@@ -138,7 +133,7 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
                     for (int eight = 0; eight < N / 8; ++eight)
                         factors[eight] = load_shared_f32x2(first_factor + tap / (LineBytes / 8) +
                                                            eight * group_factors);
-                    finish_products(part);
+                    wait_for_sums(part);
                     held.release_weights(held.weights_at);
                     held.weights_at.next(t.weight_stages);
                     held.let_other_begin();

@@ -4,7 +4,7 @@
 #include "core/element.cuh"
 #include "core/launch.cuh"
 #include "core/strides.cuh"
-#include "kernels/implicit_gemm/nhwc_plan.cuh"
+#include "kernels/implicit_gemm/tiling.cuh"
 
 namespace cf::implicit_gemm {
 

@@ -19,6 +19,7 @@
 #include "core/swizzled_map.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/nchw_kernel.cuh"
+#include "kernels/implicit_gemm/refusals.cuh"
 
 namespace {
 
@@ -43,8 +44,8 @@ void choose_kernels(const Choice &choice, State &state) {
         if (choice.planes.straight)
             state.straight = straight_kernel<Element>(width, grid, shared);
     state.straight.cluster = unsigned(choice.option.tiling.parts);
-    state.kernel = width <= Narrow ? narrow_kernel<Element>(width, grid, shared)
-                                   : wide_kernel<Element>(width, grid, shared);
+    state.kernel = is_among(NarrowWidths(), width) ? narrow_kernel<Element>(width, grid, shared)
+                                                   : wide_kernel<Element>(width, grid, shared);
     state.kernel.cluster = unsigned(choice.option.tiling.parts);
     state.pack = cf::implicit_gemm::PackLines::of<Element>(state.problem);
 }
@@ -92,16 +93,11 @@ bool is_of(int32_t config, const Choice &choice) {
 bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (p.layout != CF_NCHW)
         return no("is written for NCHW");
-    const int32_t own = p.storage == CF_STORE_F32   ? CF_MATH_TF32
-                        : p.storage == CF_STORE_F16 ? CF_MATH_F16
-                                                    : CF_MATH_BF16;
-    if (p.math != own)
-        return no("multiplies f16 or bf16 as they are stored, or f32 in tf32, into f32 sums");
+    if (!multiplies_as_stored(p, no))
+        return false;
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
-    if (p.n > INT32_MAX / 2)
-        return no("counts images in 30 bits; these are %lld", (long long)p.n);
-    return true;
+    return counts_images(p, no);
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
@@ -135,7 +131,7 @@ int32_t prepare(State &state) {
         return error;
     const cf_problem &p = state.problem;
     const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
-    return state.x.prepare({element_size(p),
+    return state.x.prepare({cf::element_bytes(p),
                             {uint64_t(p.h) * p.w, uint64_t(p.c), images, 1},
                             {StraightPixels, uint32_t(cf::LineChannels<__half>), 1, 1}});
 }

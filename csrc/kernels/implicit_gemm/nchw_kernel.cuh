@@ -92,26 +92,27 @@ __device__ __forceinline__ void consume(const Block &block, const Planes &planes
 template <class Element>
 __device__ __forceinline__ void produce(const Block &block, const Planes &planes, const Element *x,
                                         int loader, int lane) {
-    const auto bring = [&](auto vector) {
+    const auto load = [&](auto vector) {
         produce_planes<Element, vector.value>(block, planes, x, loader, lane);
     };
     switch (planes.vector) {
     case 1:
-        return bring(Constant<1>());
+        return load(Constant<1>());
     case 2:
-        return bring(Constant<2>());
+        return load(Constant<2>());
     case 4:
-        return bring(Constant<4>());
+        return load(Constant<4>());
     default:
         if constexpr (sizeof(Element) == 2)
-            bring(Constant<8>());
+            load(Constant<8>());
     }
 }
-// What both kernels are: further warps bring(warp) x, and the last one asks for weights.
-template <class Element, int N, bool Straight, int Loaders, class Bring>
+// What both kernels are: further warps load(block, loader, lane) x, and the last one asks for
+// weights.
+template <class Element, int N, bool Straight, int Loaders, class Load>
 __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &planes,
                                           Shared &shared, const void *dynamic, const char *filter,
-                                          Element *y, const Finish &finish, Bring bring) {
+                                          Element *y, const Finish &finish, Load load) {
     static_assert(registers_fit(Loaders, Straight), "a warpgroup would wait for ever");
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
@@ -132,7 +133,7 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
             produce_weights(block, filter, {1, 0}, lane);
         else
             begin_together(block);
-        bring(block, loader, lane);
+        load(block, loader, lane);
         __syncwarp();
         if (tiling.parts > 1 && block.count > 0)
             wait_for_cluster(); // as in store_parts
@@ -196,25 +197,20 @@ Launched wide_kernel(int width, dim3 grid, size_t shared);
 template <class Element>
 StraightLaunched straight_kernel(int width, dim3 grid, size_t shared);
 
-template <class Element, int... N>
+template <class Element>
 StraightLaunched straight_among(int width, dim3 grid, size_t shared) {
-    StraightLaunched launched;
-    ((width == N
-          ? void(launched.kernel = kernel_of(implicit_gemm_nchw_straight_kernel<Element, N>, grid,
-                                             threads_of(StraightLoaders), shared, true))
-          : void()),
-     ...);
-    return launched;
+    return implicit_gemm::kernel_among<StraightLaunched>(StraightWidths(), width, [&](auto n) {
+        return kernel_of(implicit_gemm_nchw_straight_kernel<Element, n.value>, grid,
+                         threads_of(StraightLoaders), shared, true);
+    });
 }
 
-template <class Element, int... N>
-Launched kernel_among(int width, dim3 grid, size_t shared) {
-    Launched launched;
-    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nchw_kernel<Element, N>, grid,
-                                                    threads_of(loader_warps(N)), shared, true))
-                 : void()),
-     ...);
-    return launched;
+template <class Element, class Widths>
+Launched kernel_among(Widths widths, int width, dim3 grid, size_t shared) {
+    return implicit_gemm::kernel_among<Launched>(widths, width, [&](auto n) {
+        return kernel_of(implicit_gemm_nchw_kernel<Element, n.value>, grid,
+                         threads_of(loader_warps(n.value)), shared, true);
+    });
 }
 
 } // namespace cf::implicit_nchw

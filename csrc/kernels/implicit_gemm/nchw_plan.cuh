@@ -20,7 +20,9 @@ constexpr int BatchWords = 32; // that a lane of a loader holds of x
 
 // Pixels of a product that kernels are compiled for: sums beside what stores them have fewer
 // registers than in NHWC.
-constexpr int MaxWidth = 232;
+using WideWidths = std::integer_sequence<int, 176, 192, 200, 208, 216, 224, 232>;
+// Those of x as it lies.
+using StraightWidths = std::integer_sequence<int, 32, 64, 96, 128, 160, 192, 200, 224>;
 
 // What a loader and the store know beside the tiling. A vector is some neighbours in a row of x,
 // which begin at a multiple of their number; a lane loads those of the channels of 16 bytes of a
@@ -111,7 +113,7 @@ __host__ __device__ constexpr int pieces_at_once(int vector, int element) {
 // instructions. A batch is vectors of 32 pixels in all.
 inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, int height,
                            Reading reading, Planes &planes) {
-    const int element = element_size(p);
+    const int element = element_bytes(p);
     const int row_pixels = t.pitch << planes.halves;
     planes.batches = INT32_MAX / 16;
     for (int vector = 1; vector * element <= std::min(p.align, 16) && v.w % vector == 0;
@@ -137,15 +139,14 @@ inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, 
 
 // Boxes of x that are multiplied as they lie: 64 pixels of 64 channels.
 constexpr int StraightPixels = 64, StraightBytes = StraightPixels * LineBytes;
-constexpr bool straight_width(int width) { return width % 32 == 0 || width == 200; } // compiled
 inline bool may_be_straight(const cf_problem &p, const View &v) {
     return v.h == 1 && v.p == 1 && v.r * v.s == 1 && v.stride_w == 1 && v.pad_top == 0 &&
-           v.pad_left == 0 && v.w == v.q && v.w % 8 == 0 && element_size(p) == 2 && p.align >= 16;
+           v.pad_left == 0 && v.w == v.q && v.w % 8 == 0 && element_bytes(p) == 2 && p.align >= 16;
 }
 
 // As many neighbours as every run of y that a tile has is made of.
 inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Planes &planes) {
-    const int element = element_size(p);
+    const int element = element_bytes(p);
     planes.y_plane = int64_t(v.p) * v.q, planes.y_image = planes.y_plane * p.k;
     planes.tile_pixels = t.rows * t.columns;
     planes.by_tile_pixels = Divisor(planes.tile_pixels), planes.by_columns = Divisor(t.columns);
@@ -178,7 +179,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double of_last = t.parts == 1 ? t.last_steps : Steps;
     const double steps = Warpgroups * taps * ((blocks - 1) * Steps + of_last);
     const double rounds = double(ceil_div(t.tiles, choice.option.grid / t.parts));
-    const double weights = blocks * taps / (t.turns ? 1 : std::max(rounds, 1.0));
+    const double weights = blocks * taps / (t.reload_weights ? 1 : std::max(rounds, 1.0));
     const int sets = t.apart ? Warpgroups : 1;
     const double pixel_bytes = loads * t.pixel_bytes * sets;
     const double weight_bytes = weights * t.weight_stage_bytes;
@@ -195,21 +196,21 @@ inline double estimate(const cf_query &query, const Choice &choice) {
         planes.straight ? round(loads * sets, PixelRound, t.pixel_stages)
                         : loads * sets * (planes.batches * BatchRound / planes.loaders + BoxRound);
     const double issue = std::max(turned, round(weights, WeightRound, t.weight_stages));
-    const auto together = implicit_gemm::together_us;
     // A single stage is filled when its products are done.
     const double main = t.pixel_stages == 1 ? products + std::max(filled, issue)
-                                            : together(products, together(filled, issue));
+                                            : norm5(products, norm5(filled, issue));
     const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
     const double store = OfTile + StoreColumn * width;
-    const double tile = t.turns ? main + StoreShare * store : together(main, main / 2 + store);
+    const double tile =
+        t.reload_weights ? main + StoreShare * store : norm5(main, main / 2 + store);
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
-    const double memory = element_size(p) * (double(p.n) * p.c * read +
-                                             pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
+    const double memory = element_bytes(p) * (double(p.n) * p.c * read +
+                                              pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     return ShortLaunchUs + AloneUs +
-           together(clocks_us(query.device, rounds * tile + Fill + meet + store, TensorClock),
-                    memory / (0.85 * query.device.bytes_per_us));
+           norm5(clocks_us(query.device, rounds * tile + Fill + meet + store, TensorClock),
+                 memory / (0.85 * query.device.bytes_per_us));
 }
 
 // Stages, in what the store leaves of shared memory.
@@ -238,60 +239,61 @@ inline int64_t pitch_of(const View &v, int columns, Reading reading) {
 }
 
 // Boxes of x, and what reads them.
-inline bool tile_planes(const cf_query &query, const View &v, const Cut &cut, Reading reading,
-                        const Sharing &sharing, Choice &choice) {
+inline bool tile_planes(const cf_query &query, const View &v, const TilePixels &tile,
+                        Reading reading, const Sharing &sharing, Choice &choice) {
     const cf_problem &p = query.problem;
     choice = {};
     choice.reading = reading;
     Option &option = choice.option;
     Planes &planes = choice.planes;
     const int64_t reach = int64_t(v.s - 1) * v.dilation_w;
-    const int64_t pitch = pitch_of(v, cut.columns, reading);
-    const int64_t zeros = reading == Halo ? cut.columns + reach - pitch : 0;
-    const int64_t height = cut.rows + (reading == Halo ? int64_t(v.r - 1) * v.dilation_h : 0);
-    const int64_t used = (int64_t(cut.rows) * cut.images - 1) * pitch + cut.columns;
+    const int64_t pitch = pitch_of(v, tile.columns, reading);
+    const int64_t zeros = reading == Halo ? tile.columns + reach - pitch : 0;
+    const int64_t height = tile.rows + (reading == Halo ? int64_t(v.r - 1) * v.dilation_h : 0);
+    const int64_t used = (int64_t(tile.rows) * tile.images - 1) * pitch + tile.columns;
     planes.step = reading == Taps ? v.stride_w : 1;
     planes.halves = reading == Rows && v.stride_w == 2;
     planes.last_half = planes.halves && v.s > 1 && v.dilation_w % 2 == 1;
-    if (reading == Straight && (cut.images > 1 || cut.rows > 1))
+    if (reading == Straight && (tile.images > 1 || tile.rows > 1))
         return false;
-    const int64_t half = pitch * cut.images * height, box = half << planes.last_half;
-    if (used > cut.width || box * LineBytes > query.device.shared_per_block)
+    const int64_t half = pitch * tile.images * height, box = half << planes.last_half;
+    const int64_t most = query.device.shared_per_block / LineBytes;
+    if (used > tile.width || pitch > most || height > most || box > most)
         return false;
     planes.half_lines = int(half);
     planes.straight = reading == Straight;
-    const double pieces = double(ceil_div(v.q, cut.columns)) * double(ceil_div(v.p, cut.rows)) *
-                          double(ceil_div(v.n, cut.images));
-    if (!countable(p, pieces) || !describe(p, sharing, cut.width, int64_t(pieces), option))
+    const double pieces = double(ceil_div(v.q, tile.columns)) * double(ceil_div(v.p, tile.rows)) *
+                          double(ceil_div(v.n, tile.images));
+    if (!countable(p, pieces) || !describe(p, sharing, tile.width, int64_t(pieces), option))
         return false;
     Tiling &t = option.tiling;
     t.load_rows = reading == Halo ? 1 : v.r, t.load_columns = reading == Taps ? v.s : 1;
     t.tap_rows = reading == Halo ? v.r : 1, t.tap_columns = reading == Taps ? 1 : v.s;
     t.row_offset = v.dilation_h, t.column_offset = v.dilation_w;
-    t.tap_row_bytes = int(v.dilation_h * cut.images * pitch) * LineBytes;
-    t.tap_bytes = v.dilation_w * LineBytes;
+    t.tap_row_bytes = tap_distance(t.tap_rows, int64_t(v.dilation_h) * tile.images * pitch);
     t.group_bytes = LineAlign;
-    t.column_pieces = int(ceil_div(v.q, cut.columns));
-    t.row_pieces = int(ceil_div(v.p, cut.rows));
+    t.column_pieces = int(ceil_div(v.q, tile.columns));
+    t.row_pieces = int(ceil_div(v.p, tile.rows));
     t.n = int(v.n), t.p = v.p, t.q = v.q;
-    t.images = cut.images, t.rows = cut.rows, t.columns = cut.columns;
+    t.images = tile.images, t.rows = tile.rows, t.columns = tile.columns;
     t.pitch = int(pitch);
     t.stride_h = v.stride_h, t.stride_w = v.stride_w;
     t.pad_top = v.pad_top, t.pad_left = v.pad_left;
     t.by_column_pieces = Divisor(t.column_pieces), t.by_row_pieces = Divisor(t.row_pieces);
     t.by_pitch = Divisor(t.pitch), t.by_images = Divisor(t.images);
-    t.pixel_bytes = planes.straight ? uint32_t(ceil_div(cut.width, StraightPixels) * StraightBytes)
+    t.pixel_bytes = planes.straight ? uint32_t(ceil_div(tile.width, StraightPixels) * StraightBytes)
                                     : uint32_t(box * LineBytes);
     t.zero_bytes = uint32_t(zeros) * LineBytes;
     t.pixel_stage_bytes = uint32_t(round_up(int64_t(t.pixel_bytes) + t.zero_bytes, LineAlign));
     if (!share_memory(query, choice))
         return false;
     // Columns of products that are no pixels read on behind the last stage.
-    const int64_t last =
-        cut.width + (box - half) + reach + int64_t(t.tap_rows - 1) * t.tap_row_bytes / LineBytes;
+    const int64_t of_columns = t.tap_columns > 1 ? reach >> planes.halves : 0;
+    const int64_t last = tile.width + (box - half) + of_columns +
+                         int64_t(t.tap_rows - 1) * t.tap_row_bytes / LineBytes;
     if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
         return false;
-    planes.loaders = loader_warps(cut.width) - t.turns;
+    planes.loaders = loader_warps(tile.width) - t.reload_weights;
     if (!planes.straight)
         choose_vectors(p, v, t, int(height), reading, planes);
     choose_units(p, v, t, planes);
@@ -308,9 +310,9 @@ template <class Body>
 void for_choices(const cf_query &query, Body body) {
     const View v = planes_of(query.problem);
     Choice choice;
-    const auto consider = [&](const Cut &cut, Reading reading) {
+    const auto consider = [&](const TilePixels &tile, Reading reading) {
         for (const Sharing &sharing : PlaneSharings)
-            if (tile_planes(query, v, cut, reading, sharing, choice))
+            if (tile_planes(query, v, tile, reading, sharing, choice))
                 body(choice);
     };
     // As many rows, and images of all their rows, as a product has columns for.
@@ -326,11 +328,10 @@ void for_choices(const cf_query &query, Body body) {
                      reading);
     };
     const bool steps = v.stride_h > 1 || v.stride_w > 1;
-    for (const int width : Widths)
+    for (const int width : all_widths(NarrowWidths(), WideWidths()))
         for (const Reading reading : {Halo, Rows, Taps, Straight}) {
-            if (width > MaxWidth ||
-                (reading == Straight &&
-                 (!straight_width(width) || !may_be_straight(query.problem, v))) ||
+            if ((reading == Straight &&
+                 (!is_among(StraightWidths(), width) || !may_be_straight(query.problem, v))) ||
                 (reading == Halo && steps) ||
                 (reading == Rows && (v.r == 1 || v.stride_w > 2) && !(steps && v.stride_w <= 2)) ||
                 (reading == Taps && v.s == 1 && v.stride_w <= 2))

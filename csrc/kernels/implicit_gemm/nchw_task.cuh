@@ -29,27 +29,12 @@ __device__ __forceinline__ void multiply_planes(const Block &block, const Planes
                     const WgmmaLines pixels(row + tap_line(planes, s * t.column_offset),
                                             t.group_bytes);
                     multiply_tap<Element, N>(sums, weights, pixels, steps, add);
-                    wgmma_wait<1>();
-                    held.let_other_begin();
-                    if (add) {
-                        held.release_weights();
-                        if (r + s == 0)
-                            held.release_pixels();
-                    }
-                    add = true;
-                    held.weight_stage = held.weights_at.stage;
-                    held.pixel_stage = held.pixels_at.stage;
-                    held.weights_at.next(t.weight_stages);
+                    held.pass_stage(r + s == 0, add);
                 }
             held.pixels_at.next(t.pixel_stages);
         }
     }
-    wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i)
-        settle(sums[i]);
-    held.release_weights();
-    held.release_pixels();
+    finish_sums(held, sums);
 }
 
 // The same of x as it lies: of a block of channels 64 of each 64 pixels.
@@ -63,44 +48,16 @@ __device__ __forceinline__ void multiply_straight(const Block &block, Held &held
         held.wait_for_weights();
         const WgmmaLines weights(block.weights(held.weights_at.stage) + rows, LineAlign);
         const WgmmaPlanes pixels(block.pixels(ring, held.pixels_at.stage), StraightBytes);
-        const auto multiply = [&](int i) {
+        const int steps = block.first_block + b + 1 < t.blocks ? Steps : t.last_steps;
+        multiply_steps(steps, [&](int i) {
             wgmma_shared<Element, N, true>(sums, weights.behind(i * StepBytes),
                                            pixels.behind(i * (StraightBytes / Steps)),
                                            i > 0 || add);
-        };
-        // A group in either branch: the compiler would begin one of its own behind both.
-        wgmma_fence();
-        const int steps = block.first_block + b + 1 < t.blocks ? Steps : t.last_steps;
-        if (steps == Steps) {
-#pragma unroll
-            for (int i = 0; i < Steps; ++i)
-                multiply(i);
-            wgmma_commit();
-        } else {
-#pragma unroll 1
-            for (int i = 0; i + 1 < steps; ++i)
-                multiply(i);
-            multiply(steps - 1);
-            wgmma_commit();
-        }
-        wgmma_wait<1>();
-        held.let_other_begin();
-        if (add) {
-            held.release_weights();
-            held.release_pixels();
-        }
-        add = true;
-        held.weight_stage = held.weights_at.stage;
-        held.pixel_stage = held.pixels_at.stage;
-        held.weights_at.next(t.weight_stages);
+        });
+        held.pass_stage(true, add);
         held.pixels_at.next(t.pixel_stages);
     }
-    wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i)
-        settle(sums[i]);
-    held.release_weights();
-    held.release_pixels();
+    finish_sums(held, sums);
 }
 #endif
 

@@ -28,6 +28,8 @@
 #include "core/plan.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/nhwc_kernel.cuh"
+#include "kernels/implicit_gemm/nhwc_plan.cuh"
+#include "kernels/implicit_gemm/refusals.cuh"
 
 namespace {
 
@@ -45,7 +47,7 @@ struct State {
 template <class Element>
 void choose_kernels(const Option &option, State &state) {
     const size_t shared = shared_bytes(option.tiling, option.width);
-    state.kernel = option.width <= Narrow
+    state.kernel = is_among(NarrowWidths(), option.width)
                        ? narrow_kernel<Element>(option.width, unsigned(option.grid), shared)
                        : wide_kernel<Element>(option.width, unsigned(option.grid), shared);
     state.kernel.cluster = unsigned(cluster_size(option.tiling));
@@ -93,21 +95,11 @@ bool is_of(int32_t config, const Tiling &t) {
 bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (p.layout != CF_NHWC)
         return no("is written for NHWC");
-    const int32_t own = p.storage == CF_STORE_F32   ? CF_MATH_TF32
-                        : p.storage == CF_STORE_F16 ? CF_MATH_F16
-                                                    : CF_MATH_BF16;
-    if (p.math != own)
-        return no("multiplies f16 or bf16 as they are stored, or f32 in tf32, into f32 sums");
+    if (!multiplies_as_stored(p, no))
+        return false;
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
-    const int multiple = 16 / element_size(p);
-    if (p.align < 16 || p.c / p.groups % multiple != 0)
-        return no("copies lines of x, whose groups of channels are multiples of %d at addresses of "
-                  "16 bytes; these have %d, at multiples of %d",
-                  multiple, p.c / p.groups, p.align);
-    if (p.n > INT32_MAX / 2)
-        return no("counts images in 30 bits; these are %lld", (long long)p.n);
-    return true;
+    return copies_lines(p, 16 / cf::element_bytes(p), no) && counts_images(p, no);
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
@@ -122,12 +114,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (best.width == 0 && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (best.width == 0)
-        return no("keeps lines under a filter's taps in shared memory, or copies them by pixels: "
-                  "steps of at most 8, taps that reach at most 255 pixels, padding up to 128, 2^30 "
-                  "pixels; this has steps of %d and %d, a filter of %dx%d whose taps are %d and %d "
-                  "apart, padding of %d and %d",
-                  p.stride_h, p.stride_w, p.r, p.s, p.dilation_h, p.dilation_w, p.pad_top,
-                  p.pad_left);
+        return no_copies(p, no);
     plan.packed_bytes = packed_bytes(p);
     plan.us = estimate(query, best, false);
     describe(p, best, state);

@@ -127,14 +127,11 @@ Launched narrow_kernel(int width, dim3 grid, size_t shared);
 template <class Element>
 Launched wide_kernel(int width, dim3 grid, size_t shared);
 
-template <class Element, int... N>
-Launched kernel_among(int width, dim3 grid, size_t shared) {
-    Launched launched;
-    ((width == N ? void(launched.kernel = kernel_of(implicit_gemm_nhwc_kernel<Element, N>, grid,
-                                                    Threads, shared, true))
-                 : void()),
-     ...);
-    return launched;
+template <class Element, class Widths>
+Launched kernel_among(Widths widths, int width, dim3 grid, size_t shared) {
+    return kernel_among<Launched>(widths, width, [&](auto n) {
+        return kernel_of(implicit_gemm_nhwc_kernel<Element, n.value>, grid, Threads, shared, true);
+    });
 }
 
 } // namespace cf::implicit_gemm

@@ -2,7 +2,7 @@
 // shared memory.
 #pragma once
 
-#include "kernels/implicit_gemm/nhwc_plan.cuh"
+#include "kernels/implicit_gemm/tiling.cuh"
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
 #include "ptx/bar.cuh"
@@ -32,6 +32,19 @@ struct Place {
     int n, row, column; // n is at least tiling.n where nothing is there
     int group, k;
 };
+
+__device__ __forceinline__ Place place_of(const Tiling &t, int channel_tile, int pixel_tile) {
+    Place place;
+    place.group = t.by_group_tiles.quotient(channel_tile);
+    place.k = (channel_tile - place.group * t.group_tiles) *
+              (t.apart ? RowChannels : Warpgroups * RowChannels);
+    const int others = t.by_column_pieces.quotient(pixel_tile);
+    place.column = (pixel_tile - others * t.column_pieces) * t.columns;
+    const int images = t.by_row_pieces.quotient(others);
+    place.row = (others - images * t.row_pieces) * t.rows;
+    place.n = pixel_tile < t.pixel_tiles ? images * t.images : t.n;
+    return place;
+}
 
 // Blocks of a cluster read the same: those that differ in channels the same pixels, and those that
 // differ in pixels the same weights. Each asks for every second load, for both.
@@ -100,17 +113,7 @@ struct Block {
         const int tile = mine.tile(m), set = t.by_channel_sets.quotient(tile);
         const int channels = (tile - set * t.channel_sets) * of_pixels.count + of_pixels.number;
         const int pixels = set * of_weights.count + of_weights.number;
-        const int pixel_tile = t.apart ? pixels * Warpgroups + ring : pixels;
-        Place place;
-        place.group = t.by_group_tiles.quotient(channels);
-        place.k = (channels - place.group * t.group_tiles) *
-                  (t.apart ? RowChannels : Warpgroups * RowChannels);
-        const int others = t.by_column_pieces.quotient(pixel_tile);
-        place.column = (pixel_tile - others * t.column_pieces) * t.columns;
-        const int images = t.by_row_pieces.quotient(others);
-        place.row = (others - images * t.row_pieces) * t.rows;
-        place.n = pixel_tile < t.pixel_tiles ? images * t.images : t.n;
-        return place;
+        return place_of(t, channels, t.apart ? pixels * Warpgroups + ring : pixels);
     }
 };
 
@@ -279,7 +282,8 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
             copy_bulk_to(peers.ranks(), block.weights(stage), from, next.bytes, full);
     };
     begin_together(block);
-    const int tiles = t.turns ? block.count : min(block.count, 1), items = block.blocks * t.taps;
+    const int tiles = t.reload_weights ? block.count : min(block.count, 1);
+    const int items = block.blocks * t.taps;
     int first = 0;
     if (tiles > 0)
         first = ask_at_once(items, t.weight_stages, share, lane, [&](int i, int stage) {

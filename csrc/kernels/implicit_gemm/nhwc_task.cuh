@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/implicit_gemm/nhwc_load.cuh"
+#include "kernels/implicit_gemm/steps.cuh"
 #include "ptx/barrier_address.cuh"
-#include "ptx/load_store.cuh"
 #include "ptx/wgmma_shared.cuh"
 
 namespace cf::implicit_gemm {
@@ -27,7 +27,7 @@ struct Held {
         keep(full_weights);
     }
     __device__ __forceinline__ void release_weights() {
-        if (block.tiling.turns)
+        if (block.tiling.reload_weights)
             block.of_weights.release(block.shared.weights.empty[weight_stage], lane);
     }
     __device__ __forceinline__ void release_pixels() {
@@ -42,7 +42,22 @@ struct Held {
     }
     __device__ __forceinline__ void wait_for_weights() {
         wait_at_address(full_weights + weights_at.stage * sizeof(Barrier),
-                        weights_at.parity() & block.tiling.turns);
+                        weights_at.parity() & block.tiling.reload_weights);
+    }
+    // Behind the products of a stage of weights: those before are done, so what they read is handed
+    // back, pixels with the first products of the stage behind. `add`: there were some.
+    __device__ __forceinline__ void pass_stage(bool first_of_pixels, bool &add) {
+        wgmma_wait<1>();
+        let_other_begin();
+        if (add) {
+            release_weights();
+            if (first_of_pixels)
+                release_pixels();
+        }
+        add = true;
+        weight_stage = weights_at.stage;
+        pixel_stage = pixels_at.stage;
+        weights_at.next(block.tiling.weight_stages);
     }
 };
 
@@ -50,24 +65,18 @@ struct Held {
 template <class Element, int N>
 __device__ __forceinline__ void multiply_tap(float (&sums)[N / 2], const WgmmaLines &weights,
                                              const WgmmaLines &pixels, int steps, bool add) {
-    const auto multiply = [&](int i) {
+    multiply_steps(steps, [&](int i) {
         wgmma_shared<Element, N>(sums, weights.behind(i * StepBytes), pixels.behind(i * StepBytes),
                                  i > 0 || add);
-    };
-    // A group in either branch: the compiler would begin one of its own behind both.
-    wgmma_fence();
-    if (steps == Steps) {
-#pragma unroll
-        for (int i = 0; i < Steps; ++i)
-            multiply(i);
-        wgmma_commit();
-    } else {
-#pragma unroll 1
-        for (int i = 0; i + 1 < steps; ++i)
-            multiply(i);
-        multiply(steps - 1);
-        wgmma_commit();
-    }
+    });
+}
+
+// The end of a tile's sums: the last stages are handed back.
+template <int Count>
+__device__ __forceinline__ void finish_sums(Held &held, float (&sums)[Count]) {
+    wait_for_sums(sums);
+    held.release_weights();
+    held.release_pixels();
 }
 
 // The sums of a tile, from nothing; `ring` of pixels, and where the warpgroup's rows begin among
@@ -90,36 +99,23 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
                                              LineAlign);
                     multiply_tap<Element, N>(sums, weights, WgmmaLines(line, t.group_bytes), steps,
                                              add);
-                    wgmma_wait<1>();
-                    held.let_other_begin();
-                    if (add) {
-                        held.release_weights();
-                        if (r + s == 0)
-                            held.release_pixels();
-                    }
-                    add = true;
-                    held.weight_stage = held.weights_at.stage;
-                    held.pixel_stage = held.pixels_at.stage;
-                    held.weights_at.next(t.weight_stages);
+                    held.pass_stage(r + s == 0, add);
                 }
             }
             held.pixels_at.next(t.pixel_stages);
         }
     }
-    wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i)
-        settle(sums[i]);
-    held.release_weights();
-    held.release_pixels();
+    finish_sums(held, sums);
 }
 
 // What a tap reads, tap by tap, of a tile whose stages are all filled once.
 struct TapWalk {
     const Tiling &tiling;
     uint32_t full_pixels, full_weights; // barriers
-    uint32_t weights, load, row,
-        line; // the tap's weights; of pixels its load, row of taps, and own
+    uint32_t weights;
+    uint32_t load; // of pixels
+    uint32_t row;  // of taps in it
+    uint32_t line; // of the tap in that
     int tap_row = 0, tap_column = 0;
 
     __device__ __forceinline__ TapWalk(const Block &block, int ring, uint32_t rows)
@@ -179,10 +175,7 @@ __device__ __forceinline__ void multiply_once(const Block &block, int ring, uint
         multiply_taps<Together, Element, N>(at, sums);
     for (; done < taps; ++done)
         multiply_taps<1, Element, N>(at, sums);
-    wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < N / 2; ++i)
-        settle(sums[i]);
+    wait_for_sums(sums);
 }
 #endif
 

@@ -53,6 +53,7 @@ assert_eq!(y.flatten_all()?.to_vec1::<f32>()?[..2], [12., 18.]);
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod custom_op;
 mod layer;
 #[cfg(feature = "nn")]
 mod nn;

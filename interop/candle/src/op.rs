@@ -1,12 +1,10 @@
-//! One call of a layer, as candle sees it.
+//! One call of a layer: its problem, its convolution, its bias.
 
-use candle_core::{
-    CpuStorage, CudaStorage, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Tensor, bail,
-};
+use candle_core::{DType, Layout, Result, Shape, Tensor, bail};
 use convforge::{Conv, Device, Epilogue, Math, Padding, Problem, Storage};
 use std::sync::Arc;
 
-use crate::{Config, Layer, cache, cpu, error, thread};
+use crate::{Config, Layer, cache, error, thread};
 
 /// A layer, the shapes of one call, and the bias as convforge takes it.
 pub(crate) struct Op {
@@ -49,7 +47,7 @@ impl Op {
         self.problem.y_len()
     }
 
-    fn y_shape(&self) -> Shape {
+    pub(crate) fn y_shape(&self) -> Shape {
         let [p, q] = self.problem.out();
         Shape::from((self.problem.n(), self.problem.k(), p, q))
     }
@@ -117,64 +115,5 @@ pub(crate) fn range(layout: &Layout) -> Result<std::ops::Range<usize>> {
     }
 }
 
-const NAME: &str = "convforge's conv2d, which is for inference alone (detach its tensors)";
-
-impl CustomOp2 for Op {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        w: &CpuStorage,
-        w_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (x, w) = ((x, x_layout), (w, w_layout));
-        Ok((cpu::forward(self, x, w)?, self.y_shape()))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        x_layout: &Layout,
-        w: &CudaStorage,
-        w_layout: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let (x, w) = ((x, x_layout), (w, w_layout));
-        Ok((crate::cuda::forward(self, x, w)?, self.y_shape()))
-    }
-}
-
-/// The third one is the bias, which is there in f32 already.
-impl CustomOp3 for Op {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        w: &CpuStorage,
-        w_layout: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        CustomOp2::cpu_fwd(self, x, x_layout, w, w_layout)
-    }
-
-    fn cuda_fwd(
-        &self,
-        x: &CudaStorage,
-        x_layout: &Layout,
-        w: &CudaStorage,
-        w_layout: &Layout,
-        _: &CudaStorage,
-        _: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        CustomOp2::cuda_fwd(self, x, x_layout, w, w_layout)
-    }
-}
+/// What candle's errors call it.
+pub(crate) const NAME: &str = "convforge's conv2d, which is for inference alone (detach its tensors)";

@@ -19,7 +19,7 @@ pub(super) fn epilogue<T: Stored>(
     residual: Option<&[T]>,
 ) {
     let e = p.epilogue();
-    if (Epilogue { pool: None, ..*e }).is_none() {
+    if (Epilogue { pool: None, ..*e }).is_identity() {
         return;
     }
     let strides = Strides::of(p.layout(), [p.k(), p.p(), p.q()]);

@@ -38,7 +38,7 @@ use crate::{
     Device, Error, Problem, Result, Storage, Stream,
     gpu::Gpu,
     kernels::{CProblem, addresses, checked, ffi, storage as code},
-    variant::{Args, Bytes, Info, Kind, Packing, Plan, Prepared, Query, Variant},
+    variant::{self, Args, Bytes, Info, Kind, Packing, Plan, Prepared, Query, Variant},
 };
 
 mod handle;
@@ -62,7 +62,7 @@ impl CublasGemm {
         CublasGemm(Info {
             min_arch: 80,
             configs: CONFIGS.map(str::to_owned).to_vec(),
-            hash: crate::variants::hash_of_passes(),
+            hash: crate::sources::hash_of_passes(),
             ..Info::new(
                 "cublas_gemm",
                 "cublas",
@@ -100,10 +100,13 @@ fn settle(query: &Query) -> Result<(Product, usize), String> {
     Ok((product, half))
 }
 
-/// What a plan settles: the product, and the bytes that the images of a chunk may take.
+/// What a plan settles, and for which problem: the product, the bytes that the images of a chunk may take,
+/// and how the filter is packed.
 struct Settled {
+    problem: Problem,
     product: Product,
     chunk_bytes: usize,
+    packing: Option<Packing>,
 }
 
 impl Settled {
@@ -124,21 +127,19 @@ unsafe impl Variant for CublasGemm {
 
     fn plan(&self, query: &Query) -> Result<Plan, String> {
         let (product, chunk_bytes) = settle(query)?;
+        let bytes = product.packed_bytes(query.problem.storage());
+        // Rows of this length, in this type.
+        let layout = (product.depth as u64) << 2 | code(product.operand) as u64;
+        let packing = (bytes > 0).then(|| Packing::new(bytes, layout));
         let settled = Settled {
+            problem: query.problem.clone(),
             product,
             chunk_bytes,
+            packing,
         };
-        let bytes = settled.product.packed_bytes(query.problem.storage());
         Ok(Plan {
             workspace: settled.workspace(),
-            // Rows of this length, in this type.
-            packing: (bytes > 0).then(|| {
-                let product = &settled.product;
-                Packing::new(
-                    bytes,
-                    (product.depth as u64) << 2 | code(product.operand) as u64,
-                )
-            }),
+            packing,
             us: Some(rank::microseconds(
                 query.problem,
                 &settled.product,
@@ -161,17 +162,15 @@ unsafe impl Variant for CublasGemm {
             return Err(Error::NoGpu("cuBLAS runs on GPUs only".to_owned()));
         };
         handle::open()?;
-        let Ok(settled) = plan.state.downcast::<Settled>() else {
-            return Err(Error::Unavailable(
-                "cublas_gemm: the plan is another variant's".to_owned(),
-            ));
+        let settled = plan.state.downcast::<Settled>().ok();
+        let settled = settled.filter(|settled| settled.problem == *query.problem);
+        let Some(settled) = settled else {
+            return Err(variant::not_its_plan(&self.0, query));
         };
         let plan = GemmPlan {
             gpu: gpu.clone(),
-            problem: query.problem.clone(),
             c_problem: CProblem::new(query.problem),
             settled: *settled,
-            packing: plan.packing,
         };
         plan.prepare_passes()?;
         Ok(Box::new(plan))
@@ -180,10 +179,8 @@ unsafe impl Variant for CublasGemm {
 
 struct GemmPlan {
     gpu: Gpu,
-    problem: Problem,
     c_problem: CProblem,
     settled: Settled,
-    packing: Option<Packing>,
 }
 
 // SAFETY: as above.
@@ -193,7 +190,7 @@ unsafe impl Prepared for GemmPlan {
     }
 
     fn packing(&self) -> Option<Packing> {
-        self.packing
+        self.settled.packing
     }
 
     fn handle_type(&self) -> Option<TypeId> {
@@ -222,7 +219,7 @@ unsafe impl Prepared for GemmPlan {
         let chunk = product.chunk(self.settled.chunk_bytes);
         Some(format!(
             "{source}{form}, {chunk} of {} images at a time",
-            self.problem.n()
+            self.settled.problem.n()
         ))
     }
 
@@ -233,7 +230,7 @@ unsafe impl Prepared for GemmPlan {
         stream: *mut c_void,
     ) -> Result<()> {
         let _current = self.gpu.enter()?;
-        let (p, product) = (&self.problem, &self.settled.product);
+        let (p, product) = (&self.settled.problem, &self.settled.product);
         let [rows, length, pitch] =
             [product.filters(), product.reduction, product.depth].map(|size| size as i64);
         let (from, to) = (code(p.storage()), code(product.operand));
@@ -250,7 +247,7 @@ unsafe impl Prepared for GemmPlan {
             .take()
             .and_then(|any| any.downcast_mut::<Handle>());
         let handle = handle.ok_or_else(|| Error::Operand {
-            problem: self.problem.to_string(),
+            problem: self.settled.problem.to_string(),
             why: "was given a workspace without a cuBLAS handle".to_owned(),
         })?;
         let first_aligned = (args.workspace as usize).wrapping_neg() % ALIGN;
@@ -259,13 +256,15 @@ unsafe impl Prepared for GemmPlan {
         let blas = unsafe { handle.with_workspace(base, CUBLAS_BYTES) }?;
 
         let Settled {
+            problem,
             product,
             chunk_bytes,
+            ..
         } = &self.settled;
         let spare = args.workspace_bytes.saturating_sub(FIXED_BYTES);
         let chunk = product.chunk(spare.min(*chunk_bytes));
-        for first in (0..self.problem.n()).step_by(chunk) {
-            let count = chunk.min(self.problem.n() - first);
+        for first in (0..problem.n()).step_by(chunk) {
+            let count = chunk.min(problem.n() - first);
             let scratch = base.wrapping_byte_add(CUBLAS_BYTES);
             // SAFETY: the caller vouches for the addresses, and `count` images fit the scratch.
             unsafe { self.images(&blas, [first, count], scratch, &mut args) }?;
@@ -279,7 +278,7 @@ impl GemmPlan {
     fn prepare_passes(&self) -> Result<()> {
         let _current = self.gpu.enter()?;
         let (product, problem) = (&self.settled.product, &self.c_problem.0);
-        let (x, operand) = (code(self.problem.storage()), code(product.operand));
+        let (x, operand) = (code(self.settled.problem.storage()), code(product.operand));
         let (sum, f32) = (code(product.sum), code(Storage::F32));
         // SAFETY: the context is current; they read the problem and nothing else.
         let passes = unsafe {
@@ -311,7 +310,7 @@ impl GemmPlan {
         scratch: *mut c_void,
         args: &mut Args,
     ) -> Result<()> {
-        let (p, product) = (&self.problem, &self.settled.product);
+        let (p, product) = (&self.settled.problem, &self.settled.product);
         let (problem, addresses) = (&self.c_problem.0, &addresses(args));
         let columns = scratch;
         let sums = columns.wrapping_byte_add(count * product.columns_bytes);
@@ -353,7 +352,7 @@ impl GemmPlan {
                 .wrapping_byte_add(first * output * p.storage().bytes()),
             false => sums,
         };
-        let filter = if self.packing.is_some() {
+        let filter = if self.settled.packing.is_some() {
             args.packed
         } else {
             args.w

@@ -122,18 +122,15 @@ impl Product {
     pub fn new(problem: &Problem, wanted: Option<Form>) -> Result<Self, String> {
         let (pixels, groups) = (problem.p() * problem.q(), problem.groups());
         let (channels, reduction) = (problem.k() / groups, problem.reduction());
-        // A problem of no images bounds no tensor, so each of them is looked at here.
-        let elements = |sizes: [usize; 3]| {
-            let product = sizes.iter().try_fold(1usize, |a, b| a.checked_mul(*b));
-            let fits = product.filter(|elements| *elements <= MAX_ELEMENTS);
-            fits.ok_or_else(|| "has an unrolled image of more than 2^46 elements".to_owned())
-        };
-        let input = elements([problem.c(), problem.h(), problem.w()])?;
-        let output = elements([problem.k(), pixels, 1])?;
-        elements([groups, reduction, pixels])?;
+        let input = problem.c() * problem.h() * problem.w();
+        let output = problem.k() * pixels;
+        let unrolled = (groups * reduction).checked_mul(pixels);
+        if unrolled.is_none_or(|elements| elements > MAX_ELEMENTS) {
+            return Err("has an unrolled image of more than 2^46 elements".to_owned());
+        }
         let operand = operand(problem.math());
         // Sums that nothing is done to can be stored by the product, in the types cuBLAS has.
-        let storable = problem.epilogue().is_none()
+        let storable = problem.epilogue().is_identity()
             && match problem.math() {
                 Math::F16Acc => problem.storage() == Storage::F16,
                 _ => problem.storage() == Storage::F32 || problem.storage() == operand,

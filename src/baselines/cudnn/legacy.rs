@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::rules::{Form, math_types, padding};
-use crate::{Activation, Error, Problem, Result, Storage, variant::Arithmetic};
+use crate::{Activation, Problem, Storage, variant::Arithmetic};
 
 /// By cuDNN's numbers.
 const NAMES: [&str; 8] = [
@@ -20,7 +20,6 @@ const NAMES: [&str; 8] = [
 
 /// One way to call the older API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Choice {
     /// `cudnnConvolutionFwdAlgo_t`.
     pub(super) algorithm: u32,
@@ -55,6 +54,18 @@ impl Choice {
             }
         }
         all
+    }
+
+    /// Of its text, `algorithm gemm, math type 3`.
+    pub(super) fn named(text: &str, form: Form) -> Option<Self> {
+        let (name, math) = text
+            .strip_prefix("algorithm ")?
+            .split_once(", math type ")?;
+        Some(Choice {
+            algorithm: NAMES.iter().position(|known| *known == name)? as u32,
+            math: math.parse().ok()?,
+            form,
+        })
     }
 
     /// How it comes to its sums, by the algorithm's name.
@@ -93,17 +104,6 @@ fn can(problem: &Problem, form: Form) -> bool {
     }
 }
 
-/// The error of a choice that a plan file holds and this version has no name for.
-pub(super) fn known(choice: Choice) -> Result<()> {
-    if (choice.algorithm as usize) < NAMES.len() {
-        return Ok(());
-    }
-    Err(Error::Unavailable(format!(
-        "convolution algorithm {} of cuDNN",
-        choice.algorithm
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,13 +137,5 @@ mod tests {
         let transforms = all("ic8ih8oc8kh3").into_iter().map(Choice::arithmetic);
         let sums = [Arithmetic::Exact; 4].into_iter();
         assert!(transforms.eq(sums.chain([Arithmetic::Transform; 4])));
-        assert!(known(choice).is_ok());
-        assert!(
-            known(Choice {
-                algorithm: 99,
-                ..choice
-            })
-            .is_err()
-        );
     }
 }

@@ -175,7 +175,7 @@ impl Cudnn {
         Cudnn(Info {
             // What cuDNN 9 for CUDA 13 serves.
             min_arch: 75,
-            hash: crate::variants::hash_of_passes(),
+            hash: crate::sources::hash_of_passes(),
             ..Info::new(
                 "cudnn",
                 "cudnn",

@@ -5,6 +5,7 @@ use std::{
     ffi::c_void,
     fmt,
     ptr::null_mut,
+    str::FromStr,
     sync::Arc,
 };
 
@@ -25,15 +26,13 @@ use crate::{
 };
 
 /// What tells one of cuDNN's plans from the others, so that it can be made again. It means the same
-/// plan for the same version of cuDNN only.
+/// plan for the same version of cuDNN only. In files it stands as its text: `engine 12 k2=5 k13=-1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(transparent))]
+#[cfg_attr(feature = "serde", serde(into = "String", try_from = "String"))]
 pub struct Choice(pub(super) Api);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(tag = "api", rename_all = "lowercase"))]
 pub(super) enum Api {
     /// An engine of the graph API with the types and values of its knobs.
     Graph {
@@ -75,12 +74,74 @@ impl fmt::Display for Choice {
             }
             Api::Legacy(choice) => choice.fmt(f)?,
         }
-        f.write_str(match self.form() {
-            Form::Plain => "",
-            Form::Half => " (f16 sums)",
-            Form::Fused => " (fused epilogue)",
-            Form::Sums => " (f32 sums, epilogue after)",
-        })
+        match words_of(self.form()) {
+            "" => Ok(()),
+            words => write!(f, " ({words})"),
+        }
+    }
+}
+
+/// What a form is called behind a plan's name.
+fn words_of(form: Form) -> &'static str {
+    match form {
+        Form::Plain => "",
+        Form::Half => "f16 sums",
+        Form::Fused => "fused epilogue",
+        Form::Sums => "f32 sums, epilogue after",
+    }
+}
+
+impl FromStr for Choice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, words) = match text
+            .strip_suffix(')')
+            .and_then(|text| text.rsplit_once(" ("))
+        {
+            Some(parts) => parts,
+            None => (text, ""),
+        };
+        let forms = [Form::Plain, Form::Half, Form::Fused, Form::Sums];
+        let form = forms.into_iter().find(|form| words_of(*form) == words);
+        let choice = form.and_then(|form| {
+            let api = match name.strip_prefix("engine ") {
+                Some(engine) => engine_named(engine, form),
+                None => legacy::Choice::named(name, form).map(Api::Legacy),
+            };
+            api.map(Choice)
+        });
+        choice.ok_or_else(|| Error::Unavailable(format!("plan of cuDNN's of the name `{text}`")))
+    }
+}
+
+/// `12 k2=5 k13=-1`.
+fn engine_named(text: &str, form: Form) -> Option<Api> {
+    let mut words = text.split(' ');
+    let engine = words.next()?.parse().ok()?;
+    let knob = |word: &str| {
+        let (kind, value) = word.strip_prefix('k')?.split_once('=')?;
+        Some((kind.parse().ok()?, value.parse().ok()?))
+    };
+    let knobs = words.map(knob).collect::<Option<_>>()?;
+    Some(Api::Graph {
+        form,
+        engine,
+        knobs,
+    })
+}
+
+impl From<Choice> for String {
+    fn from(choice: Choice) -> String {
+        choice.to_string()
+    }
+}
+
+impl TryFrom<String> for Choice {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
     }
 }
 
@@ -143,10 +204,7 @@ impl Candidate {
                 let config = Config::named(&graph, *engine, knobs)?;
                 Candidate::graph(&graph, config)
             }
-            Api::Legacy(choice) => {
-                legacy::known(*choice)?;
-                Candidate::legacy(handle, problem, *choice)
-            }
+            Api::Legacy(choice) => Candidate::legacy(handle, problem, *choice),
         }
     }
 
@@ -322,20 +380,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_told_in_words() {
-        let knobs = vec![(2, 5), (13, -1)];
-        let choice = Choice(Api::Graph {
-            form: Form::Fused,
-            engine: 12,
-            knobs,
-        });
-        assert_eq!(choice.to_string(), "engine 12 k2=5 k13=-1 (fused epilogue)");
-        let choice = Choice(Api::Legacy(legacy::Choice {
-            algorithm: 1,
-            math: 0,
-            form: Form::Sums,
-        }));
-        let text = "algorithm implicit_precomp_gemm, math type 0 (f32 sums, epilogue after)";
-        assert_eq!(choice.to_string(), text);
+    fn a_choice_is_told_in_words_and_read_from_them() {
+        let engine = |form, engine, knobs: &[(u32, i64)]| {
+            Choice(Api::Graph {
+                form,
+                engine,
+                knobs: knobs.to_vec(),
+            })
+        };
+        let algorithm = |algorithm, math, form| {
+            Choice(Api::Legacy(legacy::Choice {
+                algorithm,
+                math,
+                form,
+            }))
+        };
+        for (choice, text) in [
+            (
+                engine(Form::Plain, 57, &[(2, 1), (17, 176)]),
+                "engine 57 k2=1 k17=176",
+            ),
+            (
+                engine(Form::Fused, 12, &[(2, 5), (13, -1)]),
+                "engine 12 k2=5 k13=-1 (fused epilogue)",
+            ),
+            (engine(Form::Half, 0, &[]), "engine 0 (f16 sums)"),
+            (
+                algorithm(1, 3, Form::Plain),
+                "algorithm implicit_precomp_gemm, math type 3",
+            ),
+            (
+                algorithm(5, 0, Form::Sums),
+                "algorithm fft_tiling, math type 0 (f32 sums, epilogue after)",
+            ),
+        ] {
+            assert_eq!(choice.to_string(), text);
+            assert_eq!(text.parse::<Choice>().unwrap(), choice);
+        }
+    }
+
+    #[test]
+    fn what_is_no_plan_is_said_by_its_name() {
+        for text in [
+            "",
+            "engine",
+            "engine 1x",
+            "engine 1 k2",
+            "engine 1  k2=3",
+            "engine 1 (f8 sums)",
+            "algorithm gemm",
+            "algorithm gem, math type 3",
+            "algorithm gemm, math type x",
+        ] {
+            let said = text.parse::<Choice>().unwrap_err().to_string();
+            assert!(said.contains(&format!("`{text}`")), "{said}");
+        }
     }
 }

@@ -78,8 +78,6 @@ pub(super) fn math_types(math: Math) -> &'static [cudnnMathType_t] {
 
 /// What one graph computes, and where the rest of the epilogue happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub(super) enum Form {
     /// The convolution with its factor, stored in y.
     Plain,
@@ -97,7 +95,7 @@ impl Form {
     pub(super) fn of(problem: &Problem) -> &'static [Form] {
         let mut rest = *problem.epilogue();
         rest.scale = 1.0;
-        match (rest.is_none(), problem.math(), rest.pool) {
+        match (rest.is_identity(), problem.math(), rest.pool) {
             // Summing in f32 is more than was asked for, and may be faster all the same.
             (true, Math::F16Acc, _) => &[Form::Half, Form::Plain],
             (true, ..) => &[Form::Plain],

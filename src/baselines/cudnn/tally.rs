@@ -41,6 +41,17 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Another one of the plans that cuDNN named, before anything became of them.
+    pub(crate) fn anew(&self) -> Self {
+        Tally {
+            found: self.found,
+            compile: self.compile,
+            withdrawn: self.withdrawn,
+            withheld: self.withheld.clone(),
+            ..Tally::default()
+        }
+    }
+
     /// A plan that a rule excludes.
     pub(crate) fn exclude(&mut self, why: &'static str) {
         *self.excluded.entry(why).or_default() += 1;

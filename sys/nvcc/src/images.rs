@@ -1,6 +1,6 @@
 //! Which device images a build holds, and which of them a file is compiled to.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use crate::object::told;
 
@@ -78,8 +78,8 @@ fn quoted(text: &str) -> usize {
 }
 
 /// Device code of a build: machine code for one generation of chips, or PTX, which a driver
-/// translates for newer ones. What each runs on, csrc/registry.cu knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// translates at first use. What each runs on, csrc/registry.cu knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Image {
     Sm80,
     Sm90a,
@@ -111,8 +111,19 @@ impl Image {
     fn serves(self) -> Needs {
         match self {
             Image::Sm80 => Needs::Sm80,
-            Image::Sm90a => Needs::Sm90a,
-            Image::Ptx90 => Needs::Sm90,
+            Image::Sm90a | Image::Ptx90 => Needs::Sm90a,
+        }
+    }
+
+    /// Of a GPU that nvidia-smi calls `capability`, "9.0"; nothing for one that is too old.
+    fn of_chip(capability: &str) -> Option<Image> {
+        let (major, minor) = capability.trim().split_once('.')?;
+        let chip: u32 = format!("{major}{minor}").parse().ok()?;
+        match chip {
+            ..80 => None,
+            80..90 => Some(Image::Sm80),
+            90 => Some(Image::Sm90a),
+            _ => Some(Image::Ptx90),
         }
     }
 
@@ -124,32 +135,59 @@ impl Image {
             Image::Sm80 => ("compute_80", "sm_80"),
             Image::Sm90a if needs == Needs::Sm90a => ("compute_90a", "sm_90a"),
             Image::Sm90a => ("compute_90", "sm_90"),
+            Image::Ptx90 if needs == Needs::Sm90a => ("compute_90a", "compute_90a"),
             Image::Ptx90 => ("compute_90", "compute_90"),
         }
     }
 }
+
+/// In `CONVFORGE_ARCHS`, for every image.
+const ALL: &str = "all";
+/// In `CONVFORGE_ARCHS`, for the GPUs that are here.
+const NATIVE: &str = "native";
 
 /// The images of a build, in the order above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Images(Vec<Image>);
 
 impl Images {
-    /// Reads `CONVFORGE_ARCHS`; all of them where it is not set.
-    pub(crate) fn parse(wanted: Option<&str>) -> Result<Images, String> {
-        let Some(wanted) = wanted else {
-            return Ok(Images(Image::ALL.to_vec()));
-        };
-        let words: Vec<&str> = wanted.split(',').map(str::trim).collect();
+    /// Reads `CONVFORGE_ARCHS`; all of them where it is not set, since what is built may run
+    /// anywhere.
+    pub(crate) fn from_variable(wanted: Option<&str>) -> Result<Images, String> {
+        match wanted.map(str::trim) {
+            None | Some(ALL) => Ok(Images(Image::ALL.to_vec())),
+            Some(NATIVE) => Ok(Images::native(&capabilities())),
+            Some(list) => Images::parse(list),
+        }
+    }
+
+    /// Those for the chips that are named, one a line. Where there is none to compile for: PTX, which
+    /// takes nobody's time in the assembler.
+    fn native(capabilities: &str) -> Images {
+        let chips: BTreeSet<Image> = capabilities.lines().filter_map(Image::of_chip).collect();
+        match chips.is_empty() {
+            true => Images(vec![Image::Ptx90]),
+            false => Images(chips.into_iter().collect()),
+        }
+    }
+
+    fn parse(list: &str) -> Result<Images, String> {
+        let words: Vec<&str> = list.split(',').map(str::trim).collect();
         let known = |word: &&&str| Image::ALL.iter().any(|image| image.word() == **word);
         if let Some(word) = words.iter().find(|word| !known(word)) {
             return Err(format!(
-                "CONVFORGE_ARCHS is `{wanted}`, and `{word}` is none of its words: it is a list of \
-                 80 (Ampere to Ada), 90a (Hopper) and ptx (newer chips), joined by commas; without \
-                 it all three are compiled"
+                "CONVFORGE_ARCHS is `{list}`, and `{word}` is none of its words: it is a list of \
+                 80 (Ampere to Ada), 90a (Hopper) and ptx (Hopper and newer chips, translated by the \
+                 driver), joined by commas, or native (the GPUs of this machine) or all, as without it"
             ));
         }
         let named = |image: &Image| words.contains(&image.word());
         Ok(Images(Image::ALL.into_iter().filter(named).collect()))
+    }
+
+    /// Whether all device code is left to the driver.
+    pub(crate) fn are_ptx_alone(&self) -> bool {
+        self.0 == [Image::Ptx90]
     }
 
     /// "80-90a-ptx"
@@ -164,9 +202,12 @@ impl Images {
 
     /// nvcc's flags for the images that a file is compiled to, one for each compilation: in others
     /// its kernels' bodies would be empty. Where no image serves, the first one does, since nvcc
-    /// compiles for something; nobody launches what is in it (`cf_compiled_for`).
+    /// compiles for something; nobody launches what is in it (`cf_compiled_for`). PTX of what runs on
+    /// sm_90 alone is for builds without its machine code.
     pub(crate) fn gencodes(&self, needs: Needs) -> Vec<String> {
-        let serving = |image: &&Image| image.serves() >= needs;
+        let hopper = needs == Needs::Sm90a && self.0.contains(&Image::Sm90a);
+        let serving =
+            |image: &&Image| image.serves() >= needs && !(hopper && **image == Image::Ptx90);
         let mut images: Vec<&Image> = self.0.iter().filter(serving).collect();
         if images.is_empty() {
             images.extend(self.0.first());
@@ -179,6 +220,18 @@ impl Images {
                 format!("-gencode=arch={},code=[{}]", same[0].0, codes.join(","))
             })
             .collect()
+    }
+}
+
+/// The compute capabilities of the GPUs that are here, one a line; nothing where nobody knows.
+fn capabilities() -> String {
+    let mut asked = Command::new("nvidia-smi");
+    asked.args(["--query-gpu=compute_cap", "--format=csv,noheader"]);
+    match asked.output() {
+        Ok(answer) if answer.status.success() => {
+            String::from_utf8_lossy(&answer.stdout).into_owned()
+        }
+        _ => String::new(),
     }
 }
 
@@ -244,10 +297,11 @@ mod tests {
     const HOPPER: &str = "-gencode=arch=compute_90a,code=[sm_90a]";
     const BOTH: &str = "-gencode=arch=compute_90,code=[sm_90,compute_90]";
     const PTX: &str = "-gencode=arch=compute_90,code=[compute_90]";
+    const HOPPER_PTX: &str = "-gencode=arch=compute_90a,code=[compute_90a]";
 
     #[test]
     fn files_skip_images_in_which_they_would_be_empty() {
-        let all = Images::parse(None).unwrap();
+        let all = Images::from_variable(None).unwrap();
         assert_eq!(all.gencodes(Needs::Sm80), [GENERAL, BOTH]);
         assert_eq!(all.gencodes(Needs::Sm90), [BOTH]);
         assert_eq!(all.gencodes(Needs::Sm90a), [HOPPER]);
@@ -255,21 +309,58 @@ mod tests {
 
     #[test]
     fn a_file_that_no_image_serves_is_compiled_to_one() {
-        let some = Images::parse(Some("80,ptx")).unwrap();
-        assert_eq!(some.gencodes(Needs::Sm80), [GENERAL, PTX]);
-        assert_eq!(some.gencodes(Needs::Sm90), [PTX]);
+        let some = Images::parse("80").unwrap();
+        assert_eq!(some.gencodes(Needs::Sm90), [GENERAL]);
         assert_eq!(some.gencodes(Needs::Sm90a), [GENERAL]);
     }
 
     #[test]
+    fn ptx_alone_has_every_file() {
+        let ptx = Images::parse("ptx").unwrap();
+        assert!(ptx.are_ptx_alone());
+        assert_eq!(ptx.gencodes(Needs::Sm80), [PTX]);
+        assert_eq!(ptx.gencodes(Needs::Sm90), [PTX]);
+        assert_eq!(ptx.gencodes(Needs::Sm90a), [HOPPER_PTX]);
+        let both = Images::parse("80,ptx").unwrap();
+        assert!(!both.are_ptx_alone());
+        assert_eq!(both.gencodes(Needs::Sm80), [GENERAL, PTX]);
+        assert_eq!(both.gencodes(Needs::Sm90a), [HOPPER_PTX]);
+    }
+
+    #[test]
+    fn native_is_what_runs_on_the_gpus_that_are_here() {
+        let native = |capabilities| Images::native(capabilities).name();
+        assert_eq!(native("9.0\n9.0\n"), "90a");
+        assert_eq!(native("8.9\n9.0\n8.0\n"), "80-90a");
+        assert_eq!(native("12.0\n"), "ptx");
+        assert_eq!(native("9.0\n10.3\n"), "90a-ptx");
+        // None, too old, or an answer that is none
+        for nothing in ["", "7.5\n", "[N/A]\n"] {
+            assert_eq!(native(nothing), "ptx", "{nothing}");
+        }
+        assert_eq!(native("7.5\n8.6\n"), "80");
+    }
+
+    /// Cargo hands that of .cargo/config.toml to tests, too.
+    #[test]
+    fn the_checkouts_default_is_a_word() {
+        let set = std::env::var("CONVFORGE_ARCHS").ok();
+        assert!(Images::from_variable(set.as_deref()).is_ok(), "{set:?}");
+    }
+
+    #[test]
     fn the_list_may_be_narrowed() {
-        let images = Images::parse(Some("ptx, 80,80")).unwrap();
+        let images = Images::parse("ptx, 80,80").unwrap();
         assert_eq!(images.name(), "80-ptx");
         let defines: Vec<&str> = images.defines().collect();
         assert_eq!(defines, ["-DCF_IMAGE_SM80", "-DCF_IMAGE_PTX90"]);
-        for wrong in ["", "90", "80,,90a", "80;90a"] {
-            let why = Images::parse(Some(wrong)).unwrap_err();
+        for wrong in ["", "90", "80,,90a", "80;90a", "80,native", "all,ptx"] {
+            let why = Images::from_variable(Some(wrong)).unwrap_err();
             assert!(why.contains("90a (Hopper)"), "{why}");
         }
+        assert_eq!(
+            Images::from_variable(Some("all")),
+            Images::from_variable(None)
+        );
     }
 }

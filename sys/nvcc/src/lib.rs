@@ -14,8 +14,9 @@
 //!
 //! and `cargo clean` removes them.
 //!
-//! `CONVFORGE_ARCHS` narrows what is compiled: a list of `80` (machine code for Ampere to Ada),
-//! `90a` (for Hopper) and `ptx` (what drivers translate for newer chips). A file whose code names
+//! `CONVFORGE_ARCHS` says what is compiled: a list of `80` (machine code for Ampere to Ada), `90a` (for
+//! Hopper) and `ptx` (what drivers translate for Hopper and newer chips); `all`, as without it; or
+//! `native`: what the GPUs of this machine run, and where there is none `ptx`. A file whose code names
 //! `CF_NEEDS_SM90` or `CF_NEEDS_SM90A` of csrc/row.h, and with `row.cu` all files `row/*.cu`, is not
 //! compiled to images in which its kernels would be empty. `CONVFORGE_LINEINFO=1` adds the lines that profilers show.
 
@@ -88,7 +89,7 @@ impl<'a> Kernels<'a> {
         let nvcc = archive
             .try_get_compiler()
             .map_err(|why| format!("nvcc: {why}"))?;
-        let images = Images::parse(env::var("CONVFORGE_ARCHS").ok().as_deref())?;
+        let images = Images::from_variable(env::var("CONVFORGE_ARCHS").ok().as_deref())?;
         let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
         let temporary = out.join("nvcc");
         let compiler = Compiler::new(nvcc, images, &self.includes, &objects(&out), temporary)?;
@@ -199,6 +200,12 @@ fn compile(
         return Ok(warnings);
     }
 
+    if compiler.images.are_ptx_alone() {
+        progress.say(
+            "nvcc makes PTX alone, which drivers translate at first use; with CONVFORGE_ARCHS=90a, 80 \
+             or all it makes machine code",
+        );
+    }
     let cores = env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok());
     let cores = cores.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
     let jobs: Vec<Job> = stale.iter().map(|source| compiler.job(source)).collect();

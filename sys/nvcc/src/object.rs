@@ -27,7 +27,7 @@ pub(crate) struct Compiler {
     nvcc: cc::Tool,
     /// Of nvcc and of the host compiler.
     versions: String,
-    images: Images,
+    pub(crate) images: Images,
     includes: Vec<PathBuf>,
     contents: Contents,
     /// Of the objects.

@@ -1,6 +1,7 @@
 //! What searches found: winners, every other plan with its time or with why it has none, and whether
 //! all were tried. In a process the next one who asks, which is cuDNN's other variant, readies the plan
-//! that won. Where there is a folder, later processes do so as well, or add to what they find there.
+//! that won. Where there is a folder, later processes do so as well, or add to what they find there; beside
+//! it there may be a file of searches that were made elsewhere.
 
 use std::{
     collections::BTreeMap,
@@ -10,20 +11,12 @@ use std::{
 };
 
 use convforge::cudnn::Found;
-use serde::{Deserialize, Serialize};
 
+use super::searches::{Filed, NO_SEARCH, Searches};
 use crate::{
     Error, Result,
-    files::{file_name, json, read_json, write_whole},
+    files::{file_name, read_json, write_whole},
 };
-
-/// A file of the folder. Its name leaves out some letters of the key, so all of it stands in the file.
-#[derive(Serialize, Deserialize)]
-struct Filed {
-    key: String,
-    #[serde(flatten)]
-    found: Found,
-}
 
 /// The results by problem, GPU and version of cuDNN.
 pub(super) struct Kept {
@@ -32,15 +25,19 @@ pub(super) struct Kept {
     searching: Mutex<()>,
     /// A file for each: processes that write at the same time do not meet.
     folder: Option<PathBuf>,
+    /// What was found elsewhere.
+    known: Searches,
 }
 
 impl Kept {
-    /// In this folder; without one they are kept as long as the process runs.
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+    /// In this folder; without one they are kept as long as the process runs. What it does not have may be
+    /// known.
+    pub(super) fn new(folder: Option<PathBuf>, known: Searches) -> Self {
         Kept {
             here: Mutex::default(),
             searching: Mutex::default(),
             folder,
+            known,
         }
     }
 
@@ -86,8 +83,11 @@ impl Kept {
     /// What an earlier process found. A file that cannot be read, or is another key's, is none: it is
     /// replaced after the next search.
     pub(super) fn earlier(&self, key: &str) -> Option<Found> {
-        let filed: Filed = read_json(&self.file(key)?, "is no search of cuDNN's plans").ok()?;
-        (filed.key == key).then_some(filed.found)
+        let file = self.file(key);
+        let filed = file.and_then(|file| read_json(&file, NO_SEARCH).ok());
+        let filed = filed.filter(|filed: &Filed| filed.key == key);
+        let known = || self.known.get(key).cloned();
+        filed.map(|filed| filed.found).or_else(known)
     }
 
     /// Keeps a result for this process and for others.
@@ -105,7 +105,7 @@ impl Kept {
             key: key.to_owned(),
             found: found.clone(),
         };
-        write_whole(&path, json(&filed))
+        write_whole(&path, filed.line())
     }
 }
 
@@ -119,18 +119,22 @@ mod tests {
     use super::*;
     use crate::cudnn::tests::found;
 
+    fn kept_in(folder: Option<PathBuf>) -> Kept {
+        Kept::new(folder, Searches::default())
+    }
+
     #[test]
     fn results_come_back_and_others_find_them() {
         let folder = tempfile::tempdir().unwrap();
         let plans = folder.path().join("plans");
         let mut none = found();
         none.transform = None;
-        let kept = Kept::new(Some(plans.clone()));
+        let kept = kept_in(Some(plans.clone()));
         assert_eq!((kept.here("a on b"), kept.earlier("a on b")), (None, None));
         kept.put("a on b", &found()).unwrap();
         kept.put("a/b", &none).unwrap();
         assert_eq!(kept.here("a on b"), Some(found()));
-        let others = Kept::new(Some(plans.clone()));
+        let others = kept_in(Some(plans.clone()));
         assert_eq!(others.here("a on b"), None);
         assert_eq!(others.earlier("a on b"), Some(found()));
         assert_eq!(others.earlier("a/b"), Some(none));
@@ -138,14 +142,14 @@ mod tests {
         assert_eq!(others.earlier("a on/b"), None);
         assert_eq!(fs::read_dir(plans).unwrap().count(), 2);
 
-        let alone = Kept::new(None);
+        let alone = kept_in(None);
         alone.put("a", &found()).unwrap();
         assert_eq!((alone.here("a"), alone.earlier("a")), (Some(found()), None));
     }
 
     #[test]
     fn threads_that_want_the_same_search_once() {
-        let kept = Kept::new(None);
+        let kept = kept_in(None);
         let searches = AtomicUsize::new(0);
         let want = || {
             let search = || {
@@ -165,7 +169,7 @@ mod tests {
     #[test]
     fn a_broken_file_or_one_of_another_form_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(folder.path().to_owned()));
+        let kept = kept_in(Some(folder.path().to_owned()));
         let winners_only = r#"{"key": "a", "exact": null, "transform": null, "search": "3 plans"}"#;
         for text in ["{", winners_only] {
             fs::write(folder.path().join("a.json"), text).unwrap();
@@ -180,9 +184,55 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let taken = folder.path().join("taken");
         fs::write(&taken, "").unwrap();
-        let kept = Kept::new(Some(taken));
+        let kept = kept_in(Some(taken));
         let why = kept.put("a", &found()).unwrap_err().to_string();
         assert!(why.contains("taken"), "{why}");
         assert_eq!(kept.here("a"), Some(found()));
+    }
+
+    #[test]
+    fn what_was_found_elsewhere_is_known_where_the_folder_has_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut slow = found();
+        slow.exact.as_mut().unwrap().us = 200.0;
+        let elsewhere = kept_in(Some(path("elsewhere")));
+        elsewhere.put("a on b", &found()).unwrap();
+        elsewhere.put("a on c", &slow).unwrap();
+        let mut cut_short = found();
+        cut_short.incomplete = Some("40 plans left out".to_owned());
+        elsewhere.put("a on d", &cut_short).unwrap();
+
+        let mut searches = Searches::default();
+        assert_eq!(searches.add(&path("elsewhere")).unwrap(), (2, 1));
+        searches.write(&path("known.jsonl")).unwrap();
+        let known = Searches::read(&path("known.jsonl")).unwrap();
+        assert_eq!(known.len(), 2);
+        let mut more = Searches::default();
+        assert_eq!(more.add(&path("known.jsonl")).unwrap(), (2, 0));
+        assert!(more.add(&path("absent")).is_err());
+
+        let here = kept_in(Some(path("here")));
+        here.put("a on c", &found()).unwrap();
+        let kept = Kept::new(Some(path("here")), known);
+        assert_eq!(kept.earlier("a on b"), Some(found().finalists()));
+        assert_eq!(kept.earlier("a on c"), Some(found()));
+        assert_eq!(kept.earlier("a on d"), None);
+    }
+
+    #[test]
+    fn a_line_that_is_no_search_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("known.jsonl");
+        let searches = || Searches::read(&path).map(|searches| searches.len());
+        assert!(searches().unwrap_err().to_string().contains("known.jsonl"));
+        fs::write(&path, "").unwrap();
+        assert_eq!(searches().unwrap(), 0);
+        fs::write(&path, "{}\n").unwrap();
+        let said = searches().unwrap_err().to_string();
+        assert!(
+            said.contains("line 1 is no search of cuDNN's plans"),
+            "{said}"
+        );
     }
 }

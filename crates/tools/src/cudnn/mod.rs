@@ -7,16 +7,19 @@
 //!
 //! A search costs seconds, so it is made when a convolution is readied and never when it runs, and
 //! once for a problem in a process. Where the environment variable `CONVFORGE_CUDNN_PLANS` names a
-//! folder, what it finds is kept there for other processes: [`Stored`] says what those do with it.
+//! folder, what it finds is kept there for other processes: [`Stored`] says what those do with it, and with
+//! what a file of [`Searches`] has of problems that the folder lacks.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `mod` | the two variants |
 //! | `referee` | how plans are measured and judged |
 //! | `kept` | what keeps what searches found |
+//! | `searches` | many of them in one file, short |
 
 mod kept;
 mod referee;
+mod searches;
 
 use std::{any::Any, env, ffi::c_void, path::PathBuf, sync::Arc};
 
@@ -28,10 +31,11 @@ use convforge::{
 
 use kept::Kept;
 use referee::Referee;
+pub use searches::Searches;
 
 use crate::{
     Contender,
-    contenders::TRANSFORM,
+    contender::TRANSFORM,
     measure::{COMPLETE, Row},
 };
 
@@ -45,6 +49,8 @@ pub enum Stored {
     /// Its winners are used.
     #[default]
     Trusted,
+    /// Its finalists are measured and judged again, and all plans where that does not confirm it.
+    Finalists,
     /// It is made again, but for the plans that are known to be far from the fastest.
     Again,
 }
@@ -56,7 +62,9 @@ pub struct Options {
     pub search: SearchOptions,
     /// A folder that keeps what was found.
     pub plans: Option<PathBuf>,
-    /// What that is good for.
+    /// What was found elsewhere, of what the folder does not have.
+    pub known: Searches,
+    /// What these are good for.
     pub stored: Stored,
 }
 
@@ -67,6 +75,7 @@ impl Default for Options {
         Options {
             search: SearchOptions::default(),
             plans: folder.map(PathBuf::from),
+            known: Searches::default(),
             stored: Stored::default(),
         }
     }
@@ -74,7 +83,7 @@ impl Default for Options {
 
 /// The two variants in the place of the library's.
 pub(crate) fn searched(library: &Arc<dyn Variant>, options: &Options) -> [Arc<dyn Variant>; 2] {
-    let kept = Arc::new(Kept::new(options.plans.clone()));
+    let kept = Arc::new(Kept::new(options.plans.clone(), options.known.clone()));
     let variant = |name: &str, idea: &str, arithmetic| -> Arc<dyn Variant> {
         let mut info = library.info().clone();
         info.name = name.to_owned();
@@ -161,13 +170,17 @@ unsafe impl Variant for Searched {
 impl Searched {
     /// What the winners are kept under: all that decides who wins.
     fn key(&self, problem: &Problem, device: &Device) -> Result<String> {
-        let (device, version) = (device.name(), cudnn::version()?);
+        let version = cudnn::version()?.to_string();
+        Ok(self.key_of(problem, &device.name(), &version))
+    }
+
+    fn key_of(&self, problem: &Problem, device: &str, version: &str) -> String {
         let mut key = format!("{problem} on {device} by cuDNN {version}");
         let cap = self.search.workspace_cap;
         if cap != usize::MAX {
             key += &format!(" within {cap} bytes");
         }
-        Ok(key)
+        key
     }
 
     /// What was found in this process, or in an earlier one where that is enough.
@@ -195,6 +208,7 @@ impl Searched {
             problem,
             options: self.search,
             known: known.as_ref(),
+            finalists: self.stored == Stored::Finalists,
         };
         let mut found = search.run(&mut Referee)?;
         // Where there is no winner at all, something may be missing that will be there another time.
@@ -223,14 +237,32 @@ impl Searched {
     }
 }
 
+/// Whether a contender is cuDNN and need not be searched on this problem from the start, for a device and a
+/// version of cuDNN that need not be here.
+pub(crate) fn is_known(
+    contender: &Contender,
+    problem: &Problem,
+    (device, version): (&str, &str),
+) -> bool {
+    let earlier = searched_of(contender).and_then(|searched| {
+        let key = searched.key_of(problem, device, version);
+        searched.kept.earlier(&key)
+    });
+    earlier.is_some_and(|found| found.incomplete.is_none())
+}
+
+fn searched_of(contender: &Contender) -> Option<&Searched> {
+    let Contender::Variant { variant, .. } = contender else {
+        return None;
+    };
+    let any: &dyn Any = &**variant;
+    any.downcast_ref()
+}
+
 /// Writes into a row of one of the two variants how far the search went that it stands on, and which
 /// faster plan is no baseline.
 pub(crate) fn tell(contender: &Contender, device: &Device, row: &mut Row) {
-    let Contender::Variant { variant, .. } = contender else {
-        return;
-    };
-    let any: &dyn Any = &**variant;
-    let found = any.downcast_ref::<Searched>().and_then(|searched| {
+    let found = searched_of(contender).and_then(|searched| {
         let key = searched.key(&row.problem, device).ok()?;
         searched.kept.here(&key)
     });
@@ -316,7 +348,7 @@ mod tests {
             library,
             search: SearchOptions::default(),
             stored: Stored::default(),
-            kept: Arc::new(Kept::new(None)),
+            kept: Arc::new(Kept::new(None, Searches::default())),
         }
     }
 
@@ -354,26 +386,17 @@ mod tests {
     /// What a search of an H200 might have found.
     pub(super) fn found() -> Found {
         let text = r#"{
-            "exact": {
-                "choice": {"api": "graph", "form": "fused", "engine": 12, "knobs": [[2, 5], [13, -1]]},
-                "us": 100.0, "note": "engine 12"
-            },
-            "transform": {
-                "choice": {"api": "legacy", "algorithm": 5, "math": 3, "form": "plain"},
-                "us": 80.0, "note": "algorithm fft_tiling"
-            },
+            "exact": {"choice": "engine 12 k2=5 k13=-1 (fused epilogue)", "us": 100.0},
+            "transform": {"choice": "algorithm fft_tiling, math type 3", "us": 80.0},
             "wrong": {
-                "choice": {"api": "legacy", "algorithm": 7, "math": 3, "form": "plain"},
+                "choice": "algorithm winograd_nonfused, math type 3",
                 "us": 50.0, "why": "the sums are coarse"
             },
-            "incomplete": null,
+            "plans": 67,
             "trials": [
+                {"plan": "algorithm implicit_gemm, math type 3", "fate": "far", "us": 900.0},
                 {
-                    "plan": {"api": "legacy", "algorithm": 0, "math": 3, "form": "plain"},
-                    "fate": "far", "us": 900.0
-                },
-                {
-                    "plan": {"api": "legacy", "algorithm": 7, "math": 3, "form": "plain"},
+                    "plan": "algorithm winograd_nonfused, math type 3",
                     "fate": "wrong", "us": 50.0, "why": "the sums are coarse"
                 }
             ],

@@ -7,7 +7,8 @@ use std::{ffi::c_void, ops};
 #[cfg(feature = "cuda")]
 use convforge::gpu;
 use convforge::{
-    Buffer, Conv, Device, Error, Mark, Packed, Problem, RawOperands, Result, Stream, Workspace,
+    Buffer, Conv, Device, Error, Limits, Mark, Packed, Problem, RawOperands, Result, Stream,
+    Workspace,
     variant::{Kind, Space},
 };
 use convforge_check::{Data, Launched, Left, Recipe, Sets, Tensor, find_poison, poison};
@@ -118,11 +119,7 @@ pub(super) struct Tensors {
 
 impl Tensors {
     pub(super) fn new(device: &Device, problem: &Problem, options: &Options) -> Result<Self> {
-        let twice_l2 = 2 * device.limits().l2_bytes as usize;
-        let sets = match options.warm {
-            true => 1,
-            false => (twice_l2 / (problem.bytes() as usize).max(1) + 1).min(MOST_SETS),
-        };
+        let sets = sets(problem, &device.limits(), options.warm);
         let first_seed = options.seed;
         if first_seed.checked_add(sets as u64).is_none() {
             return Err(Error::Unavailable(format!(
@@ -162,6 +159,15 @@ impl Tensors {
             raw.residual = self.residual.at(set).cast_const();
         }
         raw
+    }
+}
+
+/// Sets of buffers that calls rotate among: more than the L2 holds, unless it may hold them.
+pub(crate) fn sets(problem: &Problem, limits: &Limits, warm: bool) -> usize {
+    let twice_l2 = 2 * limits.l2_bytes as usize;
+    match warm {
+        true => 1,
+        false => (twice_l2 / (problem.bytes() as usize).max(1) + 1).min(MOST_SETS),
     }
 }
 
@@ -447,6 +453,11 @@ impl<'a> Lane<'a> {
 fn launches(each_us: f64, sets: usize) -> usize {
     let fitting = |us: f64| ((us / each_us.max(1.0)) as usize).max(1);
     fitting(SAMPLE_US).max(sets.min(fitting(LONGEST_SAMPLE_US)))
+}
+
+/// Microseconds of one sample.
+pub(crate) fn sample_us(each_us: f64, sets: usize) -> f64 {
+    launches(each_us, sets) as f64 * each_us
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ pub use entry::Status;
 pub(crate) use entry::{Entry, put};
 pub use environment::{Clocks, Environment, Library, Load, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
+pub(crate) use lane::{sample_us, sets};
 pub use look::Look;
 pub use network::{Best, FASTEST, Network, NetworkLayer, Sum};
 pub use options::{LEAST_SAMPLES, Options};

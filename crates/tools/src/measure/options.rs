@@ -32,7 +32,12 @@ pub(super) const FAR: f64 = 5.0;
 impl Options {
     /// Thirty samples on a GPU; on the CPU ten, within two seconds per problem.
     pub fn of(device: &Device) -> Self {
-        let (samples, seconds) = if device.is_gpu() { (30, 60) } else { (10, 2) };
+        Options::on(device.is_gpu())
+    }
+
+    /// The same for a device that need not be here.
+    pub fn on(gpu: bool) -> Self {
+        let (samples, seconds) = if gpu { (30, 60) } else { (10, 2) };
         Options {
             samples,
             budget: Duration::from_secs(seconds),

@@ -3,8 +3,9 @@
 use convforge::{Activation, Epilogue, Padding, Problem, Shape, Storage};
 
 use super::{
+    known::{Dim, spelled},
     proto::Node,
-    shapes::{Dim, Walk, spelled},
+    shapes::Walk,
     window::{self, Axis},
 };
 

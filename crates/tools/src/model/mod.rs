@@ -5,6 +5,7 @@
 
 mod conv;
 mod file;
+mod known;
 mod node;
 mod ops;
 pub mod proto;
@@ -18,8 +19,9 @@ use convforge::Problem;
 
 use crate::{Error, Result, error::closest, suite::Layer};
 use conv::Refusal;
+use known::{Known, tensor};
 use proto::{Dimension, Function, Graph};
-use shapes::{Known, Walk, inputs, tensor, title};
+use shapes::{Walk, inputs, title};
 
 /// What a model's file leaves open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

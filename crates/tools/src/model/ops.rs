@@ -5,20 +5,22 @@
 //! | `images` | windows that slide over images, and other sizes of images |
 //! | `axes` | parts of tensors, and other axes |
 //! | `elements` | element by element, products, and shapes as values |
+//! | `folding` | values that follow, beside shapes |
 //!
 //! An argument that was an attribute in an older version of an operator and is an input in a newer one is looked for
 //! as both, so that versions need not be told apart.
 
 mod axes;
 mod elements;
+mod folding;
 mod images;
 
 use super::{
+    known::{Dim, Known},
     proto::Node,
-    shapes::{Dim, Known},
 };
 
-pub(super) use axes::slices;
+pub(super) use folding::fold;
 
 /// A shape whose rank is known.
 type Dims = Vec<Dim>;

@@ -3,124 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
+    known::Known,
     ops,
-    proto::{Graph, Node, Tensor, TensorType, ValueInfo},
-    values::Values,
+    proto::{Graph, Node, ValueInfo},
 };
-
-/// A size, if it is known; never negative.
-pub(super) type Dim = Option<i64>;
-
-/// What is known of tensors, by their names.
-#[derive(Default)]
-pub(super) struct Known<'a> {
-    dims: HashMap<&'a str, Vec<Dim>>,
-    values: HashMap<&'a str, Values>,
-    types: HashMap<&'a str, i32>,
-    /// The sizes that were given to names in place of sizes.
-    sizes: HashMap<&'a str, i64>,
-}
-
-impl<'a> Known<'a> {
-    /// Nothing but sizes for names of sizes.
-    pub fn new(sizes: HashMap<&'a str, i64>) -> Self {
-        Known {
-            sizes,
-            ..Known::default()
-        }
-    }
-
-    /// The shape of a tensor, if its rank is known.
-    pub fn dims(&self, name: &str) -> Option<&[Dim]> {
-        self.dims.get(name).map(Vec::as_slice)
-    }
-
-    /// The values of a small tensor.
-    pub fn values(&self, name: &str) -> Option<&Values> {
-        self.values.get(name)
-    }
-
-    /// The number of a tensor's element type.
-    pub fn elements(&self, name: &str) -> Option<i32> {
-        self.types.get(name).copied()
-    }
-
-    /// The shape of a node's input.
-    pub fn input(&self, node: &Node, index: usize) -> Option<&[Dim]> {
-        self.dims(node.takes(index)?)
-    }
-
-    /// The values of a node's input.
-    pub fn input_values(&self, node: &Node, index: usize) -> Option<&Values> {
-        self.values(node.takes(index)?)
-    }
-
-    /// Takes what a tensor with values is.
-    fn constant(&mut self, name: &'a str, tensor: &Tensor) {
-        let dims = tensor.dims.iter().map(|size| (*size >= 0).then_some(*size));
-        self.dims.insert(name, dims.collect());
-        self.types.insert(name, tensor.data_type);
-        if let Some(values) = Values::of(tensor) {
-            self.values.insert(name, values);
-        }
-    }
-
-    /// Takes what the file says of a tensor.
-    fn told(&mut self, info: &'a ValueInfo) {
-        let Some(TensorType { elem_type, shape }) = tensor(info) else {
-            return;
-        };
-        self.types.insert(&info.name, *elem_type);
-        let Some(shape) = shape else { return };
-        let size = |dim: &super::proto::Dimension| match (&dim.dim_value, &dim.dim_param) {
-            (Some(size), _) if *size > 0 => Some(*size),
-            (Some(_), _) => None, // -1 and 0 stand for any size in old files
-            (None, Some(name)) => self.sizes.get(&**name).copied(),
-            (None, None) => None,
-        };
-        let dims = shape.dim.iter().map(size).collect();
-        self.dims.insert(&info.name, dims);
-    }
-
-    /// Takes what follows for an output of a node; what the file says goes before.
-    fn follows(&mut self, name: &'a str, dims: Vec<Dim>) {
-        let dims = dims.into_iter().map(|dim| dim.filter(|size| *size >= 0));
-        let dims: Vec<Dim> = dims.collect();
-        let told = self.dims.entry(name).or_insert_with(|| dims.clone());
-        if told.len() == dims.len() {
-            for (told, follows) in told.iter_mut().zip(dims) {
-                *told = told.or(follows);
-            }
-        }
-    }
-
-    /// What follows from a node for the tensors that it makes.
-    fn node(&mut self, node: &'a Node) {
-        if !node.is_standard() {
-            return;
-        }
-        if node.op_type == "Constant"
-            && let Some(value) = node.attribute("value")
-            && let Some(tensor) = &value.t
-        {
-            self.constant(node.gives(), &tensor.0);
-        }
-        let follows = ops::outputs(node, self).unwrap_or_default();
-        for (name, dims) in node.output.iter().zip(follows) {
-            self.follows(name, dims);
-        }
-        // Values are followed where they are a list.
-        let is_list = self.dims(node.gives()).is_some_and(|dims| dims.len() <= 1);
-        if let Some(values) = Values::from_node(node, self).filter(|_| is_list) {
-            self.values.insert(node.gives(), values);
-        }
-    }
-}
-
-/// The type of a tensor, if that is what it is.
-pub(super) fn tensor(info: &ValueInfo) -> Option<&TensorType> {
-    info.r#type.as_ref()?.tensor_type.as_ref()
-}
 
 /// The inputs of a graph that are no weights.
 pub(super) fn inputs(graph: &Graph) -> impl Iterator<Item = &ValueInfo> {
@@ -163,7 +49,7 @@ impl<'a> Walk<'a> {
             .into_iter()
             .flatten()
         {
-            self.known.told(info);
+            self.known.declared(info);
         }
         // Old files list weights among the inputs as well; these say more.
         for constant in &graph.initializer {
@@ -175,7 +61,7 @@ impl<'a> Walk<'a> {
             for body in node.bodies() {
                 self.graph(body);
             }
-            self.known.node(node);
+            self.infer(node);
             let place = self.nodes.len();
             for name in &node.input {
                 self.readers.entry(name).or_default().push(place);
@@ -184,6 +70,31 @@ impl<'a> Walk<'a> {
             self.makers
                 .extend(outputs.map(|name| (name.as_str(), place)));
             self.nodes.push(node);
+        }
+    }
+
+    /// What follows from a node for the tensors that it makes.
+    fn infer(&mut self, node: &'a Node) {
+        if !node.is_standard() {
+            return;
+        }
+        if node.op_type == "Constant"
+            && let Some(value) = node.attribute("value")
+            && let Some(tensor) = &value.t
+        {
+            self.known.constant(node.gives(), &tensor.0);
+        }
+        let follows = ops::outputs(node, &self.known).unwrap_or_default();
+        for (name, dims) in node.output.iter().zip(follows) {
+            self.known.follows(name, dims);
+        }
+        // Values are followed where they are a list.
+        let is_list = self
+            .known
+            .dims(node.gives())
+            .is_some_and(|dims| dims.len() <= 1);
+        if let Some(values) = ops::fold(node, &self.known).filter(|_| is_list) {
+            self.known.computes(node.gives(), values);
         }
     }
 
@@ -233,12 +144,4 @@ pub(super) fn title(node: &Node) -> String {
         false => &node.name,
     };
     format!("the {domain}{} node `{name}`", node.op_type)
-}
-
-/// `1x3x?x?`.
-pub(super) fn spelled(dims: &[Dim]) -> String {
-    let sizes = dims
-        .iter()
-        .map(|dim| dim.map_or("?".to_owned(), |size| size.to_string()));
-    sizes.collect::<Vec<_>>().join("x")
 }

@@ -1,9 +1,6 @@
-//! Values of small tensors: exporters reckon the sizes of Reshape, Resize and others within the graph.
+//! Values of small tensors, and arithmetic on them.
 
-use super::{
-    proto::{Node, Tensor},
-    shapes::Known,
-};
+use super::proto::{Node, Tensor};
 
 /// Most values that are followed; no shape has so many.
 const MOST: usize = 256;
@@ -47,30 +44,8 @@ impl Values {
         })
     }
 
-    /// Those that a node reckons, for the operators that exporters reckon sizes with.
-    pub fn from_node(node: &Node, known: &Known) -> Option<Self> {
-        let input = |index| known.input_values(node, index);
-        let values = match &*node.op_type {
-            "Constant" => Values::of_attribute(node),
-            "Shape" => shape(node, known),
-            "Identity" | "Squeeze" | "Unsqueeze" | "Reshape" => input(0).cloned(),
-            "Cast" => input(0)?.cast(node.int("to")?),
-            "Floor" => input(0)?.each(f64::floor),
-            "Ceil" => input(0)?.each(f64::ceil),
-            "Gather" => input(0)?.gathered(input(1)?),
-            "Concat" => concat(node, known),
-            "Slice" => slice(node, known),
-            "Add" => input(0)?.with(input(1)?, |a, b| a + b),
-            "Sub" => input(0)?.with(input(1)?, |a, b| a - b),
-            "Mul" => input(0)?.with(input(1)?, |a, b| a * b),
-            "Div" => input(0)?.with(input(1)?, |a, b| a / b),
-            _ => None,
-        }?;
-        (values.of.len() <= MOST).then_some(values)
-    }
-
     /// Of the attributes of Constant those that are no tensor.
-    fn of_attribute(node: &Node) -> Option<Self> {
+    pub fn of_attribute(node: &Node) -> Option<Self> {
         let attribute = node.attribute.first()?;
         let integers = |of: &[i64]| Some(Values::integers(of.iter().map(|v| Some(*v))));
         let floats = |of: &[f32]| {
@@ -88,11 +63,17 @@ impl Values {
         }
     }
 
-    fn integers(of: impl Iterator<Item = Option<i64>>) -> Self {
+    /// Whole numbers.
+    pub fn integers(of: impl Iterator<Item = Option<i64>>) -> Self {
         Values {
             of: of.map(|value| value.map(|value| value as f64)).collect(),
             integers: true,
         }
+    }
+
+    /// Whether there are no more than are followed.
+    pub fn are_few(&self) -> bool {
+        self.of.len() <= MOST
     }
 
     /// How many there are.
@@ -116,14 +97,16 @@ impl Values {
         floats.collect()
     }
 
-    fn each(&self, of: impl Fn(f64) -> f64) -> Option<Self> {
+    /// Value by value.
+    pub fn each(&self, of: impl Fn(f64) -> f64) -> Option<Self> {
         Some(Values {
             of: self.of.iter().map(|value| value.map(&of)).collect(),
             integers: self.integers,
         })
     }
 
-    fn cast(&self, to: i64) -> Option<Self> {
+    /// As another of ONNX's element types.
+    pub fn cast(&self, to: i64) -> Option<Self> {
         let to = i32::try_from(to).ok()?;
         match to {
             FLOAT => Some(Values {
@@ -139,7 +122,7 @@ impl Values {
     }
 
     /// Value by value, one that stands alone with each of the other's.
-    fn with(&self, other: &Values, of: impl Fn(f64, f64) -> f64) -> Option<Self> {
+    pub fn with(&self, other: &Values, of: impl Fn(f64, f64) -> f64) -> Option<Self> {
         let count = match (self.len(), other.len()) {
             (a, b) if a == b || b == 1 => a,
             (1, b) => b,
@@ -161,7 +144,26 @@ impl Values {
         })
     }
 
-    fn gathered(&self, places: &Values) -> Option<Self> {
+    /// One behind the other, where they are few.
+    pub fn concat(parts: &[&Values]) -> Option<Self> {
+        let count: usize = parts.iter().map(|part| part.len()).sum();
+        (count <= MOST).then(|| Values {
+            of: parts.iter().flat_map(|part| part.of.clone()).collect(),
+            integers: parts.iter().all(|part| part.integers),
+        })
+    }
+
+    /// Those at some places, where there are such.
+    pub fn at(&self, places: impl Iterator<Item = i64>) -> Option<Self> {
+        let of = places.map(|place| self.of.get(usize::try_from(place).ok()?).copied());
+        Some(Values {
+            of: of.collect::<Option<_>>()?,
+            integers: self.integers,
+        })
+    }
+
+    /// Those at the places that others say, counted from the end where they are negative.
+    pub fn gathered(&self, places: &Values) -> Option<Self> {
         let count = i64::try_from(self.len()).ok()?;
         let one = |place: Option<i64>| {
             let place = place?;
@@ -183,41 +185,4 @@ impl Values {
 fn numbers<const N: usize>(raw: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
     let (numbers, _) = raw.as_chunks::<N>();
     numbers.iter().map(|bytes| number(*bytes)).collect()
-}
-
-fn shape(node: &Node, known: &Known) -> Option<Values> {
-    let dims = known.input(node, 0)?;
-    let rank = dims.len() as i64;
-    let place = |name: &str, default: i64| {
-        let at = node.int(name).unwrap_or(default);
-        let at = if at < 0 { at.saturating_add(rank) } else { at };
-        at.clamp(0, rank) as usize
-    };
-    let (start, end) = (place("start", 0), place("end", rank));
-    Some(Values::integers(
-        dims[start..end.max(start)].iter().copied(),
-    ))
-}
-
-fn concat(node: &Node, known: &Known) -> Option<Values> {
-    let parts = (0..node.input.len()).map(|i| known.input_values(node, i));
-    let parts = parts.collect::<Option<Vec<_>>>()?;
-    let count: usize = parts.iter().map(|part| part.len()).sum();
-    (count <= MOST).then(|| Values {
-        of: parts.iter().flat_map(|part| part.of.clone()).collect(),
-        integers: parts.iter().all(|part| part.integers),
-    })
-}
-
-fn slice(node: &Node, known: &Known) -> Option<Values> {
-    let values = known.input_values(node, 0)?;
-    let [slice] = &super::ops::slices(node, known, 1)?[..] else {
-        return None;
-    };
-    let places = slice.places(values.len() as i64)?;
-    let of = places.map(|place| values.of.get(place as usize).copied());
-    Some(Values {
-        of: of.collect::<Option<_>>()?,
-        integers: values.integers,
-    })
 }

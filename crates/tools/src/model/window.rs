@@ -1,6 +1,6 @@
 //! Windows that slide over images: convolutions and pools along one axis.
 
-use super::{proto::Node, shapes::Dim};
+use super::{known::Dim, proto::Node};
 
 /// A window along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

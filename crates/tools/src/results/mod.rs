@@ -9,11 +9,14 @@ mod kept;
 mod lines;
 mod read;
 mod recorded;
+mod seconds;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use kept::files;
+#[cfg(feature = "cudnn")]
+pub(crate) use kept::files_ending;
 pub use kept::{Kept, committed};
 pub use recorded::Recorded;
 pub use source::{FullRow, Source};

@@ -1,43 +1,71 @@
-//! What a folder of results already says of a comparison, so that only what is stale is measured.
+//! What folders of results already say of a comparison, so that only what is stale is measured.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use super::{kept::files, source::Source};
-use convforge::{Device, Limits};
+use convforge::{Limits, Problem};
 
+use super::{kept::files_ending, lines, seconds, source::Source};
 use crate::{
-    Contender, Result,
-    measure::{Environment, Options, Row, Status, View},
+    Contender, Error, Result,
+    measure::{Environment, Options, Report, Row, View},
     suite::Layer,
 };
 
-/// The comparisons of one device in a folder of results.
-#[derive(Debug, Default)]
+/// The comparisons of one device in folders of results.
+#[derive(Debug)]
 pub struct Recorded {
     /// Each report, and whether it used the libraries that are here now.
     reports: Vec<(Vec<Row>, bool)>,
     limits: Limits,
+    /// The device's name, and the version of cuDNN that is here or taken for it.
+    device: String,
+    cudnn: String,
 }
 
 impl Recorded {
-    /// Reads the reports of a device, which `now` is the environment of.
+    /// Reads the reports of a device, which `now` is the environment of: those that are kept, and what
+    /// `compare --out` wrote.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) where the folder or a file in it cannot be read.
-    pub fn read(folder: &Path, device: &Device, now: &Environment) -> Result<Self> {
-        let mut reports = Vec::new();
-        for file in files(folder)? {
-            let Source::Report(report) = Source::read(&file)? else {
-                continue;
-            };
-            let then = &report.environment;
-            if report.view == View::Compare && then.device == now.device {
-                let same = then.libraries == now.libraries;
-                reports.push((report.rows, same));
-            }
+    /// [`Error::File`] where a folder or a file in it cannot be read.
+    pub fn read(folders: &[PathBuf], limits: &Limits, now: &Environment) -> Result<Self> {
+        Ok(Recorded::of(reports(folders)?, limits, now))
+    }
+
+    /// Reads the reports of a chip, for a machine that has none: as if the driver and the libraries were
+    /// those of the latest of them.
+    ///
+    /// # Errors
+    /// As [`read`](Recorded::read); [`Error::Input`] where there is no such chip or no report of one.
+    pub fn of_chip(folders: &[PathBuf], chip: &str) -> Result<Self> {
+        let reports = reports(folders)?;
+        let is_chip = |word: &str| word.eq_ignore_ascii_case(chip);
+        let of_chip = reports.iter().map(|report| &report.environment);
+        let of_chip = of_chip.filter(|then| then.device.split(' ').any(is_chip));
+        let now = of_chip.max_by(|a, b| a.stamp().cmp(&b.stamp())).cloned();
+        let (Some(limits), Some(now)) = (Limits::of_chip(chip), now) else {
+            return Err(Error::Input(format!(
+                "no folder that --unless names has a report of the chip `{chip}`, so nothing is known of \
+                 what it takes; `benches/results` has those of an H200"
+            )));
+        };
+        Ok(Recorded::of(reports, &limits, &now))
+    }
+
+    fn of(reports: Vec<Report>, limits: &Limits, now: &Environment) -> Self {
+        let here = reports
+            .into_iter()
+            .filter(|report| report.environment.device == now.device);
+        let compared = here.filter(|report| report.view == View::Compare);
+        let libraries = |then: &Environment| then.libraries == now.libraries;
+        Recorded {
+            reports: compared
+                .map(|report| (report.rows, libraries(&report.environment)))
+                .collect(),
+            limits: limits.clone(),
+            device: now.device.clone(),
+            cudnn: now.libraries.get("cuDNN").cloned().unwrap_or_default(),
         }
-        let limits = device.limits();
-        Ok(Recorded { reports, limits })
     }
 
     /// Whether one report has all contenders on the problem that can do it, as they are now. Variants are compared
@@ -57,28 +85,64 @@ impl Recorded {
         })
     }
 
-    /// About how many seconds a contender takes on a problem: as when it was measured last, or else
-    /// guessed.
-    pub fn seconds(&self, layer: &Layer, contender: &Contender, options: &Options) -> f64 {
-        let name = contender.name();
-        let rows = self.reports.iter().flat_map(|(rows, _)| rows);
-        let mut rows = rows.filter(|row| row.is_of(layer) && row.name() == name);
-        let Some(row) = rows.next_back() else {
-            return guess(layer, contender);
-        };
-        let samples = row.median_us.map_or(0.0, |us| {
-            row.samples.min(options.samples) as f64 * us.max(SAMPLE_US) / 1e6
+    /// Whether a contender can do a problem on the device.
+    pub fn can(&self, contender: &Contender, problem: &Problem) -> bool {
+        contender.can(&self.limits, problem)
+    }
+
+    /// Whether cuDNN is among the contenders that can do a problem and has to be searched from the start.
+    pub fn wants_search(&self, problem: &Problem, contenders: &[Contender]) -> bool {
+        let mut searched = contenders.iter().filter(|one| one.variant() == "cudnn");
+        searched.any(|one| self.can(one, problem) && !self.is_known(one, problem))
+    }
+
+    #[cfg(feature = "cudnn")]
+    fn is_known(&self, contender: &Contender, problem: &Problem) -> bool {
+        crate::cudnn::is_known(contender, problem, (&self.device, &self.cudnn))
+    }
+
+    #[cfg(not(feature = "cudnn"))]
+    fn is_known(&self, _: &Contender, _: &Problem) -> bool {
+        let _ = (&self.device, &self.cudnn);
+        false
+    }
+
+    /// About how many seconds a problem takes with these contenders.
+    pub fn seconds(&self, layer: &Layer, contenders: &[Contender], options: &Options) -> f64 {
+        let able = contenders
+            .iter()
+            .filter(|contender| self.can(contender, &layer.problem));
+        let each = able.map(|contender| {
+            let name = contender.name();
+            let rows = self.reports.iter().flat_map(|(rows, _)| rows);
+            let row = rows
+                .rev()
+                .find(|row| row.is_of(layer) && row.name() == name);
+            let known = self.is_known(contender, &layer.problem);
+            seconds::of_contender(
+                row,
+                (contender, known),
+                &layer.problem,
+                &self.limits,
+                options,
+            )
         });
-        let made = row.took_s.unwrap_or_else(|| match row.status {
-            Status::Unsupported => 0.0,
-            _ => guess(layer, contender),
-        });
-        made + samples
+        seconds::of_problem(&layer.problem, &self.limits, options) + each.sum::<f64>()
     }
 }
 
-/// What a sample takes at least.
-const SAMPLE_US: f64 = 4_000.0;
+/// The reports of folders, kept ones and others.
+fn reports(folders: &[PathBuf]) -> Result<Vec<Report>> {
+    let mut reports = Vec::new();
+    for folder in folders {
+        for file in files_ending(folder, &[lines::EXTENSION, "json"])? {
+            if let Source::Report(report) = Source::read(&file)? {
+                reports.push(report);
+            }
+        }
+    }
+    Ok(reports)
+}
 
 /// Whether a row is of the contender as it is now.
 fn is_fresh(row: &Row, contender: &Contender) -> bool {
@@ -93,23 +157,13 @@ fn is_fresh(row: &Row, contender: &Contender) -> bool {
     row.is_whole() && !row.is_search_incomplete() && row.source == now
 }
 
-/// Seconds that nobody has measured: data are made and judged at some 2 GB/s, and cuDNN's plans, of which
-/// the transforms are a part, are searched for some seconds.
-fn guess(layer: &Layer, contender: &Contender) -> f64 {
-    let search = match contender.variant() == "cudnn" {
-        true => 5.0,
-        false => 0.1,
-    };
-    search + layer.problem.bytes() / 2e9
-}
-
 #[cfg(test)]
 mod tests {
     use convforge::{Device, variants};
 
     use super::*;
     use crate::{
-        measure::{Report, compare},
+        measure::{Format, compare},
         results::lines,
     };
 
@@ -132,11 +186,19 @@ mod tests {
             let text = lines::text(&Source::Report(report.clone())).unwrap();
             std::fs::write(folder.path().join("a.jsonl"), text).unwrap();
             let now = Environment::of(&device, Vec::new());
-            let recorded = Recorded::read(folder.path(), &device, &now).unwrap();
-            assert!(recorded.seconds(&layer, &contenders[0], &options) > 0.0);
+            let folders = [folder.path().to_owned()];
+            let recorded = Recorded::read(&folders, &device.limits(), &now).unwrap();
+            assert!(recorded.seconds(&layer, &contenders, &options) > 0.0);
             recorded.has(&layer, &contenders, false)
         };
         assert!(has(&report));
+        // A report that `compare` is still writing counts as well.
+        let text = report.text(Format::Json);
+        std::fs::write(folder.path().join("b.json"), text).unwrap();
+        report.rows[1].source = Some("another".to_owned());
+        assert!(has(&report));
+        std::fs::remove_file(folder.path().join("b.json")).unwrap();
+        report.rows[1].source = contenders[1].source();
         let mut stale = report.clone();
         stale.rows[1].source = Some("another".to_owned());
         assert!(!has(&stale));
@@ -152,5 +214,30 @@ mod tests {
         let mut elsewhere = report;
         elsewhere.environment.device = "another".to_owned();
         assert!(!has(&elsewhere));
+    }
+
+    #[test]
+    fn a_chip_that_is_not_here_is_as_its_latest_report_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().to_owned()];
+        let said = Recorded::of_chip(&folders, "h200").unwrap_err().to_string();
+        assert!(said.contains("`h200`"), "{said}");
+        for (date, cudnn) in [("2026-02-01", "9.19.0"), ("2026-01-01", "9.12.0")] {
+            let mut then = Environment::of(&Device::cpu(), Vec::new());
+            then.device = "NVIDIA H200".to_owned();
+            then.date = date.to_owned();
+            then.libraries.insert("cuDNN".to_owned(), cudnn.to_owned());
+            let report = Report::new(then, View::Compare);
+            let path = folder.path().join(format!("{date}.json"));
+            std::fs::write(path, report.text(Format::Json)).unwrap();
+        }
+        let recorded = Recorded::of_chip(&folders, "h200").unwrap();
+        assert_eq!(
+            (&*recorded.device, &*recorded.cudnn),
+            ("NVIDIA H200", "9.19.0")
+        );
+        assert_eq!(recorded.reports.len(), 2);
+        let same: Vec<bool> = recorded.reports.iter().map(|(_, same)| *same).collect();
+        assert_eq!(same, [false, true]);
     }
 }

@@ -17,7 +17,7 @@ use convforge::{
 use super::took;
 use crate::{
     Result,
-    contenders::TRANSFORM,
+    contender::TRANSFORM,
     measure::{How, Row, Status, View},
     results::{Source, files},
 };

@@ -2,5 +2,5 @@
 #include "kernels/implicit_gemm/f32_nhwc_kernel.cuh"
 
 cf::implicit_f32::Launched cf::implicit_f32::narrow_kernel(int width, dim3 grid, size_t shared) {
-    return kernel_among<32, 64, 96>(width, grid, shared);
+    return kernel_among(NarrowWidths(), width, grid, shared);
 }

@@ -2,5 +2,5 @@
 #include "kernels/implicit_gemm/f32_nhwc_kernel.cuh"
 
 cf::implicit_f32::Launched cf::implicit_f32::wide_kernel(int width, dim3 grid, size_t shared) {
-    return kernel_among<112, 128>(width, grid, shared);
+    return kernel_among(WideWidths(), width, grid, shared);
 }

@@ -4,5 +4,5 @@
 template <>
 cf::implicit_nchw::StraightLaunched
 cf::implicit_nchw::straight_kernel<__nv_bfloat16>(int width, dim3 grid, size_t shared) {
-    return straight_among<__nv_bfloat16, 32, 64, 96, 128, 160, 192, 200, 224>(width, grid, shared);
+    return straight_among<__nv_bfloat16>(width, grid, shared);
 }

@@ -4,5 +4,5 @@
 template <>
 cf::implicit_nchw::StraightLaunched cf::implicit_nchw::straight_kernel<__half>(int width, dim3 grid,
                                                                                size_t shared) {
-    return straight_among<__half, 32, 64, 96, 128, 160, 192, 200, 224>(width, grid, shared);
+    return straight_among<__half>(width, grid, shared);
 }

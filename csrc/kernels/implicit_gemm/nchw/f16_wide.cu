@@ -4,5 +4,5 @@
 template <>
 cf::implicit_nchw::Launched cf::implicit_nchw::wide_kernel<__half>(int width, dim3 grid,
                                                                    size_t shared) {
-    return kernel_among<__half, 176, 192, 200, 208, 216, 224, 232>(width, grid, shared);
+    return kernel_among<__half>(WideWidths(), width, grid, shared);
 }

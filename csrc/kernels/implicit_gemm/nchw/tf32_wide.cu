@@ -4,5 +4,5 @@
 template <>
 cf::implicit_nchw::Launched cf::implicit_nchw::wide_kernel<float>(int width, dim3 grid,
                                                                   size_t shared) {
-    return kernel_among<float, 176, 192, 200, 208, 216, 224, 232>(width, grid, shared);
+    return kernel_among<float>(WideWidths(), width, grid, shared);
 }

@@ -4,6 +4,5 @@
 template <>
 cf::implicit_gemm::Launched cf::implicit_gemm::narrow_kernel<__nv_bfloat16>(int width, dim3 grid,
                                                                             size_t shared) {
-    return kernel_among<__nv_bfloat16, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160>(width, grid,
-                                                                                   shared);
+    return kernel_among<__nv_bfloat16>(NarrowWidths(), width, grid, shared);
 }

@@ -4,6 +4,5 @@
 template <>
 cf::implicit_gemm::Launched cf::implicit_gemm::wide_kernel<__nv_bfloat16>(int width, dim3 grid,
                                                                           size_t shared) {
-    return kernel_among<__nv_bfloat16, 176, 192, 200, 208, 216, 224, 232, 240, 248, 256>(
-        width, grid, shared);
+    return kernel_among<__nv_bfloat16>(WideWidths(), width, grid, shared);
 }

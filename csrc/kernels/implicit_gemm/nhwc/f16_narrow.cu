@@ -4,5 +4,5 @@
 template <>
 cf::implicit_gemm::Launched cf::implicit_gemm::narrow_kernel<__half>(int width, dim3 grid,
                                                                      size_t shared) {
-    return kernel_among<__half, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160>(width, grid, shared);
+    return kernel_among<__half>(NarrowWidths(), width, grid, shared);
 }

@@ -4,5 +4,5 @@
 template <>
 cf::implicit_gemm::Launched cf::implicit_gemm::narrow_kernel<float>(int width, dim3 grid,
                                                                     size_t shared) {
-    return kernel_among<float, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160>(width, grid, shared);
+    return kernel_among<float>(NarrowWidths(), width, grid, shared);
 }

@@ -4,6 +4,8 @@ use std::{io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
+#[cfg(feature = "cudnn")]
+use convforge_tools::cudnn::Searches;
 use convforge_tools::{
     Contender, Contenders, Error, chain,
     suite::{Layer, Overrides, Suite, read_layers},
@@ -46,12 +48,27 @@ pub struct DeviceArgs {
 impl DeviceArgs {
     /// The device, and why it is not a GPU where none was found.
     pub fn open(&self) -> Result<(Device, Option<convforge::Error>), Failure> {
-        match self.device {
-            Some(DeviceName::Cpu) => Ok((Device::cpu(), None)),
-            Some(DeviceName::Gpu(ordinal)) => Ok((Device::gpu(ordinal)?, None)),
-            None => Ok(Device::best()),
+        let opened = match self.device {
+            Some(DeviceName::Cpu) => (Device::cpu(), None),
+            Some(DeviceName::Gpu(ordinal)) => (Device::gpu(ordinal)?, None),
+            None => Device::best(),
+        };
+        #[cfg(feature = "cuda")]
+        if let Some(note) = translated(opened.0.limits().arch) {
+            eprintln!("note: {note}");
         }
+        Ok(opened)
     }
+}
+
+/// What to know of kernels that the driver translates where a build could have had machine code.
+#[cfg(feature = "cuda")]
+fn translated(arch: u32) -> Option<&'static str> {
+    (arch == 90 && convforge::kernels::are_translated(arch)).then_some(
+        "this build has no machine code for sm_90: the driver translates kernels when they are first \
+         used, which takes seconds each; built with CONVFORGE_ARCHS=90a, or on a machine with such a \
+         GPU, it has",
+    )
 }
 
 /// The i-th of n shares, counted from 1.
@@ -109,7 +126,7 @@ pub struct ProblemArgs {
     #[arg(long)]
     math: Option<Math>,
     /// Replace the number of images of every problem; a model whose own is not fixed needs it
-    #[arg(long, value_name = "IMAGES")]
+    #[arg(long, value_name = "IMAGES", value_parser = number::<usize>, allow_negative_numbers = true)]
     batch: Option<usize>,
     #[command(flatten)]
     shape: ShapeArgs,
@@ -205,10 +222,29 @@ pub enum Configs {
     First,
 }
 
+/// A whole number, of which a size of a problem has its bounds told by the problem.
+pub fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    match text.parse() {
+        Ok(number) => Ok(number),
+        Err(_) if digits => Err(format!("{text} is too large")),
+        Err(_) => Err(format!("`{text}` is no number of 0 or more")),
+    }
+}
+
+/// A whole number of things of which there must be one.
+pub fn positive<T: FromStr + From<u8> + PartialOrd>(text: &str) -> Result<T, String> {
+    match number(text)? {
+        number if number >= T::from(1) => Ok(number),
+        _ => Err("it must be at least 1".to_owned()),
+    }
+}
+
 /// A number of seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let seconds = text.parse().ok();
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("`{text}` is no number of seconds, as in 0.5 or 60"))
 }
 
 /// How cuDNN's plans are searched, in a build that has it.
@@ -217,16 +253,27 @@ pub struct SearchArgs {
     /// Time for building cuDNN's plans, and again for running them for the first time, for each
     /// problem; a search that it cuts short has no `vs cuDNN` [default: as long as it takes]
     #[cfg(feature = "cudnn")]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     cudnn_seconds: Option<Duration>,
     /// Most bytes of workspace that a plan of cuDNN's may ask for [default: any number]
     #[cfg(feature = "cudnn")]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number::<usize>, allow_negative_numbers = true)]
     cudnn_workspace: Option<usize>,
-    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names
+    /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names, or in the file
+    /// of --cudnn-known
     #[cfg(feature = "cudnn")]
     #[arg(long, value_enum, default_value = "trusted")]
     cudnn_stored: StoredSearch,
+    /// A file of complete searches that `convforge searches` made, for problems that the folder does not
+    /// have
+    #[cfg(feature = "cudnn")]
+    #[arg(long, value_name = "FILE", value_parser = searches)]
+    cudnn_known: Option<Searches>,
+}
+
+#[cfg(feature = "cudnn")]
+fn searches(file: &str) -> Result<Searches, String> {
+    Searches::read(Path::new(file)).map_err(|error| chain(&error))
 }
 
 /// What to do with a search that an earlier process kept.
@@ -235,7 +282,9 @@ pub struct SearchArgs {
 enum StoredSearch {
     /// Use its winners
     Trusted,
-    /// Time its finalists, and what it has not tried, again
+    /// Time and judge its finalists again, and all plans where that does not confirm it
+    Finalists,
+    /// Time every plan again that is not known to be far from the fastest
     Again,
 }
 
@@ -244,13 +293,17 @@ impl SearchArgs {
     #[cfg(feature = "cudnn")]
     pub fn contenders(&self) -> Contenders {
         use convforge_tools::cudnn::{Options, Stored};
-        let mut options = Options::default();
+        let mut options = Options {
+            known: self.cudnn_known.clone().unwrap_or_default(),
+            ..Options::default()
+        };
         let search = &mut options.search;
         search.budget = self.cudnn_seconds.or(search.budget);
         search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
         search.stop = Some(terminal::stop());
         options.stored = match self.cudnn_stored {
             StoredSearch::Trusted => Stored::Trusted,
+            StoredSearch::Finalists => Stored::Finalists,
             StoredSearch::Again => Stored::Again,
         };
         Contenders::searching(&options)
@@ -298,12 +351,12 @@ impl VariantArgs {
     fn contenders(
         &self,
         all: &Contenders,
-        device: &Device,
+        gpu: bool,
         default: Configs,
     ) -> Result<Vec<Contender>, Failure> {
         let configs = self.configs.unwrap_or(default);
         if self.variant.is_empty() {
-            let fitting = all.on(device.is_gpu());
+            let fitting = all.on(gpu);
             let mut contenders: Vec<_> = fitting.flat_map(|variant| configs.of(variant)).collect();
             contenders.extend(configs.named(all, &self.also)?);
             return Ok(contenders);
@@ -313,14 +366,16 @@ impl VariantArgs {
 
     /// Who is compared, in their first configurations: whoever stands beside cuDNN stands beside its
     /// transforms too.
-    pub fn compared(&self, all: &Contenders, device: &Device) -> Result<Vec<Contender>, Failure> {
-        let contenders = self.contenders(all, device, Configs::First)?;
+    pub fn compared(&self, all: &Contenders, gpu: bool) -> Result<Vec<Contender>, Failure> {
+        let contenders = self.contenders(all, gpu, Configs::First)?;
         Ok(all.with_transforms(contenders))
     }
 
     /// The variants that were named, or all of the device's kind.
     pub fn variants(&self, device: &Device, default: Configs) -> Result<Vec<Configured>, Failure> {
-        let contenders = self.contenders(&self.all(), device, default)?.into_iter();
+        let contenders = self
+            .contenders(&self.all(), device.is_gpu(), default)?
+            .into_iter();
         contenders
             .map(|contender| match contender {
                 Contender::Variant { variant, config } => Ok((variant, config)),
@@ -364,4 +419,19 @@ pub fn no_variant(pick: &Pick) -> Failure {
     Failure::Usage(format!(
         "`{pick}` is no variant; `convforge list --problem P` shows what it picks"
     ))
+}
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_of_what_another_build_has() {
+        let ptx_alone = convforge::kernels::are_translated(90);
+        assert_eq!(translated(90).is_some(), ptx_alone);
+        // The CPU; machine code or nothing; PTX in every build
+        for arch in [0, 80, 100] {
+            assert_eq!(translated(arch), None, "{arch}");
+        }
+    }
 }

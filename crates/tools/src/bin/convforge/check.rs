@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     io::{self, Write},
-    num::NonZero,
     process::ExitCode,
     sync::{Mutex, PoisonError},
     thread,
@@ -17,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs},
+    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs, number, positive},
     failure::Failure,
     terminal::{self, Progress},
 };
@@ -26,26 +25,31 @@ use crate::{
 const DEFAULT_GENERATED: usize = 100;
 /// So many random problems are drawn for each that --each asks for, before it gives up.
 const DRAWS: u64 = 2000;
+/// So many are drawn at once where few fit.
+const MOST_DRAWN: u64 = 4096;
 /// Cases at a time on a GPU: more than these wait for each other's memory.
 const JOBS: usize = 8;
 
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --problem, --suite, --model, --generated and --each it takes 100 \
-                        generated problems. A failure is printed with the command that repeats it."
+                        generated problems. A failure is printed with the command that repeats it.\n\n\
+                  For example:\n\
+                  \x20 convforge check --problem mb2ic16ih32oc32kh3ph1+relu\n\
+                  \x20 convforge check --variant direct_naive --each 100"
 )]
 pub struct Args {
     #[command(flatten)]
     problems: ProblemArgs,
     /// That many random valid problems
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<usize>, allow_negative_numbers = true)]
     generated: Option<usize>,
     /// For every variant so many random problems that it can do, however rare they are; a variant that
     /// meets fewer fails
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<usize>, allow_negative_numbers = true)]
     each: Option<usize>,
     /// Seed of the problems and of the data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// Only one of several shares of the problems, as in 2/8
     #[arg(long, value_name = "I/N", default_value = "1/1")]
@@ -63,8 +67,8 @@ pub struct Args {
     judge: Judge,
     /// Cases at a time [default: one for each core on a GPU, at most 8; one on the CPU, which shares
     /// out each case]
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZero<usize>>,
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
+    jobs: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -185,7 +189,8 @@ impl Args {
         Ok(problems)
     }
 
-    /// The random problems of --each that this variant can do.
+    /// The random problems of --each that this variant can do: the first ones of the seed, drawn by all cores. What a
+    /// variant refuses costs a plan, and one in a hundred may be left.
     fn possible(&self, device: &Device, (variant, config): &Configured) -> Vec<Problem> {
         let count = self.each.unwrap_or(0);
         let domain = Domain {
@@ -193,11 +198,17 @@ impl Args {
             config: *config,
             limits: &device.limits(),
         };
-        let drawn = domain.problems(self.seed, count as u64 * DRAWS);
-        drawn
-            .filter(|problem| self.fits(problem))
-            .take(count)
-            .collect()
+        let draws = count as u64 * DRAWS;
+        let (mut found, mut first, mut block) = (Vec::new(), 0, 2 * count as u64);
+        while found.len() < count && first < draws {
+            let end = draws.min(first + block);
+            let drawn = (first..end).into_par_iter();
+            let possible = drawn.filter_map(|index| domain.problem(self.seed, index));
+            found.par_extend(possible.filter(|problem| self.fits(problem)));
+            (first, block) = (end, MOST_DRAWN.min(2 * block));
+        }
+        found.truncate(count);
+        found
     }
 
     fn drawn(&self, count: u64) -> impl Iterator<Item = Problem> {
@@ -214,7 +225,7 @@ impl Args {
     ) -> Result<(Counts, Vec<Case>), Failure> {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let jobs = match (self.jobs, device.is_gpu()) {
-            (Some(jobs), _) => jobs.get(),
+            (Some(jobs), _) => jobs,
             (None, true) => cores().min(JOBS),
             (None, false) => 1,
         };
@@ -235,14 +246,15 @@ impl Args {
             }
             let outcome = tried(case)?;
             progress().step();
-            Ok(Some(outcome))
+            let cut_short = terminal::interrupted() && matches!(outcome, Outcome::Skipped(_));
+            Ok((!cut_short).then_some(outcome))
         };
         let mut outcomes: Vec<Option<Outcome>> = match jobs {
             // The CPU's oracle and variants then have all threads.
             1 => work.iter().map(one).collect::<io::Result<_>>()?,
             _ => {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-                let pool = pool.map_err(io::Error::other)?;
+                let pool = pool.map_err(|why| Failure::Error(why.into()))?;
                 let outcomes = pool.install(|| work.par_iter().map(one).collect::<io::Result<_>>());
                 pool.broadcast(|_| check::forget_memory());
                 outcomes?
@@ -311,6 +323,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Work { cases: work, short } = args.cases(&device, &variants)?;
     let options = check::Options {
         data: args.kinds().to_vec(),
+        stop: Some(terminal::stop()),
         ..args.judge.options()
     };
 
@@ -404,6 +417,19 @@ mod tests {
     struct Cli {
         #[command(flatten)]
         args: Args,
+    }
+
+    #[test]
+    fn what_is_drawn_at_once_is_what_is_drawn_one_by_one() {
+        let args =
+            Cli::parse_from(["test", "--each", "40", "--seed", "3", "--data", "subnormal"]).args;
+        let variant = (variants::find("cpu_direct").unwrap(), 0);
+        let device = Device::cpu();
+        let limits = device.limits();
+        let drawn = Domain::of(&*variant.0, &limits)[0].problems(3, 40 * DRAWS);
+        let expected: Vec<Problem> = drawn.filter(|p| args.fits(p)).take(40).collect();
+        assert_eq!(expected.len(), 40);
+        assert_eq!(args.possible(&device, &variant), expected);
     }
 
     #[test]

@@ -19,7 +19,10 @@ pub const DEFAULT_SUITE: &str = "quick";
     after_help = "Without --problem, --suite and --model it takes the suite `quick`, without --variant every \
                   variant of the device and `rule`. A variant is timed only after it has passed \
                   its check in the same run. A handwritten one that takes more than five times as \
-                  long as the fastest gets three samples."
+                  long as the fastest gets three samples.\n\n\
+                  For example:\n\
+                  \x20 convforge compare --suite resnet50 --storage f16 --layout nhwc --out results.json\n\
+                  \x20 convforge compare --problem mb64ic64ih56oc64oh56kh3ph1 --variant auto --variant cudnn"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -32,7 +35,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, no_gpu) = args.measuring.open()?;
-    let mut contenders = args.variants.compared(&args.variants.all(), &device)?;
+    let mut contenders = args
+        .variants
+        .compared(&args.variants.all(), args.measuring.is_gpu(&device))?;
     if args.variants.is_empty() {
         contenders.push(Contender::Pick(Pick::Rule));
     }

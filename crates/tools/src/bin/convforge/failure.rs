@@ -57,11 +57,12 @@ impl From<convforge_tools::Error> for Failure {
     }
 }
 
+/// Files have errors of their own, which name them.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::Error(error.into()),
+            _ => Failure::Error(format!("standard output: cannot be written: {error}").into()),
         }
     }
 }
@@ -69,7 +70,7 @@ impl From<io::Error> for Failure {
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         match error.io_error_kind() {
-            Some(kind) => io::Error::from(kind).into(),
+            Some(_) => io::Error::from(error).into(),
             None => Failure::Error(error.into()),
         }
     }

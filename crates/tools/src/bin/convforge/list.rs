@@ -131,6 +131,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         asked.tell_picks(&mut out)?;
     }
+    if args.chip.is_some() && cfg!(not(feature = "cuda")) {
+        let said =
+            "This build has no CUDA (feature `cuda`): of what runs on a chip it has nothing.";
+        say(&mut out, said)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,6 +14,8 @@ mod model;
 mod page;
 mod profile;
 mod report;
+#[cfg(feature = "cudnn")]
+mod searches;
 mod shape;
 mod study;
 mod sweep;
@@ -55,6 +57,9 @@ enum Command {
     Study(study::Args),
     /// Show results of `compare`, `sweep` and `study` again, as tables, Markdown, CSV or charts.
     Report(report::Args),
+    /// Keep what searches of cuDNN's plans found in one file, short enough to be committed.
+    #[cfg(feature = "cudnn")]
+    Searches(searches::Args),
     /// Run one variant on one problem by itself, for a profiler or a timeline.
     Profile(profile::Args),
     /// Write results of `compare`, `sweep`, `study` and the profiler as one HTML page.
@@ -73,6 +78,8 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
+        #[cfg(feature = "cudnn")]
+        Command::Searches(args) => searches::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Page(args) => page::run(&args),
         Command::Infer(args) => infer::run(&args),

@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
-use convforge::Device;
+use clap::builder::PossibleValuesParser;
+use convforge::{Device, Limits};
 use convforge_tools::{
     Contender,
     files::{Target, file_stem},
     measure::{
-        self, Ceilings, ClockLog, Clocks, Environment, Format, Network, Options, Part, Report,
+        self, Ceilings, ClockLog, Clocks, Environment, Format, Network, Options, Part, Report, Row,
         Status, View,
     },
     results::Recorded,
@@ -22,7 +23,7 @@ use convforge_tools::{
 };
 
 use crate::{
-    args::{DeviceArgs, seconds},
+    args::{DeviceArgs, number, positive, seconds},
     charts,
     failure::Failure,
     report::networks,
@@ -34,17 +35,17 @@ pub struct MeasuringArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// Samples of each contender [default: 30 on a GPU, 10 on the CPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = positive::<u32>, allow_negative_numbers = true)]
     samples: Option<u32>,
     /// Use one set of buffers, so that they may stay in the L2 cache
     #[arg(long)]
     warm: bool,
     /// Time for the samples of one table; slow contenders then take fewer, but at least 5
     /// [default: 60 on a GPU, 2 on the CPU]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Seed of the data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// One JSON object instead of tables; with --out, the form of the file (the default)
     #[arg(long, conflicts_with = "csv")]
@@ -61,13 +62,20 @@ pub struct MeasuringArgs {
     /// Go on with what FILE does not have yet
     #[arg(long, requires = "out", conflicts_with = "csv")]
     resume: bool,
-    /// Leave out problems of which a report in DIR, which `report --keep` made, has every contender,
-    /// measured on such a device with these libraries and what the contender is made of now
+    /// Leave out problems of which a report in DIR, which `report --keep` made or --out, has every
+    /// contender, measured on such a device with these libraries and what the contender is made of now;
+    /// may be repeated
     #[arg(long, value_name = "DIR")]
-    unless: Option<PathBuf>,
+    unless: Vec<PathBuf>,
     /// Measure nothing: print which problems would be measured, and about how many seconds each takes
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     plan: bool,
+    /// Plan for this chip, which need not be there: with the driver and the libraries of the latest report of
+    /// one in the DIR of --unless
+    #[arg(long = "as", value_name = "CHIP", requires_all = ["plan", "unless"])]
+    #[arg(conflicts_with_all = ["device", "out"])]
+    #[arg(value_parser = PossibleValuesParser::new(Limits::CHIPS))]
+    chip: Option<String>,
 }
 
 impl MeasuringArgs {
@@ -78,8 +86,13 @@ impl MeasuringArgs {
         self.device.open()
     }
 
+    /// Whether a GPU is measured, or planned for.
+    pub fn is_gpu(&self, device: &Device) -> bool {
+        device.is_gpu() || self.chip.is_some()
+    }
+
     fn options(&self, device: &Device) -> Options {
-        let default = Options::of(device);
+        let default = Options::on(self.is_gpu(device));
         Options {
             samples: self
                 .samples
@@ -132,24 +145,25 @@ impl MeasuringArgs {
         view: View,
     ) -> Result<ExitCode, Failure> {
         let mut report = self.report(&device, view)?;
-        if !device.is_gpu() {
+        let gpu = self.is_gpu(&device);
+        if !gpu {
             (layers, report.notes) = suite::reduce_for_cpu(&layers);
         }
         if view == View::Compare {
             report.expect(Network::of(&layers));
         }
-        let recorded = match &self.unless {
-            Some(folder) => Recorded::read(folder, &device, &report.environment)?,
-            None => Recorded::default(),
+        let recorded = match &self.chip {
+            Some(chip) => Recorded::of_chip(&self.unless, chip)?,
+            None => Recorded::read(&self.unless, &device.limits(), &report.environment)?,
         };
-        let cold = device.is_gpu() && !self.warm;
+        let (cold, all) = (gpu && !self.warm, layers.len());
         layers.retain(|layer| {
             let fresh = |group: &Vec<Contender>| recorded.has(layer, group, cold);
             !groups.iter().all(fresh)
         });
         if self.plan {
             layers.retain(|layer| !groups.iter().all(|group| report.has(layer, group)));
-            return self.tell_plan(&device, &layers, groups, &recorded);
+            return self.tell_plan(&self.options(&device), &layers, groups, &recorded, all);
         }
         if let Some(why) = no_gpu {
             report.notes.insert(0, terminal::no_gpu(&why));
@@ -159,7 +173,7 @@ impl MeasuringArgs {
         }
         // A place that cannot be written to should show now.
         let mut target = self.out.as_deref().map(Target::open).transpose()?;
-        self.keep(target.as_ref(), &report)?;
+        self.keep(target.as_mut(), &report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
         if !layers.is_empty() {
             find_ceilings(
@@ -205,7 +219,7 @@ impl MeasuringArgs {
                 });
             }
             report.put(&rows);
-            self.keep(target.as_ref(), &report)?;
+            self.keep(target.as_mut(), &report)?;
             let parts = view.parts(layer, &rows);
             self.show(&parts, &report.environment, &progress)?;
             progress.step();
@@ -223,6 +237,11 @@ impl MeasuringArgs {
         } else {
             write!(terminal::out(), "{}", report.text(self.format()))?;
         }
+        if let Some(first) = report.rows.first()
+            && report.count(Status::Unsupported) == report.rows.len()
+        {
+            return Err(Failure::Error(nothing(first).into()));
+        }
         Ok(match terminal::interrupted() {
             true => ExitCode::from(terminal::INTERRUPTED),
             false if report.count(Status::Failed) > 0 => ExitCode::FAILURE,
@@ -230,31 +249,47 @@ impl MeasuringArgs {
         })
     }
 
-    /// A line per problem: about how many seconds, and its name. Then the sum.
+    /// A line per problem that is left of `all`: about how many seconds, and its name. Then the sum.
     fn tell_plan(
         &self,
-        device: &Device,
+        options: &Options,
         layers: &[Layer],
         groups: &[Vec<Contender>],
         recorded: &Recorded,
+        all: usize,
     ) -> Result<ExitCode, Failure> {
-        let (options, limits) = (self.options(device), device.limits());
         let mut out = terminal::out();
-        let mut total = 0.0;
+        let (mut total, mut searches) = (0.0, 0);
         for layer in layers {
-            let able = groups.iter().flatten();
-            let able = able.filter(|contender| contender.can(&limits, &layer.problem));
-            let seconds: f64 = able
-                .map(|contender| recorded.seconds(layer, contender, &options))
-                .sum();
-            writeln!(out, "{seconds:6.0} s  {}", layer.title())?;
+            let seconds = groups
+                .iter()
+                .map(|group| recorded.seconds(layer, group, options));
+            let seconds: f64 = seconds.sum();
+            let wants = |group: &Vec<Contender>| recorded.wants_search(&layer.problem, group);
+            let search = groups.iter().any(wants);
+            let note = if search {
+                "; cuDNN is searched in full"
+            } else {
+                ""
+            };
+            writeln!(out, "{seconds:6.0} s  {}{note}", layer.title())?;
             total += seconds;
+            searches += usize::from(search);
         }
-        writeln!(out, "{total:6.0} s for {} problems", layers.len())?;
+        let fresh = all - layers.len();
+        let more = match searches {
+            0 => String::new(),
+            searches => format!("; cuDNN is searched in full for {searches}"),
+        };
+        writeln!(
+            out,
+            "{total:6.0} s for {} problems, {fresh} are fresh{more}",
+            layers.len()
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn keep(&self, target: Option<&Target>, report: &Report) -> Result<(), Failure> {
+    fn keep(&self, target: Option<&mut Target>, report: &Report) -> Result<(), Failure> {
         match target {
             Some(target) => Ok(target.keep(|| report.text(self.format()))?),
             None => Ok(()),
@@ -278,6 +313,16 @@ impl MeasuringArgs {
         }
         Ok(())
     }
+}
+
+/// That no contender can do any of the problems, by the first of them.
+fn nothing(row: &Row) -> String {
+    let (name, problem) = (&row.variant, &row.problem);
+    let why = row.reason.as_deref().unwrap_or("it says no");
+    format!(
+        "nothing was measured: {name} {problem}: {why}; `convforge list --problem {problem}` shows \
+         who can"
+    )
 }
 
 /// This machine now, and what the command was asked for.
@@ -355,9 +400,10 @@ pub fn print_end(
 }
 
 /// Options that take a file or a folder.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 8] = [
     "--out",
     "--unless",
+    "--cudnn-known",
     "--svg",
     "--images",
     "--labels",

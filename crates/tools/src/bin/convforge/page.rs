@@ -13,7 +13,9 @@ use crate::failure::Failure;
 #[derive(clap::Args)]
 #[command(
     after_help = "The page needs no network and nothing beside itself. The same files make the same \
-                  page."
+                  page.\n\n\
+                  For example:\n\
+                  \x20 convforge page results.json --out page.html"
 )]
 pub struct Args {
     /// A JSON file of `compare`, `sweep`, `study` or scripts/profile.sh, or one of benches/results, in

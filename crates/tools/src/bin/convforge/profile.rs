@@ -11,7 +11,7 @@ use convforge_tools::measure::{self, Environment};
 use serde_json::json;
 
 use crate::{
-    args::{DeviceArgs, SearchArgs},
+    args::{DeviceArgs, SearchArgs, number, positive},
     failure::Failure,
     terminal,
 };
@@ -20,6 +20,9 @@ use crate::{
 /// profiler that waits for cuProfilerStart records these calls alone (`ncu --profile-from-start off`,
 /// `nsys profile --capture-range cudaProfilerApi`); scripts/profile.sh does that.
 #[derive(clap::Args)]
+#[command(
+    after_help = "For example:\n  convforge profile direct_naive --problem mb1000ic4ih40oc16oh34kh7 --trace trace.json"
+)]
 pub struct Args {
     /// A variant, one configuration of it as in fused_shared:tile=24, or a pick
     #[arg(value_name = "VARIANT")]
@@ -28,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "PROBLEM")]
     problem: Problem,
     /// Calls
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = positive::<u16>, allow_negative_numbers = true)]
     runs: u16,
     /// Write a timeline of the calls, by the device's own events, in Chrome's trace format; Perfetto
     /// shows it
@@ -37,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     search: SearchArgs,
     /// Seed of the data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// Print one JSON object: what was run, on what
     #[arg(long)]

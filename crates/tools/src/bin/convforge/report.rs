@@ -16,7 +16,9 @@ use convforge_tools::{
 use crate::{charts, failure::Failure, terminal};
 
 #[derive(clap::Args)]
-#[command(after_help = "Nothing is measured, and no GPU is needed.")]
+#[command(after_help = "Nothing is measured, and no GPU is needed.\n\n\
+                        For example:\n\
+                        \x20 convforge report results.json --markdown")]
 pub struct Args {
     /// A JSON file that `compare`, `sweep` or `study` wrote with --out or --json, or one of
     /// benches/results [default: all of benches/results]

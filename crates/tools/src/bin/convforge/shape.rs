@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use convforge::{Padding, Problem, Shape};
 
-use crate::failure::Failure;
+use crate::{args::number, failure::Failure};
 
 /// `3`, or `3x2` where height and width differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,47 +22,37 @@ impl FromStr for Pair {
     }
 }
 
-/// A size; what it may be is for the problem to say.
-fn number(text: &str) -> Result<usize, String> {
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match text.parse() {
-        Ok(number) => Ok(number),
-        Err(_) if digits => Err(format!("{text} is too large")),
-        Err(_) => Err(format!("`{text}` is no number of 0 or more")),
-    }
-}
-
 /// Where the flags stand in the help.
 const HEADING: &str = "A problem by its sizes, beside --problem";
 
 #[derive(clap::Args)]
 pub struct ShapeArgs {
     /// Images [default: 2]
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires = "c")]
     n: Option<usize>,
     /// Input channels, over all groups
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires_all = ["h", "k", "r"])]
     c: Option<usize>,
     /// Input height
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires = "c")]
     h: Option<usize>,
     /// Input width [default: the height]
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires = "c")]
     w: Option<usize>,
     /// Output channels, over all groups
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires = "c")]
     k: Option<usize>,
     /// Filter height
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires = "c")]
     r: Option<usize>,
     /// Filter width [default: the height]
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires = "c")]
     s: Option<usize>,
     /// Step, or HxW where the two differ [default: 1]
@@ -78,7 +68,7 @@ pub struct ShapeArgs {
     #[arg(requires = "c")]
     dilation: Option<Pair>,
     /// Groups; both channel counts must be multiples of it [default: 1]
-    #[arg(help_heading = HEADING, long, value_parser = number, allow_negative_numbers = true)]
+    #[arg(help_heading = HEADING, long, value_parser = number::<usize>, allow_negative_numbers = true)]
     #[arg(requires = "c")]
     groups: Option<usize>,
 }

@@ -37,13 +37,17 @@ const BATCHES: [usize; 4] = [100, 1000, 5000, 10000];
 #[command(
     after_help = "On synthetic images and weights accuracy is left out. Shares of the work (--shard) \
                   may go into one file one after the other, or into several on several machines of \
-                  one kind, which --merge makes one."
+                  one kind, which --merge makes one.\n\n\
+                  For example:\n\
+                  \x20 convforge study --batches 100 --parts layers,network --out study.json\n\
+                  \x20 convforge study --parts errors"
 )]
 pub struct Args {
     #[command(flatten)]
     data: DataArgs,
     /// Batches of the network and of the layers of report-86; streams take the largest
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = BATCHES, value_parser = batch)]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = BATCHES)]
+    #[arg(value_parser = args::positive::<usize>, allow_negative_numbers = true)]
     batches: Vec<usize>,
     #[command(flatten)]
     variants: VariantArgs,
@@ -64,14 +68,14 @@ pub struct Args {
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
     /// Runs of the network, and of each number of streams
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = args::positive::<u32>, allow_negative_numbers = true)]
     runs: u32,
     /// Time for the samples of one layer's table, or for the runs of one row of the network
     /// [default: 60 on a GPU, 2 on the CPU]
-    #[arg(long, value_name = "SECONDS", value_parser = args::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = args::seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Seed of the data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = args::number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     #[command(flatten)]
     device: DeviceArgs,
@@ -89,13 +93,6 @@ pub struct Args {
     merge: Vec<PathBuf>,
 }
 
-fn batch(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("a batch is a number of images, at least 1".to_owned()),
-        Ok(images) => Ok(images),
-    }
-}
-
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if !args.merge.is_empty() {
         return merge(args);
@@ -110,7 +107,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     // A place that cannot be written to should show now.
     let mut target = args.target()?;
-    keep(target.as_ref(), &study)?;
+    keep(target.as_mut(), &study)?;
     let (there, units): (Vec<&Unit>, Vec<&Unit>) = args
         .shard
         .of(&plan.units)
@@ -146,7 +143,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 after: Clocks::read(&device),
             });
         }
-        keep(target.as_ref(), &study)?;
+        keep(target.as_mut(), &study)?;
         progress.step();
     }
     drop(progress);
@@ -189,7 +186,7 @@ fn merge(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn keep(target: Option<&Target>, study: &Study) -> Result<(), Failure> {
+fn keep(target: Option<&mut Target>, study: &Study) -> Result<(), Failure> {
     match target {
         Some(target) => Ok(target.keep(|| study.text())?),
         None => Ok(()),
@@ -213,7 +210,7 @@ impl Args {
     fn plan(&self, device: &Device) -> Result<Plan, Failure> {
         // One list, so that what is searched for one part serves the others.
         let all = self.variants.all();
-        let mut contenders = self.variants.compared(&all, device)?;
+        let mut contenders = self.variants.compared(&all, device.is_gpu())?;
         if self.variants.is_empty() {
             contenders.extend(plan::picks(device));
         }

@@ -25,7 +25,9 @@ const DEFAULT_BATCH: usize = 1000;
     after_help = "Without --problem, --suite and --model it takes the layers of report-86 and report-70 \
                         with 1000 images; on the CPU the suite `quick`. A configuration is timed \
                         only after it has passed its check in the same run. --svg draws a curve \
-                        where configurations are numbers, as tile=4 to tile=32, bars elsewhere."
+                        where configurations are numbers, as tile=4 to tile=32, bars elsewhere.\n\n\
+                  For example:\n\
+                  \x20 convforge sweep fused_shared --problem mb1000ic4ih40oc16oh34kh7 --svg charts"
 )]
 pub struct Args {
     /// Variants of which every configuration is timed [default: those of the device that have more

@@ -27,6 +27,8 @@ pub fn catch_interrupts() {
         if STOP.swap(true, Ordering::Relaxed) {
             process::exit(INTERRUPTED.into());
         }
+        let said = "Interrupted: what has begun is finished; Ctrl-C again ends at once.";
+        let _ = writeln!(io::stderr().lock(), "{said}");
     };
     // Without a handler Ctrl-C ends the program at once, which is bearable.
     let _ = ctrlc::set_handler(on_signal);

@@ -23,7 +23,7 @@ use convforge_tools::{
 use serde::Serialize;
 
 use crate::{
-    args::{DeviceArgs, ProblemArgs, seconds},
+    args::{DeviceArgs, ProblemArgs, number, positive, seconds},
     failure::Failure,
     terminal::{self, Progress},
 };
@@ -35,7 +35,10 @@ use crate::{
                   already and of the same code and libraries is not measured again, so that a run \
                   that was interrupted goes on where it was. A variant that fails its check is \
                   remembered too. Without --store the results are in the folder tuning of convforge's \
-                  cache, which CONVFORGE_CACHE names."
+                  cache, which CONVFORGE_CACHE names.\n\n\
+                  For example:\n\
+                  \x20 convforge tune --suite resnet50 --storage f16 --layout nhwc\n\
+                  \x20 convforge tune export results.txt"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -48,17 +51,17 @@ pub struct Args {
     #[arg(long, value_name = "DIR", global = true)]
     store: Option<PathBuf>,
     /// Samples of each variant [default: 30 on a GPU, 10 on the CPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = positive::<u32>, allow_negative_numbers = true)]
     samples: Option<u32>,
     /// Time for the samples of one problem; slow variants then take fewer, but at least 5
     /// [default: 60 on a GPU, 2 on the CPU]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// For calls whose operands stay in the L2 cache; such results stand by themselves
     #[arg(long)]
     warm: bool,
     /// Seed of the data
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -350,7 +353,8 @@ fn import(store: &Store, file: &Path) -> Result<ExitCode, Failure> {
         ));
     }
     tell(&notes)?;
-    terminal::remark(&format!("Problems added: {kept}."), true)?;
+    let from = file.display();
+    terminal::remark(&format!("Problems added from {from}: {kept}."), true)?;
     Ok(match kept == records.len() && kept > 0 {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

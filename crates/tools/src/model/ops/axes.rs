@@ -85,7 +85,7 @@ impl AxisSlice {
 }
 
 /// What Slice takes of a tensor of so many dimensions.
-pub(in super::super) fn slices(node: &Node, known: &Known, rank: usize) -> Option<Vec<AxisSlice>> {
+pub(super) fn slices(node: &Node, known: &Known, rank: usize) -> Option<Vec<AxisSlice>> {
     let starts = ints(node, known, "starts", 1)?;
     let ends = ints(node, known, "ends", 2)?;
     let axes = match node.ints("axes").is_some() || node.takes(3).is_some() {

@@ -1,6 +1,6 @@
 //! What takes tensors element by element, multiplies matrices or makes tensors of nothing but a shape.
 
-use super::{super::values::Values, Dim, Dims, Known, Node};
+use super::{Dim, Dims, Known, Node, folding::fold};
 
 pub(super) fn keeping(node: &Node, known: &Known) -> Option<Dims> {
     Some(known.input(node, 0)?.to_vec())
@@ -44,7 +44,7 @@ pub(super) fn matmul(node: &Node, known: &Known) -> Option<Dims> {
 }
 
 pub(super) fn shape(node: &Node, known: &Known) -> Option<Dims> {
-    let count = Values::from_node(node, known)?.len();
+    let count = fold(node, known)?.len();
     Some(vec![Some(i64::try_from(count).ok()?)])
 }
 

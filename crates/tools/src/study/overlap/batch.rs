@@ -8,7 +8,7 @@ use std::{
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 #[cfg(feature = "cuda")]
 use convforge::gpu::PinnedBuffer;
-use convforge::{Device, Element, Error::NoGpu, Pipeline, Problem, pipeline::Ran};
+use convforge::{Device, Element, Error::NoGpu, Pipeline, Problem, pipeline::Timing};
 use convforge_check::{Recipe, Tensor};
 use rayon::prelude::*;
 
@@ -101,7 +101,7 @@ impl<'a, T: Element> Batch<'a, T> {
     ///
     /// # Errors
     /// [`Error::Wrong`] for an output that is not the same in every bit.
-    pub fn run(&mut self, pipeline: &mut Pipeline<T>, stop: &AtomicBool) -> Result<Ran> {
+    pub fn run(&mut self, pipeline: &mut Pipeline<T>, stop: &AtomicBool) -> Result<Timing> {
         cast_slice_mut::<T, u8>(&mut self.y)
             .par_chunks_mut(PIECE)
             .for_each(|piece| piece.fill(POISON));

@@ -5,18 +5,19 @@ use std::path::PathBuf;
 use convforge::{Math, Pick};
 
 use crate::{
-    args::{DeviceArgs, SearchArgs},
+    args::{DeviceArgs, SearchArgs, positive},
     data::DataArgs,
 };
 
 /// Classifies Fashion-MNIST images, enlarged to 86x86, with a small LeNet whose two convolutions
 /// any variant can do; everything stays on one device from pixels to classes.
 #[derive(clap::Args)]
+#[command(after_help = "For example:\n  convforge infer --count 100 --math f16 --json")]
 pub struct Args {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Only the first COUNT images
-    #[arg(long)]
+    /// Only the first COUNT images [default: all]
+    #[arg(long, value_parser = positive::<usize>, allow_negative_numbers = true)]
     pub count: Option<usize>,
     /// The variant of both convolutions, or one configuration as in fused_shared:tile=24; `auto`,
     /// `rule`, `kernels` or a policy as in policy:per-layer choose one for each
@@ -33,9 +34,10 @@ pub struct Args {
     pub fused: bool,
     /// Timed runs of --fused
     #[arg(long, default_value_t = 30, requires = "fused")]
+    #[arg(value_parser = positive::<usize>, allow_negative_numbers = true)]
     pub runs: usize,
     /// Images per batch [default: all of them on a GPU, 500 on the CPU]
-    #[arg(long)]
+    #[arg(long, value_parser = positive::<usize>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
     /// Write the logits to a NumPy file
     #[arg(long, value_name = "OUT.npy")]

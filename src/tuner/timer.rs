@@ -4,13 +4,13 @@
 use std::{thread, time::Duration};
 
 use super::{Budget, operands::Operands};
-#[cfg(feature = "cuda")]
-use crate::Error;
 use crate::{
     Conv, Device, Packed, Problem, Result, Stream, Workspace,
     tuning::{Conditions, Outcome},
     variant::RawOperands,
 };
+#[cfg(feature = "cuda")]
+use crate::{Error, gpu};
 
 /// Microseconds that a sample should last.
 const SAMPLE_US: f64 = 1_000.0;
@@ -21,12 +21,6 @@ const SAMPLES: usize = 9;
 const FEW_SAMPLES: usize = 3;
 /// How many times the fastest's time is far behind.
 const FAR: f64 = 5.0;
-/// The driver's errors, from CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
-/// that say what was queued cannot be captured.
-#[cfg(feature = "cuda")]
-const CAPTURE_REFUSED: i32 = 900;
-#[cfg(feature = "cuda")]
-const CAPTURE_REFUSED_LAST: i32 = 908;
 /// How long a GPU rests after a sample, in lengths of the sample.
 const REST: u32 = 3;
 /// Samples that last are of slow kernels, which draw little.
@@ -34,7 +28,7 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Sets of operands at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
 
-pub(super) struct Track {
+pub(super) struct Timer {
     stream: Stream,
     operands: Operands,
     workspace: Workspace,
@@ -53,7 +47,7 @@ pub fn rest_after(busy: Duration) -> Duration {
     LONGEST_REST.min(busy.saturating_mul(REST))
 }
 
-impl Track {
+impl Timer {
     pub(super) fn new(device: &Device, problem: &Problem, conditions: Conditions) -> Result<Self> {
         let twice_l2 = 2 * device.limits().l2_bytes as usize;
         let sets = match conditions.cold {
@@ -61,7 +55,7 @@ impl Track {
             false => 1,
         };
         let stream = device.stream()?;
-        Ok(Track {
+        Ok(Timer {
             operands: Operands::new(device, problem, sets)?,
             workspace: Workspace::new(&stream)?,
             stream,
@@ -79,7 +73,7 @@ impl Track {
         // The first call loads what is loaded at first use.
         self.launch(conv, &sets, 1)?;
         self.stream.synchronize()?;
-        let each = self.elapsed(|track| track.launch(conv, &sets, 1))?;
+        let each = self.elapsed(|timer| timer.launch(conv, &sets, 1))?;
         let calls = (SAMPLE_US / each.max(1.0)).ceil() as usize;
         let all_sets = calls.next_multiple_of(sets.len());
         let calls = match each * all_sets as f64 <= LONGEST_SAMPLE_US {
@@ -101,10 +95,10 @@ impl Track {
     }
 
     /// The operands with filters as the convolution wants them, and what keeps these.
-    fn packed(&self, conv: &Conv) -> Result<(Vec<Packed>, Vec<RawOperands>)> {
-        let (mut kept, mut sets) = (Vec::new(), self.operands.raw.clone());
+    fn packed(&mut self, conv: &Conv) -> Result<(Vec<Packed>, Vec<RawOperands>)> {
+        let (mut kept, mut sets) = (Vec::new(), self.operands.raw());
         for set in &mut sets {
-            // SAFETY: the filter has the problem's size and stays as long as the track.
+            // SAFETY: the filter has the problem's size and stays as long as the timer.
             if let Some(packed) = unsafe { conv.pack_raw(set.w, &self.stream)? } {
                 set.packed = packed.as_ptr();
                 kept.push(packed);
@@ -146,10 +140,7 @@ impl Track {
             let graph = queue.capture(|_| self.launch(conv, sets, calls));
             let graph = graph.map_err(|why| match why {
                 // Any other failure may be none another time.
-                Error::Gpu {
-                    code: CAPTURE_REFUSED..=CAPTURE_REFUSED_LAST,
-                    ..
-                } => Error::Unsupported {
+                why if gpu::is_of_recording(&why) => Error::Unsupported {
                     variant: conv.name(),
                     problem: conv.problem().to_string(),
                     why: format!("no graph of it can be captured: {why}"),
@@ -163,7 +154,7 @@ impl Track {
             let totals = rested(|| self.elapsed(sample), wants_more, pause)?;
             return Ok(totals.into_iter().map(per_call).collect());
         }
-        let sample = |track: &mut Self| track.launch(conv, sets, calls);
+        let sample = |timer: &mut Self| timer.launch(conv, sets, calls);
         let totals = rested(|| self.elapsed(sample), wants_more, pause)?;
         Ok(totals.into_iter().map(per_call).collect())
     }

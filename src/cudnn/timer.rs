@@ -19,6 +19,15 @@ const GRAPHS: usize = 3;
 /// takes less.
 const SLOW_US: f64 = 500_000.0;
 
+/// How many times the fastest plan that adds up products a plan may take without being far from it:
+/// it has lost.
+pub(super) const FAR: usize = 8;
+
+/// Whether a time is far from the best one.
+pub(super) fn is_far(us: f64, best: f64) -> bool {
+    us > best * FAR as f64
+}
+
 /// A plan as a convolution.
 pub(super) fn conv(
     device: &Device,
@@ -36,7 +45,7 @@ pub(super) fn conv(
 }
 
 /// A stream with operands, and a workspace that serves every plan.
-pub(super) struct Track<'a> {
+pub(super) struct Timer<'a> {
     stream: &'a Stream,
     queue: &'a gpu::Stream,
     operands: Operands,
@@ -44,7 +53,7 @@ pub(super) struct Track<'a> {
     marks: [Event; 2],
 }
 
-impl<'a> Track<'a> {
+impl<'a> Timer<'a> {
     pub(super) fn new<'c>(
         stream: &'a Stream,
         queue: &'a gpu::Stream,
@@ -55,7 +64,7 @@ impl<'a> Track<'a> {
         if let Some(largest) = convs.max_by_key(|conv| conv.workspace_bytes().least) {
             workspace.reserve(largest, stream)?;
         }
-        Ok(Track {
+        Ok(Timer {
             stream,
             queue,
             operands: Operands::new(queue, problem)?,
@@ -67,26 +76,26 @@ impl<'a> Track<'a> {
     /// Microseconds of a call: of the second one; of the fastest of a few graphs where that is short.
     /// A first call that is very slow, and far from `best`, is the only one.
     pub(super) fn time(&mut self, conv: &Conv, best: f64) -> Result<f64> {
-        let first = self.elapsed(|track| track.launch(conv))?;
-        if first > SLOW_US && super::race::is_far(first, best) {
+        let first = self.elapsed(|timer| timer.launch(conv))?;
+        if first > SLOW_US && is_far(first, best) {
             return Ok(first);
         }
-        let us = self.elapsed(|track| track.launch(conv))?;
+        let us = self.elapsed(|timer| timer.launch(conv))?;
         if us > SHORT_US {
             return Ok(us);
         }
         let calls = (GRAPH_US / us.max(1.0)).ceil();
         let queue = self.queue;
-        let launches = |track: &mut Self| (0..calls as usize).try_for_each(|_| track.launch(conv));
+        let launches = |timer: &mut Self| (0..calls as usize).try_for_each(|_| timer.launch(conv));
         // What cannot be captured is found out by the referee.
         let graph = queue.capture(|_| launches(self)).ok();
         let mut least = f64::INFINITY;
         for _ in 0..GRAPHS {
-            let us = self.elapsed(|track| match &graph {
+            let us = self.elapsed(|timer| match &graph {
                 // SAFETY: the convolution, the operands and the workspace are there until the work
                 // was waited for, in `elapsed`; nothing is reserved meanwhile.
                 Some(graph) => unsafe { graph.launch(queue) },
-                None => launches(track),
+                None => launches(timer),
             })?;
             least = least.min(us / calls);
         }

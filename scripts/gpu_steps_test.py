@@ -1,0 +1,269 @@
+"""Tests of the steps in scripts/gpu, with programs in place of convforge and compute-sanitizer that write down how
+they were called, and answer as these do."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = """[
+  {
+    "name": "wide",
+    "family": "first",
+    "kind": "kernel",
+    "configs": [
+      "tile=1",
+      "tile=2",
+      "tile=3"
+    ],
+    "ranked": true
+  },
+  {
+    "name": "narrow",
+    "family": "first",
+    "kind": "kernel",
+    "configs": [],
+    "ranked": true
+  },
+  {
+    "name": "implicit_gemm_nhwc",
+    "family": "second",
+    "kind": "kernel",
+    "configs": [],
+    "ranked": true
+  },
+  {
+    "name": "library",
+    "family": "third",
+    "kind": "baseline",
+    "configs": [],
+    "ranked": true
+  }
+]
+"""
+# `narrow` fails one of its cases.
+CONVFORGE = """#!/bin/sh
+[ "$1" = list ] && cat "$LIST" && exit
+echo "$@" >>"$CALLS"
+case "$*" in
+    *"--variant narrow"*) echo '8 passed, 1 failed, 0 skipped, 2 unsupported'; exit 1 ;;
+    *) echo '9 passed, 0 failed, 1 skipped, 2 unsupported' ;;
+esac
+"""
+# synccheck finds what is known; racecheck something in `wide`.
+SANITIZER = """#!/bin/sh
+tool=$2
+shift 4
+"$@" || exit
+errors=0
+case "$tool $*" in
+    synccheck*implicit_gemm_nhwc*) errors=120 ;;
+    racecheck*"--variant wide"*) errors=2 ;;
+esac
+if [ $errors != 0 ]; then
+    echo '========= Barrier error detected. Divergent thread(s) in warp.'
+    echo '=========     at void kernel(int)+0x90 in /somewhere/kernel.cuh:77'
+    echo '=========     by thread (32,0,0) in block (0,0,0)'
+fi
+if [ "$tool" = racecheck ]; then
+    echo "========= RACECHECK SUMMARY: $errors hazards displayed ($errors errors, 0 warnings)"
+else
+    echo "========= ERROR SUMMARY: $errors errors"
+    [ $errors = 0 ] || echo '========= ERROR SUMMARY: 20 errors were not printed. Use --print-limit option'
+fi
+[ $errors = 0 ] || exit 9
+"""
+# One of candle's models.
+MODELS = """#!/bin/sh
+echo "$@" >>"$CALLS"
+echo '{"cudnn": false, "difference": 1e-6, "from_f32": null, "convforge_ms": 2.0, "candle_ms": 5.0,' \\
+    '"convforge_bytes": 1048576, "candle_bytes": 2097152, "layers": []}'
+"""
+HOST = """#!/bin/sh
+echo 'variant                        calls   bare us    run us     (p10 to p90)  ratio'
+echo 'wide                               1      3.00      3.60 (  3.50 to   3.70)   1.20'
+echo 'library                            1      4.00      6.00 (  5.50 to   6.70)   1.50'
+"""
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        shutil.copy(ROOT / "scripts/gpu.sh", self.folder)
+        shutil.copytree(ROOT / "scripts/gpu", self.folder / "gpu")
+        self.program("bin/convforge", CONVFORGE)
+        self.program("tools/compute-sanitizer", SANITIZER)
+        (self.folder / "list.json").write_text(LIST, encoding="utf-8")
+
+    def program(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+    def run_it(self, *arguments):
+        """The answer, and the calls of the command."""
+        calls = self.folder / "calls"
+        calls.write_text("", encoding="utf-8")
+        environment = {**os.environ, "CALLS": str(calls), "LIST": str(self.folder / "list.json"),
+                       "PATH": f"{self.folder / 'tools'}:{os.environ['PATH']}"}
+        command = ["bash", self.folder / "gpu.sh", "--out", self.folder / "results", *arguments]
+        answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return answer, calls.read_text(encoding="utf-8").splitlines()
+
+    def line(self, answer, begins):
+        (found,) = [line for line in answer.stdout.splitlines() if line.startswith(begins)]
+        return found.split()
+
+    def test_a_familys_problems_are_shared_by_its_configurations(self):
+        answer, calls = self.run_it("check", "--each", "10", "first", "implicit_gemm_nhwc")
+        self.assertEqual([call.split("--configs all ")[1] for call in calls], [
+            "--each 3 --seed 1 --judge gpu --jobs 8", "--each 3 --seed 1 --judge gpu --jobs 8",
+            "--each 10 --seed 1 --judge gpu --jobs 8",
+        ])
+        self.assertIn("--variant wide", calls[0])
+        self.assertEqual(self.line(answer, "each wide")[2:7], ["1", "9", "0", "1", "2"])
+        self.assertEqual(self.line(answer, "each narrow")[2:5], ["1", "8", "1"])
+        self.assertEqual(self.line(answer, "all ")[1:], ["3", "26", "1", "2", "6"])
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("each narrow", (self.folder / "results/verdict.txt").read_text(encoding="utf-8"))
+
+    def test_many_problems_are_steps_with_seeds_of_their_own(self):
+        _, calls = self.run_it("--seed", "4", "check", "--each", "12000", "implicit_gemm_nhwc")
+        self.assertEqual([call.split("--each ")[1].split(" --judge")[0] for call in calls],
+                         ["5000 --seed 4", "5000 --seed 5", "2000 --seed 6"])
+        _, again = self.run_it("--seed", "4", "check", "--each", "12000", "implicit_gemm_nhwc")
+        self.assertEqual(again, [])
+
+    def test_a_step_that_was_stopped_waits_for_the_others(self):
+        results = self.folder / "results"
+        results.mkdir()
+        (results / "stopped.txt").write_text("each-wide-2-seed-1\n", encoding="utf-8")
+        answer, calls = self.run_it("check", "--each", "5", "wide", "implicit_gemm_nhwc")
+        self.assertEqual([call.split("--variant ")[1].split()[0] for call in calls], ["implicit_gemm_nhwc", "wide"])
+        self.assertEqual(answer.returncode, 0)
+
+    def test_a_step_that_is_cut_off_is_noted(self):
+        gpu = (self.folder / "gpu.sh").read_text(encoding="utf-8").replace("STEP_SECONDS=480", "STEP_SECONDS=1")
+        (self.folder / "gpu.sh").write_text(gpu, encoding="utf-8")
+        self.program("bin/convforge", CONVFORGE.replace("case", "sleep 9; case", 1))
+        answer, _ = self.run_it("check", "--each", "5", "implicit_gemm_nhwc")
+        self.assertEqual(answer.returncode, 75)
+        self.assertIn("stopped, not done: each-implicit_gemm_nhwc-5-seed-1", answer.stdout)
+        stopped = (self.folder / "results/stopped.txt").read_text(encoding="utf-8")
+        self.assertEqual(stopped, "each-implicit_gemm_nhwc-5-seed-1\n")
+
+    def test_libraries_and_unknown_names_are_refused(self):
+        for name in ("library", "third", "narro"):
+            answer, calls = self.run_it("check", "--each", "10", "first", name)
+            self.assertEqual((answer.returncode, calls), (2, []))
+            self.assertIn(f"named '{name}'", answer.stderr)
+
+    def test_a_step_without_counts_is_told(self):
+        self.program("bin/convforge", CONVFORGE.replace("echo '9 passed, 0 failed, 1 skipped, 2 unsupported'", "exit 1"))
+        answer, _ = self.run_it("check", "--each", "10", "implicit_gemm_nhwc")
+        self.assertIn("1 steps have no answer", answer.stdout)
+        self.assertEqual(answer.returncode, 1)
+
+    def test_every_huge_problem_meets_every_family(self):
+        _, calls = self.run_it("huge", "first")
+        self.assertEqual(len(calls), 7)
+        self.assertIn("--shard 7/7 --variant wide --variant narrow --configs first", calls[6])
+        suite = (ROOT / "crates/tools/src/suites/huge.txt").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(len([line for line in suite if not line.startswith("#")]), 7)
+
+    def test_tails_go_through_the_edges_of_tiles(self):
+        _, calls = self.run_it("tails", "implicit_gemm_nhwc")
+        problems = (self.folder / "results/tails.txt").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(len(problems), len(set(problems)))
+        for channels in (127, 128, 129):
+            for problem in (f"mb2ic{channels}ih12iw20oc32kh3ph1+f16+nhwc", f"mb2ic32ih12iw20oc{channels}kh1",
+                            f"g{channels + 1}mb2ic{channels + 1}ih14iw20oc{channels + 1}kh7ph3+bf16+nhwc"):
+                self.assertIn(problem, problems)
+        self.assertEqual(len(calls), len(problems) // 5000 + 2)
+
+    def test_known_errors_are_shown_and_do_not_fail(self):
+        answer, calls = self.run_it("sanitize", "implicit_gemm_nhwc")
+        self.assertEqual(len(calls), 4)
+        self.assertEqual(self.line(answer, "implicit_gemm_nhwc ")[1:], ["0/9", "0/9", "120/9", "*", "0/9"])
+        self.assertIn("0 errors, 120 more that are known", answer.stdout)
+        self.assertIn("synccheck-implicit_gemm_nhwc kernel.cuh:77: 1 shown", answer.stdout)
+        self.assertEqual(answer.returncode, 0, answer.stdout)
+
+    def test_new_errors_and_missing_answers_fail(self):
+        answer, calls = self.run_it("sanitize", "first")
+        # racecheck takes each of the configurations by itself.
+        self.assertEqual(len([call for call in calls if "--data integer" in call]), 4)
+        self.assertEqual(self.line(answer, "wide ")[1:], ["0/9", "0/9", "0/9", "6/27", "!"])
+        self.assertEqual(self.line(answer, "narrow ")[1:], ["no", "answer"] * 4)
+        self.assertEqual(answer.returncode, 1)
+
+    def test_the_trials_of_all_variants_are_a_step_for_each(self):
+        for name in ("conv", "variants"):
+            self.program(f"bin/tests/{name}", f"#!/bin/sh\necho \"{name} [$*]\" >>\"$CALLS\"\n")
+        answer, calls = self.run_it("test")
+        self.assertEqual(calls, ["conv []", "variants [wide:]", "variants [narrow ]", "variants [implicit_gemm_nhwc ]",
+                                 "variants [library ]"])
+        self.assertIn("test-variants-library: status 0", answer.stdout)
+
+    def test_the_hosts_time_is_held_to_its_limit(self):
+        self.program("bin/host", HOST)
+        answer, _ = self.run_it("host")
+        self.assertIn("2 rows, of which 1 take more than 1.3 times the bare calls; the most is 1.50", answer.stdout)
+        self.assertEqual(self.line(answer, "  library")[-1], "1.50")
+
+    def copy(self, *names):
+        for name in names:
+            shutil.copy(ROOT / "scripts" / name, self.folder)
+
+    def test_a_tenth_is_compared_in_steps_of_two_problems(self):
+        self.copy("tenth.py", "results.py")
+        benches = self.folder / "benches"
+        (benches / "results").mkdir(parents=True)
+        (benches / "record.txt").touch()
+        rows = [f'{{"problem": "mb{n}ic3ih9oc4kh3", "variant": "wide", "median_us": 9, "suite": "s", "layer": "l"}}'
+                for n in range(100)]
+        section = '{"section": "rows", "usual": {"passed": {"status": "passed"}}}'
+        text = "\n".join(['{"environment": {}}', section, *rows]) + "\n"
+        (benches / "results/gpu.jsonl").write_text(text, encoding="utf-8")
+        _, calls = self.run_it("--seed", "3", "tenth")
+        drawn = (self.folder / "results/tenth-3.txt").read_text(encoding="utf-8").splitlines()
+        self.assertTrue(3 < len(drawn) < 20, drawn)
+        self.assertTrue(all(line.startswith("s.l mb") for line in drawn), drawn)
+        self.assertEqual(len(calls), (len(drawn) + 1) // 2)
+        self.assertTrue(all(call.startswith("compare --device gpu --suite ") for call in calls), calls)
+
+    def test_each_line_of_counters_is_profiled(self):
+        self.program("profile.sh", '#!/bin/sh\necho "$@" >>"$CALLS"\n')
+        (self.folder / "benches").mkdir()
+        (self.folder / "benches/record.txt").touch()
+        shutil.copy(ROOT / "benches/counters.txt", self.folder / "benches")
+        _, calls = self.run_it("counters")
+        listed = [line for line in (ROOT / "benches/counters.txt").read_text(encoding="utf-8").splitlines()
+                  if not line.startswith("#")]
+        self.assertEqual([" ".join(call.split()[-2:]) for call in calls], listed)
+
+    def test_candles_models_run_both_ways_and_end_in_a_table(self):
+        self.copy("models.py")
+        for build in ("candle", "candle-cudnn"):
+            self.program(f"bin/{build}", MODELS)
+        answer, calls = self.run_it("candle")
+        self.assertEqual(len(calls), 20)
+        self.assertEqual(calls[4], "--device cuda --dtype f32 --batch 1 --model vae --layers --json --seconds 0.5")
+        self.assertEqual(len([line for line in answer.stdout.splitlines() if "| 2.00 | 5.00 | 2.50 |" in line]), 20)
+        self.assertEqual(answer.returncode, 0)
+
+    def test_what_was_not_packed_is_told(self):
+        for command in ("test", "host", "guide", "candle"):
+            answer, _ = self.run_it(command)
+            self.assertEqual(answer.returncode, 1, command)
+            self.assertIn("scripts/pack.sh", answer.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
