@@ -41,7 +41,7 @@ usage: gpu.sh [options] COMMAND
   all                check, test, compare (its suites), sweep, infer, study and sanitize
 
   --out DIR          where results go (results): steps.tsv, log.txt, compare.json,
-                     sweep.json, study.json, tenth.json, candle/, record/, cudnn-plans/,
+                     sweep.json, study.json, tenth-S.json, candle/, record/, cudnn-plans/,
                      cudnn-plans.jsonl; record.tgz: all of `record` that is to be brought back;
                      verdict.txt has all tables that end the command
   --device D         gpu, gpu:1 or cpu (gpu); for `record` a list, gpu:0,gpu:1
@@ -247,15 +247,20 @@ find_benches() {
     die "there is no benches/record.txt in $here or beside it"
 }
 
-# Sets what `record` and `plan` share, and makes COMPARISONS those of record.txt without a star, in its order,
-# or those whose names fit these patterns, in theirs: a name, the how-manieth of this name, the options.
-begin_record() {
+# Sets BENCHES, and KNOWN to the options of compare by which finalists of earlier searches race. Searches stay for
+# the next call.
+find_searches() {
     benches=$(find_benches) || exit 2
-    mkdir -p "$out/record" || exit 1
-    # Searches of cuDNN's plans stay there for the next call.
     export CONVFORGE_CUDNN_PLANS=${CONVFORGE_CUDNN_PLANS:-$out/cudnn-plans}
     known=(--cudnn-stored finalists --cudnn-seconds 120)
     [[ ! -r $benches/cudnn-plans.jsonl ]] || known+=(--cudnn-known "$benches/cudnn-plans.jsonl")
+}
+
+# Sets what `record` and `plan` share, and makes COMPARISONS those of record.txt without a star, in its order,
+# or those whose names fit these patterns, in theirs: a name, the how-manieth of this name, the options.
+begin_record() {
+    mkdir -p "$out/record" || exit 1
+    find_searches
     IFS=, read -ra devices <<<"$device"
     csrc=$("$convforge" devices --json | sed -n 's/.*"csrc": *"\([0-9a-f]\{8\}\).*/\1/p')
     chip=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -n 1)

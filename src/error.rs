@@ -306,7 +306,7 @@ fn suggestion(close: &Option<String>) -> String {
     match close {
         Some(_) => near(close),
         None if cfg!(feature = "cuda") => "; `convforge list` shows them all".to_owned(),
-        None => "; this build has no CUDA (feature `cuda`), and so the CPU's alone".to_owned(),
+        None => "; this build has no CUDA (feature `cuda`)".to_owned(),
     }
 }
 

@@ -130,6 +130,7 @@ impl Tuner {
     }
 
     /// Keeps the results there, and takes times under its conditions.
+    #[must_use]
     pub fn store(self, store: Store) -> Self {
         Tuner { store, ..self }
     }

@@ -36,7 +36,8 @@ pub use plan::{Bytes, Packing, Plan, Query, Space};
 /// A way to compute a convolution.
 ///
 /// # Safety
-/// What [`prepare`](Self::prepare) answers keeps what [`Prepared`] promises.
+/// What [`prepare`](Self::prepare) answers keeps what [`Prepared`] promises, whatever plan it was handed:
+/// a plan's fields are anybody's to change, and it may be another variant's or of another question.
 pub unsafe trait Variant: Any + Send + Sync {
     /// What it says of itself.
     fn info(&self) -> &Info;
@@ -69,7 +70,7 @@ pub unsafe trait Variant: Any + Send + Sync {
     /// Readies a plan of its own, for the same question, on a device.
     ///
     /// # Errors
-    /// A library that is missing or refuses, no memory.
+    /// [`Error::Unavailable`] for a plan that is not; a library that is missing or refuses, no memory.
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>>;
 }
 

@@ -15,7 +15,8 @@
 //         __device__ void for_runs(const Stored *tensor, Body body);
 //     };
 //
-// Other activations than comparisons, and pooling, are left to the shared pass (core/output.cuh).
+// Activations that are no limits are the kernel's to apply (late_activation), or the shared pass's,
+// as pooling is (sums_follow, core/output.cuh).
 #pragma once
 
 #include "core/element.cuh"

@@ -6,8 +6,7 @@ readonly DRAWN_PER_STEP=2 # problems, each with a search of cuDNN's plans
 # All variants on a tenth of the problems of the committed results.
 tenth() {
     local list=$out/tenth-$seed part parts=0 slice
-    find_benches >/dev/null || exit 2
-    export CONVFORGE_CUDNN_PLANS=${CONVFORGE_CUDNN_PLANS:-$out/cudnn-plans}
+    find_searches
     if [[ ! -s $list.txt ]]; then
         python3 "$here/tenth.py" --seed "$seed" >"$list.txt" || die "tenth needs python3 and benches/results"
     fi
@@ -16,7 +15,7 @@ tenth() {
     for ((part = 1; part <= parts; part++)); do
         printf -v slice '%s/tenth-%03d' "$list" $((part - 1))
         step "tenth-$seed-$part-of-$parts" "$convforge" compare --device "$device" --suite "$slice" \
-            --cudnn-stored again --cudnn-seconds 120 --out "$out/tenth-$seed.json" --resume
+            "${known[@]}" --out "$out/tenth-$seed.json" --resume
     done
     echo "To compare two: $here/agree.py FIRST/tenth-$seed.json SECOND/tenth-$seed.json"
 }

@@ -76,7 +76,7 @@ readonly MODEL_BATCH=32 # images; of the autoencoder one
 
 # A step for each model, type and build of candle: without cuDNN and with it. A line of JSON each.
 candle() {
-    local build program model type batch file on=cuda
+    local build program model type batch file on=cuda${device#gpu}
     [[ $device != cpu ]] || on=cpu
     python_libraries
     mkdir -p "$out/candle" || exit 1

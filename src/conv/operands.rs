@@ -5,6 +5,16 @@ use crate::{Element, View, ViewMut};
 
 /// The tensors of one call: buffers, or [views](View). Build it with [`Operands::new`] and add what
 /// the problem asks for.
+///
+/// All are contiguous, in the order of the problem's layout, and of its storage but for the bias.
+///
+/// | tensor | elements |
+/// | --- | --- |
+/// | `x` | n, c, h, w |
+/// | `w` | k, c / groups, r, s |
+/// | `y` | n, k, p, q, or what pooling leaves of p and q |
+/// | bias | k, f32 |
+/// | residual | n, k, p, q, before pooling |
 #[derive(Debug)]
 pub struct Operands<'a, T: Element> {
     pub(super) x: View<'a, T>,
@@ -33,6 +43,7 @@ impl<'a, T: Element> Operands<'a, T> {
     }
 
     /// One f32 per output channel.
+    #[must_use]
     pub fn bias(self, bias: impl Into<View<'a, f32>>) -> Self {
         Operands {
             bias: Some(bias.into()),
@@ -41,6 +52,7 @@ impl<'a, T: Element> Operands<'a, T> {
     }
 
     /// A tensor of the convolution's output shape, before pooling.
+    #[must_use]
     pub fn residual(self, residual: impl Into<View<'a, T>>) -> Self {
         Operands {
             residual: Some(residual.into()),
@@ -50,6 +62,7 @@ impl<'a, T: Element> Operands<'a, T> {
 
     /// The filter as [`Conv::pack`](crate::Conv::pack) re-arranged it: of its answer `as_ref()`, or
     /// where there is one, a reference to it.
+    #[must_use]
     pub fn packed(self, packed: impl Into<Option<&'a Packed>>) -> Self {
         Operands {
             packed: packed.into(),

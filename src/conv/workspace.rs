@@ -91,6 +91,7 @@ impl Workspace {
     }
 
     /// Never takes more than `bytes`, where a variant can do with less than it would like.
+    #[must_use]
     pub fn limit(mut self, bytes: usize) -> Self {
         self.limit = match self.memory {
             Memory::Owned(_) => bytes,

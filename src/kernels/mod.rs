@@ -117,17 +117,6 @@ fn not_compiled(needs: i32, arch: u32) -> Option<String> {
     }
 }
 
-/// What the memory's pins take at least to move input, output and residual, in microseconds: no estimate
-/// is less. A packed filter may be smaller than it is stored.
-fn memory_us(query: &Query) -> f64 {
-    let problem = query.problem;
-    let elements = problem.elements_read() + problem.y_len() + problem.residual_len();
-    match query.limits.bytes_per_us() {
-        speed if speed > 0.0 => (elements * problem.storage().bytes()) as f64 / speed,
-        _ => 0.0,
-    }
-}
-
 /// A row's plan, and what it is the plan of. All of it is public to whoever asks for plans, and
 /// [`Variant::prepare`] may be handed any: a row readies its own alone, and by the sizes that stand here.
 struct Planned {
@@ -151,6 +140,17 @@ impl Planned {
             && self.problem == *query.problem
             && self.config == query.config
             && self.limits == *query.limits
+    }
+}
+
+/// What the memory's pins take at least to move input, output and residual, in microseconds: no estimate
+/// is less. A packed filter may be smaller than it is stored.
+fn memory_us(query: &Query) -> f64 {
+    let problem = query.problem;
+    let elements = problem.elements_read() + problem.y_len() + problem.residual_len();
+    match query.limits.bytes_per_us() {
+        speed if speed > 0.0 => (elements * problem.storage().bytes()) as f64 / speed,
+        _ => 0.0,
     }
 }
 
@@ -221,7 +221,7 @@ unsafe impl Variant for Row {
         Ok(Plan {
             workspace,
             packing,
-            us: (answer.us >= 0.0).then_some(answer.us.max(memory_us(query))),
+            us: (answer.us >= 0.0).then(|| answer.us.max(memory_us(query))),
             state: Box::new(planned),
         })
     }

@@ -61,6 +61,7 @@ impl Default for Conditions {
 
 impl Conditions {
     /// These on a GPU. The CPU has no graphs, and its caches are no L2: it is called, warm.
+    #[must_use]
     pub fn on(self, is_gpu: bool) -> Self {
         match is_gpu {
             true => self,

@@ -66,6 +66,7 @@ impl Store {
     }
 
     /// The results that were taken under these conditions.
+    #[must_use]
     pub fn under(self, conditions: Conditions) -> Self {
         Store { conditions, ..self }
     }

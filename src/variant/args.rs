@@ -9,16 +9,18 @@ use std::{
 
 /// Plain addresses on the convolution's device, for buffers of other crates. Build it with
 /// [`RawOperands::new`] and add what the problem asks for.
+///
+/// Sizes and order of the elements are those of [`Operands`](crate::Operands).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RawOperands {
     /// Input.
     pub x: *const c_void,
-    /// Filter.
+    /// Filter; also where it is packed.
     pub w: *const c_void,
     /// Output.
     pub y: *mut c_void,
-    /// Bias, f32; null without one.
+    /// Bias, one f32 per output channel; null without one.
     pub bias: *const f32,
     /// Residual; null without one.
     pub residual: *const c_void,
@@ -43,16 +45,19 @@ impl RawOperands {
     }
 
     /// One f32 per output channel; null for none.
+    #[must_use]
     pub fn bias(self, bias: *const f32) -> Self {
         RawOperands { bias, ..self }
     }
 
     /// A tensor of the convolution's output shape, before pooling; null for none.
+    #[must_use]
     pub fn residual(self, residual: *const c_void) -> Self {
         RawOperands { residual, ..self }
     }
 
     /// The filter re-arranged; null for none.
+    #[must_use]
     pub fn packed(self, packed: *const c_void) -> Self {
         RawOperands { packed, ..self }
     }

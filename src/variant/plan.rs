@@ -72,6 +72,7 @@ impl Packing {
     }
 
     /// The same elsewhere.
+    #[must_use]
     pub fn space(self, space: Space) -> Self {
         Packing { space, ..self }
     }
@@ -119,11 +120,13 @@ impl Plan {
     }
 
     /// The workspace that a launch may use.
+    #[must_use]
     pub fn workspace(self, workspace: Bytes) -> Self {
         Plan { workspace, ..self }
     }
 
     /// How the filter is re-arranged, if it is.
+    #[must_use]
     pub fn packing(self, packing: impl Into<Option<Packing>>) -> Self {
         Plan {
             packing: packing.into(),
@@ -132,6 +135,7 @@ impl Plan {
     }
 
     /// The estimated microseconds, if there is an estimate.
+    #[must_use]
     pub fn us(self, us: impl Into<Option<f64>>) -> Self {
         Plan {
             us: us.into(),

@@ -1,4 +1,4 @@
-//! Binds the part of cuBLAS and cuBLASLt that convforge uses.
+//! Binds the part of cuBLAS that convforge uses, and the version of cuBLASLt.
 
 use convforge_bind::{Cuda, Spec};
 
@@ -11,31 +11,14 @@ const SPEC: Spec<'static> = Spec {
         "cublasSetWorkspace",
         "cublasSetMathMode",
         "cublasSetPointerMode",
-        "cublasGetVersion",
-        "cublasGetProperty",
         "cublasGetStatusName",
         "cublasGetStatusString",
-        "cublasSgemm",
-        "cublasSgemmStridedBatched",
         "cublasGemmEx",
         "cublasGemmStridedBatchedEx",
-        // cuBLASLt: every algorithm of its heuristics can be timed, and epilogues fused
-        "cublasLtCreate",
-        "cublasLtDestroy",
+        // cuBLASLt's alone needs no handle
         "cublasLtGetVersion",
-        "cublasLtMatmul",
-        "cublasLtMatmulAlgoGetHeuristic",
-        "cublasLtMatmulDescCreate",
-        "cublasLtMatmulDescDestroy",
-        "cublasLtMatmulDescSetAttribute",
-        "cublasLtMatrixLayoutCreate",
-        "cublasLtMatrixLayoutDestroy",
-        "cublasLtMatrixLayoutSetAttribute",
-        "cublasLtMatmulPreferenceCreate",
-        "cublasLtMatmulPreferenceDestroy",
-        "cublasLtMatmulPreferenceSetAttribute",
     ],
-    types: &["cublasGemmAlgo_t", "cublasLtEpilogue_t", "cublasLtOrder_t"],
+    types: &["cublasGemmAlgo_t"],
     constants: &[],
 };
 

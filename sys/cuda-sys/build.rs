@@ -37,7 +37,6 @@ const SPEC: convforge_bind::Spec<'static> = convforge_bind::Spec {
         "cuDeviceGetCount",
         "cuDeviceGet",
         "cuDeviceGetName",
-        "cuDeviceGetUuid",
         "cuDeviceGetAttribute",
         "cuDeviceTotalMem",
         "cuDevicePrimaryCtxRetain",
@@ -82,12 +81,7 @@ const SPEC: convforge_bind::Spec<'static> = convforge_bind::Spec {
         "cuGraphDestroy",
         "cuGraphExecDestroy",
     ],
-    types: &[
-        "CUctx_flags",
-        "CUstream_flags",
-        "CUevent_flags",
-        "CUpointer_attribute",
-    ],
+    types: &["CUpointer_attribute"],
     constants: &["CUDA_VERSION"],
 };
 

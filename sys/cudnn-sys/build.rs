@@ -12,7 +12,6 @@ const SPEC: Spec<'static> = Spec {
         "cudnnDestroy",
         "cudnnSetStream",
         "cudnnGetVersion",
-        "cudnnGetCudartVersion",
         "cudnnGetErrorString",
         "cudnnGetLastErrorString",
         // The graph API
@@ -25,7 +24,6 @@ const SPEC: Spec<'static> = Spec {
         // The older convolution API
         "cudnnCreateTensorDescriptor",
         "cudnnDestroyTensorDescriptor",
-        "cudnnSetTensor4dDescriptor",
         "cudnnSetTensor4dDescriptorEx",
         "cudnnCreateFilterDescriptor",
         "cudnnDestroyFilterDescriptor",
@@ -38,11 +36,7 @@ const SPEC: Spec<'static> = Spec {
         "cudnnSetConvolution2dDescriptor",
         "cudnnSetConvolutionMathType",
         "cudnnSetConvolutionGroupCount",
-        "cudnnGetConvolution2dForwardOutputDim",
-        "cudnnGetConvolutionForwardAlgorithmMaxCount",
-        "cudnnGetConvolutionForwardAlgorithm_v7",
         "cudnnGetConvolutionForwardWorkspaceSize",
-        "cudnnFindConvolutionForwardAlgorithm",
         "cudnnConvolutionForward",
         "cudnnConvolutionBiasActivationForward",
     ],
@@ -51,9 +45,6 @@ const SPEC: Spec<'static> = Spec {
         "cudnnConvolutionMode_t",
         "cudnnDataType_t",
         "cudnnPointwiseMode_t",
-        "cudnnReduceTensorOp_t",
-        "cudnnResampleMode_t",
-        "cudnnPaddingMode_t",
     ],
     constants: &["CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"],
 };

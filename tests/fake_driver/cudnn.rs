@@ -38,6 +38,7 @@ impl Referee for Nobody {
 pub fn all() {
     what_things_are_made_of_outlives_them();
     a_search_tries_every_plan_and_adds_to_an_earlier_one();
+    finalists_race_by_themselves_while_they_stand_up();
 }
 
 /// What a thing was made of outlives it: operations their tensors, configurations their engine and the
@@ -63,6 +64,7 @@ fn what_things_are_made_of_outlives_them() {
             problem: &problem,
             options,
             known: None,
+            finalists: false,
         };
         let found = search.run(&mut Nobody).unwrap();
         assert!(found.exact.is_none() && found.transform.is_none());
@@ -83,14 +85,23 @@ fn what_things_are_made_of_outlives_them() {
     assert_eq!(count("fake_made"), count("fake_destroyed"));
 }
 
-/// Gives out times one after another, and finds the fastest wrong.
+/// Gives out times one after another from this one on, and finds the fastest wrong.
 struct Strict {
+    from_us: f64,
     judged: usize,
+}
+
+impl Strict {
+    fn new(from_us: f64) -> Self {
+        Strict { from_us, judged: 0 }
+    }
 }
 
 impl Referee for Strict {
     fn time(&mut self, convs: &[Conv]) -> Result<Vec<Result<f64, String>>> {
-        Ok((0..convs.len()).map(|i| Ok(90.0 + i as f64)).collect())
+        Ok((0..convs.len())
+            .map(|i| Ok(self.from_us + i as f64))
+            .collect())
     }
 
     fn judge(&mut self, _: &Conv) -> Judgement {
@@ -128,9 +139,10 @@ fn a_search_tries_every_plan_and_adds_to_an_earlier_one() {
             problem: &problem,
             options,
             known,
+            finalists: false,
         };
         let before = count("fake_executed");
-        let found = search.run(&mut Strict { judged: 0 }).unwrap();
+        let found = search.run(&mut Strict::new(90.0)).unwrap();
         (found, count("fake_executed") - before)
     };
     for (problem, is_previewed) in [("mb2ic8ih8oc8kh3", false), ("mb1000ic8ih8oc8kh3", true)] {
@@ -173,4 +185,50 @@ fn a_search_tries_every_plan_and_adds_to_an_earlier_one() {
     assert_eq!(executed, 0);
     assert_eq!(count("fake_early"), 0, "in a race");
     assert_eq!(count("fake_made"), count("fake_destroyed"));
+}
+
+/// Of a complete search only finalists run; all plans do where there are more of them than it knew, or where
+/// the fastest is no longer what it was.
+fn finalists_race_by_themselves_while_they_stand_up() {
+    let device = Device::gpu(0).unwrap();
+    let problem: Problem = "mb2ic8ih8oc8kh3".parse().unwrap();
+    let search = |known: Option<&Found>, from_us| {
+        let search = Search {
+            device: &device,
+            problem: &problem,
+            options: Options::default(),
+            known,
+            finalists: true,
+        };
+        let before = count("fake_executed");
+        let found = search.run(&mut Strict::new(from_us)).unwrap();
+        let raced = found.report.contains("raced by themselves");
+        (found, count("fake_executed") - before, raced)
+    };
+    let (found, executed, raced) = search(None, 90.0);
+    assert!(!raced && found.plans > 0, "{found:?}");
+    let kept = found.finalists();
+    assert!(kept.trials.len() < found.trials.len(), "{kept:?}");
+
+    // As it is committed, and as a folder keeps it.
+    for known in [&kept, &found] {
+        let (again, fewer, raced) = search(Some(known), 90.0);
+        assert!(
+            raced && fewer < executed,
+            "{fewer} of {executed}: {again:?}"
+        );
+        assert_eq!((&again.exact, again.plans), (&found.exact, found.plans));
+        assert_eq!(again.incomplete, None);
+        assert_eq!(again.trials.len(), known.trials.len());
+        assert!(again.report.starts_with(&kept.report), "{}", again.report);
+        assert_eq!(again.finalists().report, kept.report);
+    }
+    let (mut fewer_plans, mut cut_short) = (kept.clone(), kept.clone());
+    fewer_plans.plans -= 1;
+    cut_short.incomplete = Some("40 plans left out".to_owned());
+    for (known, from_us) in [(&kept, 110.0), (&fewer_plans, 90.0), (&cut_short, 90.0)] {
+        let (again, _, raced) = search(Some(known), from_us);
+        assert!(!raced, "{again:?}");
+        assert!(again.trials.len() > known.trials.len(), "{again:?}");
+    }
 }

@@ -19,11 +19,12 @@ static int stream_contexts[1 << 16];
 /* What the calling thread has done, and which of its calls are to fail: the copy that brings the count
  * to this number; every wait. Its streams are being recorded for so many waits from now on, which fail. */
 static __thread struct {
-    int allocations, copies, waits, failing_copy, failing_waits, recorded_waits;
+    int allocations, copies, waits, destroyed_streams, failing_copy, failing_waits, recorded_waits;
 } thread;
 int *fake_allocations(void) { return &thread.allocations; }
 int *fake_copies(void) { return &thread.copies; }
 int *fake_waits(void) { return &thread.waits; }
+int *fake_destroyed_streams(void) { return &thread.destroyed_streams; }
 int *fake_failing_copy(void) { return &thread.failing_copy; }
 int *fake_failing_waits(void) { return &thread.failing_waits; }
 int *fake_recorded_waits(void) { return &thread.recorded_waits; }
@@ -149,7 +150,7 @@ int cuStreamGetCtx(uintptr_t stream, uintptr_t *context) {
         return cuCtxGetCurrent(context);
     return *context = (uintptr_t)stream_contexts[stream % (1 << 16)], OK;
 }
-int cuStreamDestroy_v2(uintptr_t stream) { return (void)stream, OK; }
+int cuStreamDestroy_v2(uintptr_t stream) { return (void)stream, thread.destroyed_streams++, OK; }
 /* Does not tell the default streams of two threads apart. */
 int cuStreamGetId(uintptr_t stream, uint64_t *id) { return *id = stream, OK; }
 int cuStreamSynchronize(uintptr_t stream) {

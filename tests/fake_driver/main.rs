@@ -51,6 +51,7 @@ fn main() -> ExitCode {
             "streams_and_workspaces",
             streams_and_workspaces_of_another_device,
         ),
+        case("a_workspace_keeps_its_stream", a_workspace_keeps_its_stream),
         case("an_ordinal_too_many", an_ordinal_too_many),
         case("memory_runs_out", memory_runs_out),
         case("data_comes_back", data_comes_back),
@@ -212,6 +213,19 @@ fn streams_and_workspaces_of_another_device() {
         .run(&x, &w, &mut y, &mut workspace, &stream)
         .unwrap_err();
     assert!(matches!(error, Error::WrongStream), "{error}");
+}
+
+/// Its handles queue work there.
+fn a_workspace_keeps_its_stream() {
+    let [device, ..] = devices();
+    let conv = conv(&device);
+    let stream = device.stream().unwrap();
+    let workspace = conv.workspace(&stream).unwrap();
+    let destroyed = *driver("fake_destroyed_streams");
+    drop(stream);
+    assert_eq!(*driver("fake_destroyed_streams"), destroyed);
+    drop(workspace);
+    assert_eq!(*driver("fake_destroyed_streams"), destroyed + 1);
 }
 
 fn an_ordinal_too_many() {

@@ -1240,7 +1240,7 @@ fn a_chip_that_is_not_here_is_planned_for() {
     let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results");
     let problem = "mb16ic3ih224oc64oh224kh3ph1";
     let asked = ["compare", "--problem", problem, "--as", "h200"];
-    let plan = |more: &[&str]| says(&[&asked, &["--plan", "--unless", results], more].concat());
+    let plan = |more: &[&str]| says(&[&asked[..], &["--plan", "--unless", results], more].concat());
     let text = plan(&[]);
     assert!(text.contains(" s for 1 problems, 0 are fresh"), "{text}");
     if cfg!(feature = "cudnn") {
@@ -1256,8 +1256,8 @@ fn a_chip_that_is_not_here_is_planned_for() {
     fails(&asked, &["--plan"]);
     fails(
         &[
-            &asked,
-            &["--plan", "--unless", results, "--out", "a.json"][..],
+            &asked[..],
+            &["--plan", "--unless", results, "--out", "a.json"],
         ]
         .concat(),
         &["cannot be used with", "--out"],
@@ -1265,7 +1265,7 @@ fn a_chip_that_is_not_here_is_planned_for() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().to_str().unwrap();
     fails(
-        &[&asked, &["--plan", "--unless", empty][..]].concat(),
+        &[&asked[..], &["--plan", "--unless", empty]].concat(),
         &["no folder that --unless names has a report of the chip `h200`"],
     );
 }

@@ -1,4 +1,4 @@
-//! Raw bindings of cuBLAS and cuBLASLt, made from the toolkit's own headers.
+//! Raw bindings of cuBLAS, made from the toolkit's own headers.
 //!
 //! Nothing is linked: [`LIBRARY`] is opened at the first call, each symbol is looked up when it is
 //! first used, and a missing one is a [`loader::Missing`]. Functions have the names that a C

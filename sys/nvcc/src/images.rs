@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use crate::object::told;
-
 /// What a file's kernels have to be compiled for: `cf_needs` of csrc/row.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Needs {
@@ -21,7 +19,9 @@ impl Needs {
         let row = path.parent().map(|folder| folder.with_extension("cu"));
         let row = row.filter(|row| row.is_file());
         let path = row.as_deref().unwrap_or(path);
-        Ok(Needs::of(&fs::read_to_string(path).map_err(told(path))?))
+        let source = fs::read_to_string(path);
+        let source = source.map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(Needs::of(&source))
     }
 
     /// What a file says by naming the constant in its code, as the initialiser of its row does.
