@@ -77,7 +77,7 @@ class Draws(unittest.TestCase):
     def test_another_problem_changes_no_draw(self):
         self.assertEqual(tenth.is_drawn(1, "mb1ic3ih9oc4kh3", 1), True)
         drawn = [number for number in range(1000) if tenth.is_drawn(1, f"mb{number}", 10)]
-        self.assertEqual(drawn, [number for number in range(1000) if tenth.is_drawn(1, f"mb{number}", 10)])
+        self.assertEqual(drawn[:10], [0, 10, 13, 18, 29, 38, 47, 56, 74, 99])
         self.assertNotEqual(drawn, [number for number in range(1000) if tenth.is_drawn(2, f"mb{number}", 10)])
 
 

@@ -15,7 +15,7 @@ than a batch of 1000 images or more, scaled; than its own fp32 plan, under TF32;
 its plans was not complete; and where a committed report has a faster time than the file.
 benches/cudnn-open.txt lists what fails and is to be measured again; a line of
 it that no longer fails is an error as well. And it fails where a search of benches/cudnn-plans.jsonl, which later ones go
-by, has a winner that does not stand up in the same way.
+by, has a winner over 1.1 times slower than the fastest of a report.
 """
 
 import argparse

@@ -339,7 +339,7 @@ record() {
     rm -rf "$taken"
     echo "To commit it: convforge report $out/record/*.json --keep benches/results;" \
         "convforge searches $out/cudnn-plans.jsonl --keep benches/cudnn-plans.jsonl;" \
-        "scripts/tables.py; convforge page --out page.html"
+        "scripts/cudnn_best.py benches/results/*.jsonl; scripts/tables.py; convforge page --out page.html"
 }
 
 # record_on DEVICE: each GPU takes the next comparison that none has taken. Answers whether all that it took is
@@ -359,8 +359,9 @@ record_on() {
 # and in short what searches found. Several GPUs write it in turns.
 bundle() {
     local whole=$out/record.tgz.$1 parts=(steps.tsv record)
-    if [[ -d $CONVFORGE_CUDNN_PLANS ]]; then
-        "$convforge" searches "$CONVFORGE_CUDNN_PLANS" --keep "$out/cudnn-plans.jsonl" >>"$out/log.txt" 2>&1
+    if [[ -d $CONVFORGE_CUDNN_PLANS ]] && ! "$convforge" searches "$CONVFORGE_CUDNN_PLANS" \
+        --keep "$out/cudnn-plans.jsonl" >>"$out/log.txt" 2>&1; then
+        echo "searches are not in $out/record.tgz: log.txt says why; bring back $CONVFORGE_CUDNN_PLANS, too" >&2
     fi
     [[ ! -e $out/cudnn-plans.jsonl ]] || parts+=(cudnn-plans.jsonl)
     # A file that is replaced while it is read is in the next one.
@@ -452,7 +453,8 @@ summary() {
         exit 75
     fi
     # What sanitizers report may be known.
-    awk -F '\t' '$2 != 0 && $1 !~ /^sanitize-/ { exit 1 }' "$out/steps.tsv" && sanitize_is_clean && ((!failed))
+    awk -F '\t' '$2 != 0 && $1 !~ /^sanitize-/ { exit 1 }' "$out/steps.tsv" &&
+        sanitize_is_clean && host_table >/dev/null && ((!failed))
     exit
 }
 

@@ -160,9 +160,10 @@ class Steps(unittest.TestCase):
 
     def test_libraries_and_unknown_names_are_refused(self):
         for name in ("library", "third", "narro"):
-            answer, calls = self.run_it("check", "--each", "10", "first", name)
-            self.assertEqual((answer.returncode, calls), (2, []))
-            self.assertIn(f"named '{name}'", answer.stderr)
+            for command in (("check", "--each", "10"), ("huge",), ("tails",), ("sanitize",)):
+                answer, calls = self.run_it(*command, "first", name)
+                self.assertEqual((answer.returncode, calls), (2, []))
+                self.assertIn(f"named '{name}'", answer.stderr)
 
     def test_a_step_without_counts_is_told(self):
         self.program("bin/convforge", CONVFORGE.replace("echo '9 passed, 0 failed, 1 skipped, 2 unsupported'", "exit 1"))
@@ -216,6 +217,7 @@ class Steps(unittest.TestCase):
         answer, _ = self.run_it("host")
         self.assertIn("2 rows, of which 1 take more than 1.3 times the bare calls; the most is 1.50", answer.stdout)
         self.assertEqual(self.line(answer, "  library")[-1], "1.50")
+        self.assertEqual(answer.returncode, 1)
 
     def copy(self, *names):
         for name in names:

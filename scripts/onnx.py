@@ -139,11 +139,10 @@ def tract():
 
 
 def main(args):
-    match args:
-        case ["check", *files]:
-            return check(files)
-        case ["tract"]:
-            return tract()
+    if args[:1] == ["check"]:
+        return check(args[1:])
+    if args == ["tract"]:
+        return tract()
     print(__doc__)
     return 2
 

@@ -388,7 +388,7 @@ def read_build(root, folder, arch):
         rows.setdefault(row, []).extend(found)
     kernels = [kernel for found in rows.values() for kernel in configure(found)]
     if not kernels:
-        raise Failure(f"no kernel in {folder} is compiled for {arch}; see CONVFORGE_ARCHS in docs/design.md")
+        raise Failure(f"no kernel in {folder} is compiled for {arch}; CONVFORGE_ARCHS=90a cargo build makes it")
     return kernels
 
 

@@ -66,6 +66,7 @@ check_variant() {
 # Tensors of more than 2^31 elements: a problem and a family at a time, since each takes about 20 GB.
 huge() {
     local name part variants variant judge
+    for name in "$@"; do rows_of "$name" >/dev/null || exit 2; done
     judged 1
     for name in $(families "$@"); do
         variants=()
@@ -80,6 +81,7 @@ huge() {
 # Every dimension one below, at and one above each tile's size, by every configuration.
 tails() {
     local list=$out/tails.txt name variant configs part parts judge problems
+    for name in "$@"; do rows_of "$name" >/dev/null || exit 2; done
     judged "$JOBS"
     tail_problems >"$list"
     problems=$(wc -l <"$list")

@@ -45,7 +45,7 @@ host() {
     step host bash -o pipefail -c '"$1" | tee "$2"' host "$program" "$out/host.txt"
 }
 
-# Rows of `host` over the limit.
+# Rows of `host` over the limit; fails where there are some, or no rows.
 host_table() {
     [[ -s $out/host.txt ]] || return 0
     awk -v limit="$HOST_LIMIT" '
@@ -54,6 +54,7 @@ host_table() {
             printf "\nhost: %d rows, of which %d take more than %s times the bare calls; the most is %.2f\n", \
                 rows, count, limit, most
             for (i = 1; i <= count; i++) print "  " over[i]
+            exit !rows || count > 0
         }' "$out/host.txt"
 }
 

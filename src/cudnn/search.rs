@@ -95,8 +95,12 @@ pub struct Found {
 const NEAR_WINNER: (f64, f64) = (1.25, 3.0);
 /// How many plans that are right are kept of those near a winner, and how many of the fastest wrong ones.
 const FINALISTS: (usize, usize) = (6, 3);
-/// How many times as long the fastest finalist may take as it did before.
-const SLOWER: f64 = 1.1;
+/// How many times as long the fastest may take as it did before: where other finalists ran beside it, and
+/// where nobody knows who came second.
+const SLOWER: f64 = 1.05;
+const SLOWER_ALONE: f64 = 1.03;
+/// And microseconds, which the clock's steps come to.
+const SLOWER_US: f64 = 0.2;
 
 impl Found {
     /// The winner among plans of this arithmetic.
@@ -148,8 +152,41 @@ impl Found {
 
     /// Whether what its finalists took once more is no reason to look at all plans again.
     fn stands(&self, again: &Found) -> bool {
-        let holds = |us: fn(&Found) -> f64| us(again) <= us(self) * SLOWER;
+        let sums = self
+            .trials
+            .iter()
+            .filter(|trial| matches!(trial.fate, Fate::Final { us } if us >= self.exact_us()));
+        let slower = match sums.count() {
+            ..2 => SLOWER_ALONE,
+            _ => SLOWER,
+        };
+        let holds = |us: fn(&Found) -> f64| us(again) <= us(self) * slower + SLOWER_US;
         again.incomplete.is_none() && holds(Found::exact_us) && holds(Found::best_us)
+    }
+
+    /// Where the winners are the same, their faster times: what is a little slower each time would be far slower
+    /// in the end, and be no reason for a search.
+    fn keep_faster(&mut self, before: &Found) {
+        let winners = [
+            (&mut self.exact, &before.exact),
+            (&mut self.transform, &before.transform),
+        ];
+        for (now, before) in winners {
+            let (Some(now), Some(before)) = (now, before) else {
+                continue;
+            };
+            if now.choice != before.choice || now.us <= before.us {
+                continue;
+            }
+            now.us = before.us;
+            let of_it = self
+                .trials
+                .iter_mut()
+                .find(|trial| trial.plan == now.choice);
+            if let Some(Fate::Final { us }) = of_it.map(|trial| &mut trial.fate) {
+                *us = before.us;
+            }
+        }
     }
 
     fn exact_us(&self) -> f64 {
@@ -274,6 +311,7 @@ impl Search<'_> {
         let others = known.trials.iter();
         let others = others.filter(|trial| !choices.contains(&trial.plan));
         again.trials.extend(others.cloned());
+        again.keep_faster(known);
         Ok(Some(again))
     }
 

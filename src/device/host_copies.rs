@@ -10,6 +10,8 @@ use std::{cell::Cell, marker::PhantomData, ops::Range};
 use bytemuck::Pod;
 
 use super::{Buffer, Stream, buffer::Memory, stream::Queue};
+#[cfg(feature = "cuda")]
+use crate::gpu::is_of_recording;
 use crate::{Error, Result};
 
 /// Queues copies on streams that are waited for.
@@ -19,17 +21,25 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct HostCopies<'streams, 'host> {
     streams: &'streams [Stream],
+    /// Whether a copy may be under way, by stream.
+    #[cfg(feature = "cuda")]
+    queued: Vec<Cell<bool>>,
     host: PhantomData<Cell<&'host ()>>,
 }
 
 /// Calls `work`, then waits for all streams, however `work` ends. Answers what `work` does, and
 /// what came of waiting.
+///
+/// While another thread records a stream with a copy under way, that recording is waited for; one that
+/// `work` begins after a copy has to end in it.
 pub fn with_host_copies<'host, R>(
     streams: &[Stream],
     work: impl FnOnce(&HostCopies<'_, 'host>) -> R,
 ) -> (R, Result<()>) {
     let copies = HostCopies {
         streams,
+        #[cfg(feature = "cuda")]
+        queued: streams.iter().map(|_| Cell::new(false)).collect(),
         host: PhantomData,
     };
     let answer = work(&copies);
@@ -55,7 +65,9 @@ impl<'host> HostCopies<'_, 'host> {
         match (&self.streams[stream].0, &mut to.0) {
             #[cfg(feature = "cuda")]
             // SAFETY: `from` is borrowed beyond `with_host_copies`, which waits for the stream.
-            (Queue::Gpu(stream), Memory::Gpu(to)) => unsafe { stream.upload_slice(from, to, at) },
+            (Queue::Gpu(queue), Memory::Gpu(to)) => {
+                self.tell(stream, unsafe { queue.upload_slice(from, to, at) })
+            }
             (Queue::Cpu(_), Memory::Cpu(to)) => {
                 let range = range("upload", at, from.len(), to.as_slice().len())?;
                 to.as_mut_slice()[range].copy_from_slice(from);
@@ -86,9 +98,9 @@ impl<'host> HostCopies<'_, 'host> {
         match (&self.streams[stream].0, &from.0) {
             #[cfg(feature = "cuda")]
             // SAFETY: as in `upload`; nobody else can touch what is borrowed mutably.
-            (Queue::Gpu(stream), Memory::Gpu(from)) => unsafe {
-                stream.download_slice(from, at, to)
-            },
+            (Queue::Gpu(queue), Memory::Gpu(from)) => {
+                self.tell(stream, unsafe { queue.download_slice(from, at, to) })
+            }
             (Queue::Cpu(_), Memory::Cpu(from)) => {
                 let range = range("download", at, to.len(), from.as_slice().len())?;
                 to.copy_from_slice(&from.as_slice()[range]);
@@ -101,16 +113,27 @@ impl<'host> HostCopies<'_, 'host> {
         }
     }
 
+    /// Notes that a copy may be under way, unless it was refused as the stream is recorded.
+    #[cfg(feature = "cuda")]
+    fn tell(&self, stream: usize, copied: Result<()>) -> Result<()> {
+        let refused = matches!(&copied, Err(error) if is_of_recording(error));
+        self.queued[stream].set(self.queued[stream].get() || !refused);
+        copied
+    }
+
     /// Waits for every stream, and answers the first failure. A stream that fails takes its context
     /// with it: the driver has ended all copies then. One that is another thread's has refused them:
-    /// this type is not `Sync`, so that they were asked for on this thread.
+    /// this type is not `Sync`, so that they were asked for on this thread. One that is recorded refuses
+    /// to be waited for, whatever for; without a copy that is no reason to stay.
     fn wait(&self) -> Result<()> {
         let mut answer = Ok(());
-        for stream in self.streams {
+        for (index, stream) in self.streams.iter().enumerate() {
             let waited = match &stream.0 {
                 Queue::Cpu(_) => Ok(()),
                 #[cfg(feature = "cuda")]
-                Queue::Gpu(stream) => stream.finish(),
+                Queue::Gpu(stream) if self.queued[index].get() => stream.finish(),
+                #[cfg(feature = "cuda")]
+                Queue::Gpu(stream) => stream.synchronize(),
             };
             answer = answer.and(waited);
         }

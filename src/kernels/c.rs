@@ -1,6 +1,9 @@
 //! From the library's types to those of csrc, and from its answers to errors.
 
-use std::ffi::{CStr, c_char};
+use std::{
+    ffi::{CStr, c_char},
+    ops::RangeInclusive,
+};
 
 use super::ffi;
 use crate::{
@@ -139,8 +142,9 @@ pub(super) fn device(limits: &Limits) -> ffi::cf_device {
     }
 }
 
-/// `cudaErrorUnsupportedPtxVersion`: the driver is older than the toolkit of the build.
-const UNSUPPORTED_PTX: i32 = 222;
+/// `cudaErrorJitCompilerNotFound`, `cudaErrorUnsupportedPtxVersion` and `cudaErrorJitCompilationDisabled`: the
+/// driver does not translate PTX, or is older than the toolkit of the build.
+const NOT_TRANSLATED: RangeInclusive<i32> = 221..=223;
 
 /// The answer of a function that calls the CUDA runtime, as those of csrc do, as a result: 0 or a
 /// `cudaError_t`.
@@ -158,9 +162,9 @@ pub fn checked(call: &'static str, code: i32) -> Result<()> {
             text(ffi::cf_error_text(code)),
         )
     };
-    if code == UNSUPPORTED_PTX {
-        text += "; take a newer driver, or a build with CONVFORGE_ARCHS=90a or 80, which leaves it \
-                 nothing to translate";
+    if NOT_TRANSLATED.contains(&code) {
+        text += "; take a newer or whole driver, or a build with CONVFORGE_ARCHS=90a or 80, which leaves \
+                 it nothing to translate";
     }
     Err(Error::Gpu {
         call,

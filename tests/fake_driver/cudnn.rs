@@ -223,10 +223,21 @@ fn finalists_race_by_themselves_while_they_stand_up() {
         assert!(again.report.starts_with(&kept.report), "{}", again.report);
         assert_eq!(again.finalists().report, kept.report);
     }
-    let (mut fewer_plans, mut cut_short) = (kept.clone(), kept.clone());
+    // A little slower is no reason, and no record either.
+    let (again, _, raced) = search(Some(&kept), 91.0);
+    assert!(raced, "{again:?}");
+    assert_eq!(again.exact, found.exact);
+    let (mut fewer_plans, mut cut_short, mut alone) = (kept.clone(), kept.clone(), kept.clone());
     fewer_plans.plans -= 1;
     cut_short.incomplete = Some("40 plans left out".to_owned());
-    for (known, from_us) in [(&kept, 110.0), (&fewer_plans, 90.0), (&cut_short, 90.0)] {
+    let winner = found.exact.as_ref().unwrap();
+    alone.trials.retain(|trial| trial.plan == winner.choice);
+    for (known, from_us) in [
+        (&kept, 110.0),
+        (&alone, 94.0),
+        (&fewer_plans, 90.0),
+        (&cut_short, 90.0),
+    ] {
         let (again, _, raced) = search(Some(known), from_us);
         assert!(!raced, "{again:?}");
         assert!(again.trials.len() > known.trials.len(), "{again:?}");

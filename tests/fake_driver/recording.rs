@@ -60,9 +60,13 @@ pub fn takes_no_host_memory() {
     let downloaded = unsafe { raw.download_raw(buffer.address(), &mut bytes) };
     refused("download_raw", downloaded);
     let (streams, host) = ([stream.clone()], [0u8; 4]);
-    let (copied, _) = with_host_copies(&streams, |copies| {
+    // Of a recording that only this thread can end: nothing is under way that would be waited for.
+    *driver("fake_recorded_waits") = i32::MAX;
+    let (copied, waited) = with_host_copies(&streams, |copies| {
         copies.upload(0, &host, &mut on_device, 0)
     });
+    *driver("fake_recorded_waits") = 0;
     refused("a host copy", copied);
+    assert!(waited.is_err());
     assert_eq!(*driver("fake_copies"), copies);
 }

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -33,6 +34,12 @@ pub fn file_name(text: &str, extension: &str) -> String {
     format!("{}.{extension}", name.collect::<String>())
 }
 
+/// Whether there is a plain file with anything in it. [`Target::open`] makes what a link to nothing names.
+#[must_use]
+pub fn is_filled(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| there.is_file() && there.len() > 0)
+}
+
 /// Where results go while work goes on.
 #[derive(Debug)]
 pub enum Target {
@@ -51,15 +58,19 @@ impl Target {
     /// [`Error::File`] where it cannot be written, or another run writes to it.
     pub fn open(path: &Path) -> Result<Self> {
         let mut target = open(path).map_err(|why| cannot_be_written(path, why))?;
-        if let Target::Plain(path, held) = &mut target
-            && let Ok(there) = File::open(&path)
-        {
-            // A file system without locks has none that could be held.
-            if let Err(TryLockError::WouldBlock) = there.try_lock() {
-                let why = "another run writes to it; wait for its end, or name another file";
-                return Err(Error::file(path.clone(), why));
+        if let Target::Plain(path, held) = &mut target {
+            while let Ok(there) = File::open(&*path) {
+                // A file system without locks has none that could be held.
+                if let Err(TryLockError::WouldBlock) = there.try_lock() {
+                    let why = "another run writes to it; wait for its end, or name another file";
+                    return Err(Error::file(path.clone(), why));
+                }
+                let is_there_still = is_same(&there, path);
+                *held = Some(there);
+                if is_there_still {
+                    break;
+                }
             }
-            *held = Some(there);
         }
         Ok(target)
     }
@@ -109,6 +120,14 @@ pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
 fn hold(held: &mut Option<File>, path: &Path, bytes: &[u8]) -> Result<()> {
     *held = Some(replace(path, bytes)?);
     Ok(())
+}
+
+/// Whether this is the file of that name, and none that another run has replaced since.
+fn is_same(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
+        _ => true,
+    }
 }
 
 fn open(path: &Path) -> io::Result<Target> {

@@ -256,9 +256,11 @@ inline bool tile_planes(const cf_query &query, const View &v, const TilePixels &
     planes.last_half = planes.halves && v.s > 1 && v.dilation_w % 2 == 1;
     if (reading == Straight && (tile.images > 1 || tile.rows > 1))
         return false;
-    const int64_t half = pitch * tile.images * height, box = half << planes.last_half;
     const int64_t most = query.device.shared_per_block / LineBytes;
-    if (used > tile.width || pitch > most || height > most || box > most)
+    if (used > tile.width || pitch > most || height > most)
+        return false;
+    const int64_t half = pitch * tile.images * height, box = half << planes.last_half;
+    if (box > most)
         return false;
     planes.half_lines = int(half);
     planes.straight = reading == Straight;

@@ -16,7 +16,7 @@
 //!
 //! `CONVFORGE_ARCHS` says what is compiled: a list of `80` (machine code for Ampere to Ada), `90a` (for
 //! Hopper) and `ptx` (what drivers translate for Hopper and newer chips); `all`, as without it; or
-//! `native`: what the GPUs of this machine run, and where there is none `ptx`. A file whose code names
+//! `native`: what the GPUs of this machine run, and `ptx` where none is Hopper. A file whose code names
 //! `CF_NEEDS_SM90` or `CF_NEEDS_SM90A` of csrc/row.h, and with `row.cu` all files `row/*.cu`, is not
 //! compiled to images in which its kernels would be empty. `CONVFORGE_LINEINFO=1` adds the lines that profilers show.
 
@@ -202,8 +202,8 @@ fn compile(
 
     if compiler.images.are_ptx_alone() {
         progress.say(
-            "nvcc makes PTX alone, which drivers translate at first use; with CONVFORGE_ARCHS=90a, 80 \
-             or all it makes machine code",
+            "nvcc makes PTX alone: drivers of Hopper and newer chips translate it at first use, and Ampere \
+             and Ada have nothing; with CONVFORGE_ARCHS=90a, 80 or all it makes machine code",
         );
     }
     let cores = env::var("NUM_JOBS").ok().and_then(|n| n.parse().ok());

@@ -66,8 +66,8 @@ impl DeviceArgs {
 fn translated(arch: u32) -> Option<&'static str> {
     (arch == 90 && convforge::kernels::are_translated(arch)).then_some(
         "this build has no machine code for sm_90: the driver translates kernels when they are first \
-         used, which takes seconds each; built with CONVFORGE_ARCHS=90a, or on a machine with such a \
-         GPU, it has",
+         used, which takes seconds each; build again with CONVFORGE_ARCHS=90a (Cargo does not by itself \
+         where a GPU has come)",
     )
 }
 
@@ -260,10 +260,10 @@ pub struct SearchArgs {
     #[arg(long, value_name = "BYTES", value_parser = number::<usize>, allow_negative_numbers = true)]
     cudnn_workspace: Option<usize>,
     /// What to do with a complete search in the folder that CONVFORGE_CUDNN_PLANS names, or in the file
-    /// of --cudnn-known
+    /// of --cudnn-known [default: trusted; finalists with --cudnn-known]
     #[cfg(feature = "cudnn")]
-    #[arg(long, value_enum, default_value = "trusted")]
-    cudnn_stored: StoredSearch,
+    #[arg(long, value_enum)]
+    cudnn_stored: Option<StoredSearch>,
     /// A file of complete searches that `convforge searches` made, for problems that the folder does not
     /// have
     #[cfg(feature = "cudnn")]
@@ -301,10 +301,11 @@ impl SearchArgs {
         search.budget = self.cudnn_seconds.or(search.budget);
         search.workspace_cap = self.cudnn_workspace.unwrap_or(search.workspace_cap);
         search.stop = Some(terminal::stop());
-        options.stored = match self.cudnn_stored {
-            StoredSearch::Trusted => Stored::Trusted,
-            StoredSearch::Finalists => Stored::Finalists,
-            StoredSearch::Again => Stored::Again,
+        options.stored = match (self.cudnn_stored, &self.cudnn_known) {
+            (Some(StoredSearch::Trusted), _) | (None, None) => Stored::Trusted,
+            // What another machine found is measured on this one.
+            (Some(StoredSearch::Finalists), _) | (None, Some(_)) => Stored::Finalists,
+            (Some(StoredSearch::Again), _) => Stored::Again,
         };
         Contenders::searching(&options)
     }

@@ -198,10 +198,11 @@ impl Args {
             config: *config,
             limits: &device.limits(),
         };
-        let draws = count as u64 * DRAWS;
-        let (mut found, mut first, mut block) = (Vec::new(), 0, 2 * count as u64);
+        let draws = (count as u64).saturating_mul(DRAWS);
+        let block = MOST_DRAWN.min((count as u64).saturating_mul(2));
+        let (mut found, mut first, mut block) = (Vec::new(), 0, block);
         while found.len() < count && first < draws {
-            let end = draws.min(first + block);
+            let end = draws.min(first.saturating_add(block));
             let drawn = (first..end).into_par_iter();
             let possible = drawn.filter_map(|index| domain.problem(self.seed, index));
             found.par_extend(possible.filter(|problem| self.fits(problem)));

@@ -13,7 +13,7 @@ use clap::builder::PossibleValuesParser;
 use convforge::{Device, Limits};
 use convforge_tools::{
     Contender,
-    files::{Target, file_stem},
+    files::{self, Target, file_stem},
     measure::{
         self, Ceilings, ClockLog, Clocks, Environment, Format, Network, Options, Part, Report, Row,
         Status, View,
@@ -117,7 +117,7 @@ impl MeasuringArgs {
     fn report(&self, device: &Device, view: View) -> Result<Report, Failure> {
         let environment = environment(device);
         let (path, earlier) = match &self.out {
-            Some(path) if self.resume && path.is_file() => (path, Report::read(path)?),
+            Some(path) if self.resume && files::is_filled(path) => (path, Report::read(path)?),
             _ => return Ok(Report::new(environment, view)),
         };
         if earlier.view != view {
@@ -144,6 +144,9 @@ impl MeasuringArgs {
         groups: &[Vec<Contender>],
         view: View,
     ) -> Result<ExitCode, Failure> {
+        // A place that cannot be written to should show now, and what is read there be no other run's.
+        let place = self.out.as_deref().filter(|_| !self.plan);
+        let mut target = place.map(Target::open).transpose()?;
         let mut report = self.report(&device, view)?;
         let gpu = self.is_gpu(&device);
         if !gpu {
@@ -171,8 +174,6 @@ impl MeasuringArgs {
         if let Some(folder) = &self.svg {
             charts::make(folder)?;
         }
-        // A place that cannot be written to should show now.
-        let mut target = self.out.as_deref().map(Target::open).transpose()?;
         self.keep(target.as_mut(), &report)?;
         let mut progress = Progress::new(layers.len() * groups.len());
         if !layers.is_empty() {

@@ -10,7 +10,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use convforge::{Device, Math, Pick};
 use convforge_tools::{
-    files::Target,
+    files::{self, Target},
     measure::{self, ClockLog, Clocks, Status},
     study::{NetworkData, NetworkOptions, Study},
 };
@@ -100,13 +100,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     terminal::catch_interrupts();
     let (device, no_gpu) = args.device.open()?;
     let plan = args.plan(&device)?;
+    // A place that cannot be written to should show now, and what is read there be no other run's.
+    let mut target = args.target()?;
     let mut study = args.start(&device)?;
     study.notes = plan.notes.clone();
     if let Some(why) = no_gpu {
         study.notes.insert(0, terminal::no_gpu(&why));
     }
-    // A place that cannot be written to should show now.
-    let mut target = args.target()?;
     keep(target.as_mut(), &study)?;
     let (there, units): (Vec<&Unit>, Vec<&Unit>) = args
         .shard
@@ -228,7 +228,7 @@ impl Args {
     fn start(&self, device: &Device) -> Result<Study, Failure> {
         let environment = measuring::environment(device);
         match &self.out {
-            Some(path) if self.resume && path.is_file() => {
+            Some(path) if self.resume && files::is_filled(path) => {
                 let earlier = Study::read(path)?;
                 let mut study = Study {
                     environment: continued(environment, &earlier.environment)?,
