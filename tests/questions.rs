@@ -132,6 +132,32 @@ prop_compose! {
     }
 }
 
+/// Whatever can do a problem plans a workspace that there could be, and takes a time.
+fn answers(problem: &Problem) -> Result<(), TestCaseError> {
+    let limits = Limits::of_chip("h200").unwrap();
+    for variant in variants::all() {
+        let name = &variant.info().name;
+        for config in 0..variant.info().configs.len().max(1) {
+            let Ok(plan) = plan(&**variant, &Query::new(problem, config, &limits)) else {
+                continue;
+            };
+            let bytes = plan.workspace;
+            let sane = bytes.least <= bytes.preferred && bytes.preferred <= isize::MAX as usize;
+            prop_assert!(sane, "{name}: {problem}: {bytes:?}");
+            let us = plan.us.unwrap_or_default();
+            prop_assert!(us.is_finite() && us >= 0.0, "{name}: {problem}: {us} us");
+        }
+    }
+    Ok(())
+}
+
+/// Its unrolled image has 2^61 elements: their bytes do not fit 63 bits.
+#[test]
+fn an_unrolled_image_beyond_64_bits_is_answered() {
+    let problem = "mb1ic32ih1iw13820023oc62kh6296kw6369sh51sw4dh4dw1ph29000pw15644";
+    answers(&problem.parse().unwrap()).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, max_local_rejects: 1 << 20, ..Default::default() })]
 
@@ -139,19 +165,6 @@ proptest! {
     fn the_largest_problems_are_answered(shape in shapes(), images: bool) {
         let shape = Shape { n: if images { shape.n } else { 0 }, ..shape };
         let Ok(problem) = Problem::new(shape) else { return Ok(()) };
-        let limits = Limits::of_chip("h200").unwrap();
-        for variant in variants::all() {
-            let name = &variant.info().name;
-            for config in 0..variant.info().configs.len().max(1) {
-                let Ok(plan) = plan(&**variant, &Query::new(&problem, config, &limits)) else {
-                    continue;
-                };
-                let bytes = plan.workspace;
-                let sane = bytes.least <= bytes.preferred && bytes.preferred <= isize::MAX as usize;
-                prop_assert!(sane, "{name}: {problem}: {bytes:?}");
-                let us = plan.us.unwrap_or_default();
-                prop_assert!(us.is_finite() && us >= 0.0, "{name}: {problem}: {us} us");
-            }
-        }
+        answers(&problem)?;
     }
 }

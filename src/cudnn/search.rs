@@ -532,8 +532,17 @@ mod tests {
             }
             .is_of_all(60)
         );
-        assert!(known.stands(&found(109.0, &[])));
-        assert!(!known.stands(&found(111.0, &[])));
+        assert!(known.stands(&found(103.0, &[])));
+        assert!(!known.stands(&found(104.0, &[])), "who came second?");
+        let two = found(
+            100.0,
+            &[
+                (0, Fate::Final { us: 100.0 }),
+                (1, Fate::Final { us: 101.0 }),
+            ],
+        );
+        assert!(two.stands(&found(105.0, &[])));
+        assert!(!two.stands(&found(106.0, &[])));
         let mut again = found(100.0, &[]);
         again.incomplete = open;
         assert!(!known.stands(&again));
@@ -545,8 +554,8 @@ mod tests {
             }),
             ..known.clone()
         };
-        assert!(transform(50.0).stands(&transform(54.0)));
-        assert!(!transform(50.0).stands(&transform(56.0)));
+        assert!(transform(50.0).stands(&transform(51.0)));
+        assert!(!transform(50.0).stands(&transform(53.0)));
         assert!(!transform(50.0).stands(&known));
         assert!(known.stands(&transform(50.0)));
     }

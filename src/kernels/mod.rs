@@ -117,6 +117,21 @@ fn not_compiled(needs: i32, arch: u32) -> Option<String> {
     }
 }
 
+/// As for tensors and in cuBLAS's row: with it, whatever rows count of one image, in bytes and with padding, fits
+/// 64 bits.
+const MOST_UNROLLED: u128 = 1 << 46;
+
+/// Elements of the matrix that one image's windows make.
+fn unrolled(problem: &Problem) -> u128 {
+    let sizes = [
+        problem.groups(),
+        problem.reduction(),
+        problem.p(),
+        problem.q(),
+    ];
+    sizes.iter().map(|&size| size as u128).product()
+}
+
 /// A row's plan, and what it is the plan of. All of it is public to whoever asks for plans, and
 /// [`Variant::prepare`] may be handed any: a row readies its own alone, and by the sizes that stand here.
 struct Planned {
@@ -167,6 +182,9 @@ unsafe impl Variant for Row {
         // Rows index their tables by the one and divide by the others.
         self.info.check_config(query.config)?;
         query.limits.check_gpu()?;
+        if unrolled(query.problem) > MOST_UNROLLED {
+            return Err("has an unrolled image of more than 2^46 elements".to_owned());
+        }
         let functions = &self.row.functions;
         let Some(plan) = functions.plan else {
             return Err("has no plan".to_owned());
