@@ -22,7 +22,6 @@ use crate::{Error, Result};
 pub struct HostCopies<'streams, 'host> {
     streams: &'streams [Stream],
     /// Whether a copy may be under way, by stream.
-    #[cfg(feature = "cuda")]
     queued: Vec<Cell<bool>>,
     host: PhantomData<Cell<&'host ()>>,
 }
@@ -38,7 +37,6 @@ pub fn with_host_copies<'host, R>(
 ) -> (R, Result<()>) {
     let copies = HostCopies {
         streams,
-        #[cfg(feature = "cuda")]
         queued: streams.iter().map(|_| Cell::new(false)).collect(),
         host: PhantomData,
     };
@@ -127,11 +125,15 @@ impl<'host> HostCopies<'_, 'host> {
     /// to be waited for, whatever for; without a copy that is no reason to stay.
     fn wait(&self) -> Result<()> {
         let mut answer = Ok(());
-        for (index, stream) in self.streams.iter().enumerate() {
+        for (stream, queued) in self.streams.iter().zip(&self.queued) {
+            let queued = queued.take();
             let waited = match &stream.0 {
-                Queue::Cpu(_) => Ok(()),
+                Queue::Cpu(_) => {
+                    debug_assert!(!queued, "the CPU copies at once");
+                    Ok(())
+                }
                 #[cfg(feature = "cuda")]
-                Queue::Gpu(stream) if self.queued[index].get() => stream.finish(),
+                Queue::Gpu(stream) if queued => stream.finish(),
                 #[cfg(feature = "cuda")]
                 Queue::Gpu(stream) => stream.synchronize(),
             };
