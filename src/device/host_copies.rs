@@ -62,9 +62,10 @@ impl<'host> HostCopies<'_, 'host> {
     ) -> Result<()> {
         match (&self.streams[stream].0, &mut to.0) {
             #[cfg(feature = "cuda")]
-            // SAFETY: `from` is borrowed beyond `with_host_copies`, which waits for the stream.
             (Queue::Gpu(queue), Memory::Gpu(to)) => {
-                self.tell(stream, unsafe { queue.upload_slice(from, to, at) })
+                // SAFETY: `from` is borrowed beyond `with_host_copies`, which waits for the stream.
+                let copied = unsafe { queue.upload_slice(from, to, at) };
+                self.tell(stream, copied)
             }
             (Queue::Cpu(_), Memory::Cpu(to)) => {
                 let range = range("upload", at, from.len(), to.as_slice().len())?;
@@ -95,9 +96,10 @@ impl<'host> HostCopies<'_, 'host> {
     ) -> Result<()> {
         match (&self.streams[stream].0, &from.0) {
             #[cfg(feature = "cuda")]
-            // SAFETY: as in `upload`; nobody else can touch what is borrowed mutably.
             (Queue::Gpu(queue), Memory::Gpu(from)) => {
-                self.tell(stream, unsafe { queue.download_slice(from, at, to) })
+                // SAFETY: as in `upload`; nobody else can touch what is borrowed mutably.
+                let copied = unsafe { queue.download_slice(from, at, to) };
+                self.tell(stream, copied)
             }
             (Queue::Cpu(_), Memory::Cpu(from)) => {
                 let range = range("download", at, to.len(), from.as_slice().len())?;
