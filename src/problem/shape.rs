@@ -71,7 +71,7 @@ pub struct Padding {
     pub right: usize,
 }
 
-/// The numbers of a problem before they were checked; [`Problem::new`] checks them.
+/// The numbers of a problem before they were checked; [`Problem::new`](super::Problem::new) checks them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Images.
