@@ -12,15 +12,18 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `search` | [`Search`]: finding the fastest |
+//! | `found` | [`Found`]: what it found, and which of it race again |
 //! | `race` | who of them runs, and in which round |
 //! | `timer` | what they run on, and taking their time |
 //! | `referee` | [`Referee`]: who measures and judges them |
 
+mod found;
 mod race;
 mod referee;
 mod search;
 mod timer;
 
 pub use crate::baselines::cudnn::{Choice, Fate, Trial, Version, prepare, version};
+pub use found::{Found, Rejected, Winner};
 pub use referee::{Judgement, Referee};
-pub use search::{Found, Options, Rejected, Search, Winner};
+pub use search::{Options, Search};
