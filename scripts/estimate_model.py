@@ -126,6 +126,8 @@ class Product:
         else:
             self.direct = many == "batched" and p.point
         fill = not self.direct and (p.half and channels > 1 or p.math == "tf32" and channels >= 64)
+        # What lies right is read as it is, unless the product takes another type.
+        self.reads_x = self.direct and p.storage == operand
         self.depth = up(p.reduction, 16 // self.operand) if fill else p.reduction
         self.in_place = storable and self.form != "wide"
         self.sum = p.size if self.in_place else 2 if p.math == "f16acc" else 4
@@ -139,7 +141,7 @@ def cublas_gemm(p, limits, c):
     product = Product(p)
     unrolled = p.pixels * p.groups * product.depth * product.operand
     us = c["LAUNCH_US"]
-    if not product.direct:
+    if not product.reads_x:
         share = c["UNROLL_HALF"] if product.operand == 2 else c["UNROLL_F32"]
         us += c["PASS_US"] + limits.memory_us(p.read + unrolled, share)
     if not product.in_place:
@@ -160,7 +162,7 @@ def gemm(p, product, unrolled, limits, c):
         clocks = c["HALF_STEP"] * p.reduction * (1 if p.half else 2)
         if channels == 1:
             per_clock = c["ONE_CHANNEL"] * limits.fma_peak
-    read = unrolled if product.direct else max(unrolled - limits.l2_bytes / 2, 0)
+    read = unrolled if product.reads_x else max(unrolled - limits.l2_bytes / 2, 0)
     count = read + p.weights * product.operand + p.pixels * p.k * product.sum
     stream = together_us(limits.busy_us(flops, per_clock), limits.memory_us(count, c["MEMORY"]))
     line = {"rows": p.k, "batched": p.plane, "wide": 0}[product.form] * product.sum
@@ -171,13 +173,19 @@ def gemm(p, product, unrolled, limits, c):
 
 def cudnn(p, limits, c):
     """Microseconds, with these constants."""
-    if p.groups == 1 and p.c < FEW and p.pixels >= TILE:
-        return few_channels(p, limits, c)
+    if p.groups == 1 and p.c < FEW:
+        few = few_channels(p, limits, c)
+        return few if p.pixels >= TILE else min(few, dense(p, limits, c))
     if p.groups > 1 and p.c == p.groups:
         share = c["DEPTHWISE" + ("_HALF" if p.size == 2 else "") + ("_NHWC" if p.nhwc else "_NCHW")]
         arithmetic = limits.busy_us(p.flops, share * limits.fma_peak)
         return c["LAUNCH_US"] + together_us(arithmetic, limits.memory_us(p.bytes, c["DEPTHWISE_MEMORY"]))
     return dense(p, limits, c)
+
+
+def lies_right(p):
+    """Whether tensor cores can read the tensors as they lie."""
+    return p.nhwc or p.whole or (p.point and p.plane * p.size % 16 == 0)
 
 
 def dense(p, limits, c):
@@ -197,8 +205,7 @@ def dense(p, limits, c):
         limits.busy_us(flops, share * limits.peak(p.math)), limits.memory_us(p.bytes, memory)
     )
     us = launch + together_us(stream, clocks * p.reduction / limits.mhz)
-    right = p.nhwc or p.whole or (p.point and p.plane * p.size % 16 == 0)
-    if p.math != "fp32" and not right:
+    if p.math != "fp32" and not lies_right(p):
         us += c["TRANSPOSE_US"] + 2 * limits.memory_us(p.bytes, c["TRANSPOSE"])
     return us
 

@@ -17,7 +17,7 @@
 //
 // 64 KB is all there is, which is 16384 weights in f32. The filter is packed there once, as it is.
 #include "core/constant.cuh"
-#include "core/estimate.cuh"
+#include "core/tensors.cuh"
 #include "kernels/direct/outputs.cuh"
 
 namespace {
@@ -76,7 +76,7 @@ struct State {
 double estimate(const cf_query &q) {
     const cf_problem &p = q.problem;
     const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
-    return cf::LaunchUs + cf::busy_us(q.device, flops, 4);
+    return cf::LaunchUs + cf::beside_tensors_us(q, cf::busy_us(q.device, flops, 4));
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {

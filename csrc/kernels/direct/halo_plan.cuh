@@ -2,8 +2,8 @@
 // and the launch. A row adds its kernels and where the filter comes from.
 #pragma once
 
-#include "core/estimate.cuh"
 #include "core/plan.cuh"
+#include "core/tensors.cuh"
 #include "kernels/direct/halo.cuh"
 
 namespace cf {
@@ -58,8 +58,8 @@ struct HaloTiling {
         // A block meets at barriers for each channel, which few blocks do not hide: fitted to one
         // image of the reports' layers.
         const double alone = alone_us(q) + clocks_us(q.device, 5000 * channels, 1);
-        return std::max(alone, LaunchUs + busy_us(q.device, instructions, 34)) +
-               (p.epilogue.pool_h ? finish_us(q) : 0);
+        const double busy = beside_tensors_us(q, busy_us(q.device, instructions, 34));
+        return std::max(alone, LaunchUs + busy) + (p.epilogue.pool_h ? finish_us(q) : 0);
     }
 };
 

@@ -12,7 +12,7 @@
 //
 // Threads run along the dimension that is contiguous in the output: columns in NCHW, channels in
 // NHWC. With pooling a thread evaluates all sums of its window.
-#include "core/estimate.cuh"
+#include "core/tensors.cuh"
 #include "kernels/direct/outputs.cuh"
 
 namespace {
@@ -65,7 +65,7 @@ struct State {
 double estimate(const cf_query &q) {
     const cf_problem &p = q.problem;
     const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
-    return cf::LaunchUs + cf::busy_us(q.device, flops, 3.6);
+    return cf::LaunchUs + cf::beside_tensors_us(q, cf::busy_us(q.device, flops, 3.6));
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &) {

@@ -13,7 +13,7 @@
 // The code is a copy per side, so sides come from a list; channels, strides, dilations, padding and
 // groups are run-time values. 11x11 is left out: its 121 taps in every type would take as long to
 // compile as all others together. Threads lie as in direct_naive.
-#include "core/estimate.cuh"
+#include "core/tensors.cuh"
 #include "kernels/direct/outputs.cuh"
 
 namespace {
@@ -79,7 +79,7 @@ struct State {
 double estimate(const cf_query &q) {
     const cf_problem &p = q.problem;
     const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
-    return cf::LaunchUs + cf::busy_us(q.device, flops, 11.5);
+    return cf::LaunchUs + cf::beside_tensors_us(q, cf::busy_us(q.device, flops, 11.5));
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {

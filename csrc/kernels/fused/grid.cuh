@@ -3,9 +3,9 @@
 // other. Pixels of all images form one dimension, so tiles waste nothing at the edge of an image.
 #pragma once
 
-#include "core/estimate.cuh"
 #include "core/output.cuh"
 #include "core/plan.cuh"
+#include "core/tensors.cuh"
 
 namespace cf {
 
@@ -64,7 +64,7 @@ struct FusedState {
 
 // The estimate of a row whose own kernel takes `us` on a busy device.
 inline double fused_us(const cf_query &q, double us) {
-    return alone_us(q) + us + (q.problem.epilogue.pool_h ? finish_us(q) : 0);
+    return alone_us(q) + beside_tensors_us(q, us) + (q.problem.epilogue.pool_h ? finish_us(q) : 0);
 }
 
 } // namespace cf

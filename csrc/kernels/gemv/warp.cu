@@ -134,18 +134,18 @@ struct State {
     uint32_t length;
 };
 
-// 1.08 to 1.44 of what it takes in h200-*.jsonl. Either memory bounds it, which takes 7.6 warps on
-// each multiprocessor to be busy, or the first-level caches, which serve each input once per
-// output, or the time that one warp takes for its row: 0.8 us, in which memory answers, for the
-// loads that are under way together. That latency is a time as measured on an H200: it follows
-// neither clock nor bandwidth of a chip, so nothing in cf_device says it.
+// 1.08 to 1.44 of what it takes in h200-*.jsonl. Either memory bounds it, or what so many warps ask
+// of it, 4290 bytes in a microsecond each, or the first-level caches, which serve each input once
+// per output, or the time that one warp takes for its row: 0.8 us, in which memory answers, for the
+// loads that are under way together. A warp's bytes and that latency are as measured on an H200:
+// they follow neither clock nor bandwidth of a chip, so nothing in cf_device says them.
 double estimate(const cf_query &q, int images) {
     const cf_problem &p = q.problem;
     const double length = cf::reduction(p), element = p.storage == CF_STORE_F32 ? 4 : 2;
     const double warps = double(p.k) * double(cf::ceil_div(p.n, WarpImages));
-    const double busy = std::min(1.0, std::max(1.0, warps) / (7.6 * q.device.sm_count));
+    const double asked = 4290 * std::max(1.0, warps);
     const double bytes = (length * p.k + length * p.groups * double(p.n)) * element;
-    const double memory = bytes / (0.875 * q.device.bytes_per_us * busy);
+    const double memory = bytes / std::min(0.875 * q.device.bytes_per_us, asked);
     const double cache = cf::busy_us(q.device, length * p.k * double(p.n) * element, 76.5);
     const double steps = length * element / (32 * 16 * flight(images));
     return cf::LaunchUs + std::max({memory, cache, 0.8 * std::max(steps, 1.0)});

@@ -36,10 +36,11 @@ pub(super) fn microseconds(problem: &Problem, product: &Product, limits: &Limits
     let unrolled = images
         * (problem.p() * problem.q() * problem.groups()) as f64
         * (product.depth * product.operand.bytes()) as f64;
-    let unroll = match (product.direct, product.operand) {
-        (true, _) => 0.0,
-        (false, operand) => {
-            let share = match operand {
+    // What lies right is converted where the product takes another type.
+    let unroll = match product.columns_bytes {
+        0 => 0.0,
+        _ => {
+            let share = match product.operand {
                 Storage::F32 => UNROLL_F32,
                 Storage::F16 | Storage::Bf16 => UNROLL_HALF,
             };
@@ -72,9 +73,9 @@ fn gemm(problem: &Problem, product: &Product, operand: f64, limits: &Limits) -> 
         Math::F16 | Math::Bf16 | Math::F16Acc => HALF * peak(limits, math),
     };
     // What was just unrolled is read from half of the L2 cache as far as it has room there.
-    let read = match product.direct {
-        true => operand,
-        false => (operand - limits.l2_bytes as f64 / 2.0).max(0.0),
+    let read = match product.columns_bytes {
+        0 => operand,
+        _ => (operand - limits.l2_bytes as f64 / 2.0).max(0.0),
     };
     let weights = (problem.w_len() * product.operand.bytes()) as f64;
     let written = pixels * (problem.k() * product.sum.bytes()) as f64;

@@ -55,8 +55,12 @@ const MOST_FEW_STEPS: usize = 300;
 
 /// Bound by memory or by arithmetic, whichever is slower.
 pub(super) fn microseconds(problem: &Problem, limits: &Limits) -> f64 {
-    let us = if problem.groups() == 1 && problem.c() < FEW && !is_vectors(problem) {
-        few_channels(problem, limits)
+    let us = if problem.groups() == 1 && problem.c() < FEW {
+        let few = few_channels(problem, limits);
+        match is_vectors(problem) {
+            true => few.min(dense(problem, limits)),
+            false => few,
+        }
     } else if problem.groups() > 1 && problem.c() == problem.groups() {
         depthwise(problem, limits)
     } else {
