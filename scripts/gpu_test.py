@@ -92,7 +92,7 @@ class Records(unittest.TestCase):
         self.run_it("record", "large")
         results, benches = self.folder / "results", self.folder / "benches"
         for words in (
-            f"--unless {benches}/results --unless {results}/record",
+            f"--unless {benches}/results --unless {benches}/results/rows --unless {results}/record",
             f"--cudnn-stored finalists --cudnn-seconds 120 --cudnn-known {benches}/cudnn-plans.jsonl",
         ):
             self.assertIn(words, self.calls[0])

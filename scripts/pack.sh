@@ -135,9 +135,10 @@ c_example
 
 cp scripts/{gpu.sh,profile.sh,profiler.py,profiler_text.py,counters.py,tenth.py,agree.py,results.py,models.py} "$pack/"
 cp -r scripts/gpu csrc data "$pack/"
-mkdir -p "$pack/benches/results"
+mkdir -p "$pack/benches/results/rows"
 cp benches/{record,counters}.txt benches/cudnn-plans.jsonl "$pack/benches/"
 cp benches/results/*.jsonl "$pack/benches/results/"
+cp benches/results/rows/*.jsonl "$pack/benches/results/rows/"
 if [[ -n $reports ]]; then
     mkdir "$pack/reports"
     install -m 644 "$reports"/{weights-86.bin,logits-86.npy} "$pack/reports/"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use convforge::{
     Conv, Device, Limits, Pick, Problem, Result,
-    variant::{self, Arithmetic, Query, Variant},
+    variant::{self, Arithmetic, Kind, Query, Variant},
 };
 
 /// What cuDNN's fastest plan is called where that is a transform.
@@ -52,6 +52,14 @@ impl Contender {
     /// Whether it chooses for each problem.
     pub fn is_pick(&self) -> bool {
         matches!(self, Contender::Pick(_))
+    }
+
+    /// Whether it is of this project, neither a library's nor a pick.
+    pub(crate) fn is_own(&self) -> bool {
+        match self {
+            Contender::Variant { variant, .. } => variant.info().kind != Kind::Baseline,
+            Contender::Pick(_) => false,
+        }
     }
 
     /// Whether it may try cuDNN's plans.

@@ -85,6 +85,38 @@ impl Recorded {
         })
     }
 
+    /// The contenders but for this project's own that no report has within so many times the fastest's time; of
+    /// what no report has its estimate counts.
+    pub fn within(
+        &self,
+        times: f64,
+        layer: &Layer,
+        contenders: &[Contender],
+        cold: bool,
+    ) -> Vec<Contender> {
+        let rows = self.reports.iter().flat_map(|(rows, _)| rows);
+        let rows = rows.filter(|row| row.is_of(layer) && row.cold == cold);
+        let timed: Vec<(String, f64)> = rows
+            .filter_map(|row| Some((row.name(), row.median_us?)))
+            .collect();
+        let least = |name: Option<&str>| {
+            let of_name = timed
+                .iter()
+                .filter(|(other, _)| name.is_none_or(|name| name == other));
+            of_name.map(|(_, us)| *us).reduce(f64::min)
+        };
+        let fastest = least(None);
+        let far = |contender: &Contender| {
+            let us = least(Some(&contender.name()))
+                .or_else(|| contender.estimate_us(&self.limits, &layer.problem));
+            contender.is_own()
+                && us
+                    .zip(fastest)
+                    .is_some_and(|(us, fastest)| us > times * fastest)
+        };
+        contenders.iter().filter(|one| !far(one)).cloned().collect()
+    }
+
     /// Whether a contender can do a problem on the device.
     pub fn can(&self, contender: &Contender, problem: &Problem) -> bool {
         contender.can(&self.limits, problem)
@@ -182,12 +214,15 @@ mod tests {
         let mut report = Report::new(Environment::of(&device, Vec::new()), View::Compare);
         report.rows = compare(&device, &layer, &contenders, &options, &stop, &mut |_| {});
         let folder = tempfile::tempdir().unwrap();
-        let has = |report: &Report| {
+        let read = |report: &Report| {
             let text = lines::text(&Source::Report(report.clone())).unwrap();
             std::fs::write(folder.path().join("a.jsonl"), text).unwrap();
             let now = Environment::of(&device, Vec::new());
             let folders = [folder.path().to_owned()];
-            let recorded = Recorded::read(&folders, &device.limits(), &now).unwrap();
+            Recorded::read(&folders, &device.limits(), &now).unwrap()
+        };
+        let has = |report: &Report| {
+            let recorded = read(report);
             assert!(recorded.seconds(&layer, &contenders, &options) > 0.0);
             recorded.has(&layer, &contenders, false)
         };
@@ -211,6 +246,13 @@ mod tests {
         let mut less = report.clone();
         less.rows.truncate(1);
         assert!(!has(&less));
+        let mut far = report.clone();
+        far.rows[0].median_us = Some(1.0);
+        far.rows[1].median_us = Some(3.0);
+        let within = |times| read(&far).within(times, &layer, &contenders, false);
+        assert_eq!(within(4.0).len(), 2);
+        assert_eq!(within(2.0)[0].name(), "cpu_direct");
+        assert_eq!(within(2.0).len(), 1);
         let mut elsewhere = report;
         elsewhere.environment.device = "another".to_owned();
         assert!(!has(&elsewhere));

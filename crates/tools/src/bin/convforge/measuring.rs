@@ -67,6 +67,10 @@ pub struct MeasuringArgs {
     /// may be repeated
     #[arg(long, value_name = "DIR")]
     unless: Vec<PathBuf>,
+    /// Leave out variants, but for the libraries' and picks, that every report in the DIR of --unless has at more than
+    /// so many times the fastest's time on a problem, or that estimate as much of themselves where none has them
+    #[arg(long, value_name = "TIMES", requires = "unless", value_parser = positive::<u32>)]
+    within: Option<u32>,
     /// Measure nothing: print which problems would be measured, and about how many seconds each takes
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     plan: bool,
@@ -160,13 +164,23 @@ impl MeasuringArgs {
             None => Recorded::read(&self.unless, &device.limits(), &report.environment)?,
         };
         let (cold, all) = (gpu && !self.warm, layers.len());
-        layers.retain(|layer| {
+        let of_layer = |layer: Layer| {
+            let groups = groups.iter().map(|group| match self.within {
+                Some(times) => recorded.within(f64::from(times), &layer, group, cold),
+                None => group.clone(),
+            });
+            let groups: Vec<Vec<Contender>> = groups.collect();
+            (layer, groups)
+        };
+        let mut units: Vec<(Layer, Vec<Vec<Contender>>)> =
+            layers.into_iter().map(of_layer).collect();
+        units.retain(|(layer, groups)| {
             let fresh = |group: &Vec<Contender>| recorded.has(layer, group, cold);
             !groups.iter().all(fresh)
         });
         if self.plan {
-            layers.retain(|layer| !groups.iter().all(|group| report.has(layer, group)));
-            return self.tell_plan(&self.options(&device), &layers, groups, &recorded, all);
+            units.retain(|(layer, groups)| !groups.iter().all(|group| report.has(layer, group)));
+            return self.tell_plan(&self.options(&device), &units, &recorded, all);
         }
         if let Some(why) = no_gpu {
             report.notes.insert(0, terminal::no_gpu(&why));
@@ -175,8 +189,8 @@ impl MeasuringArgs {
             charts::make(folder)?;
         }
         self.keep(target.as_mut(), &report)?;
-        let mut progress = Progress::new(layers.len() * groups.len());
-        if !layers.is_empty() {
+        let mut progress = Progress::new(units.len() * groups.len());
+        if !units.is_empty() {
             find_ceilings(
                 &device,
                 &mut report.environment,
@@ -191,10 +205,10 @@ impl MeasuringArgs {
         for note in &report.notes {
             terminal::remark(note, self.prints_tables())?;
         }
-        let units = layers
+        let tables = units
             .iter()
-            .flat_map(|layer| groups.iter().map(move |group| (layer, group)));
-        for (layer, group) in units {
+            .flat_map(|(layer, groups)| groups.iter().map(move |group| (layer, group)));
+        for (layer, group) in tables {
             if terminal::interrupted() {
                 break;
             }
@@ -254,14 +268,13 @@ impl MeasuringArgs {
     fn tell_plan(
         &self,
         options: &Options,
-        layers: &[Layer],
-        groups: &[Vec<Contender>],
+        units: &[(Layer, Vec<Vec<Contender>>)],
         recorded: &Recorded,
         all: usize,
     ) -> Result<ExitCode, Failure> {
         let mut out = terminal::out();
         let (mut total, mut searches) = (0.0, 0);
-        for layer in layers {
+        for (layer, groups) in units {
             let seconds = groups
                 .iter()
                 .map(|group| recorded.seconds(layer, group, options));
@@ -277,7 +290,7 @@ impl MeasuringArgs {
             total += seconds;
             searches += usize::from(search);
         }
-        let fresh = all - layers.len();
+        let fresh = all - units.len();
         let more = match searches {
             0 => String::new(),
             searches => format!("; cuDNN is searched in full for {searches}"),
@@ -285,7 +298,7 @@ impl MeasuringArgs {
         writeln!(
             out,
             "{total:6.0} s for {} problems, {fresh} are fresh{more}",
-            layers.len()
+            units.len()
         )?;
         Ok(ExitCode::SUCCESS)
     }
