@@ -34,6 +34,11 @@ struct HandBack {
     }
 };
 
+// What a tap read.
+struct TapStages {
+    int pixels = 0, weights = 0;
+};
+
 // A warpgroup's place in both rings. It hands a stage back when the products behind those that read
 // it are on their way, and those themselves are done.
 struct Held {
@@ -60,9 +65,23 @@ struct Held {
         wait_at_addresses({weights, reads_pixels ? pixels : weights},
                           {parity, reads_pixels ? pixels_at.parity() : parity});
     }
-    __device__ __forceinline__ void let_other_begin() {
+    // Behind the products of tap number `tap`: those `before` are done, so what they read is handed
+    // back, pixels with the first products that read others.
+    __device__ __forceinline__ void pass_tap(TapStages &before, int tap, bool reads_pixels) {
+        wgmma_wait<1>();
         if (--lead == 0 && lane == 0)
             block.shared.lead.arrive();
+        hand_back_weights(before.weights, tap > 0 && block.tiling.reload_weights);
+        hand_back_pixels(before.pixels, tap > 0 && reads_pixels);
+        before = {pixels_at.stage, weights_at.stage};
+        weights_at.next(block.tiling.weight_stages);
+    }
+    // The end of a tile's sums: the last tap's stages are handed back.
+    template <int Count>
+    __device__ __forceinline__ void finish(const TapStages &last, float (&sums)[Count]) const {
+        wait_for_sums(sums);
+        hand_back_weights(last.weights, block.tiling.reload_weights);
+        hand_back_pixels(last.pixels, true);
     }
 };
 
@@ -85,7 +104,7 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
     const Tiling &t = block.tiling;
     const bool is_cut = block.first_block + block.blocks == t.blocks && t.last_steps < Steps;
     const int taps = block.blocks * t.taps, whole = is_cut ? taps - t.taps : taps;
-    int weight_stage = 0, pixel_stage = 0; // of the tap before
+    TapStages before;
     int r = 0, s = 0;
     uint32_t row = block.pixels(ring, held.pixels_at.stage), line = row;
 #pragma unroll 1
@@ -95,13 +114,7 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
         const WgmmaLines weights(block.weights(held.weights_at.stage) + rows, LineAlign);
         multiply_tap<Element, N>(sums, weights, WgmmaLines(line, t.group_bytes),
                                  tap < whole ? Steps : t.last_steps, tap > 0);
-        wgmma_wait<1>();
-        held.let_other_begin();
-        held.hand_back_weights(weight_stage, tap > 0 && t.reload_weights);
-        held.hand_back_pixels(pixel_stage, tap > 0 && first);
-        weight_stage = held.weights_at.stage;
-        pixel_stage = held.pixels_at.stage;
-        held.weights_at.next(t.weight_stages);
+        held.pass_tap(before, tap, first);
         line += t.tap_bytes;
         if (++s < t.tap_columns)
             continue;
@@ -113,9 +126,7 @@ __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, in
         held.pixels_at.next(t.pixel_stages);
         line = row = block.pixels(ring, held.pixels_at.stage);
     }
-    wait_for_sums(sums);
-    held.hand_back_weights(weight_stage, t.reload_weights);
-    held.hand_back_pixels(pixel_stage, true);
+    held.finish(before, sums);
 }
 
 // What a tap reads, tap by tap, of a tile whose stages are all filled once.
