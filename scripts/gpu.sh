@@ -49,7 +49,7 @@ usage: gpu.sh [options] COMMAND
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --within N         of `record` and `plan`: leave out this project's variants that committed results have at over N times
-                     the fastest's time of a problem; what is displayed of them stays as it was
+                     the fastest's time of a problem; their rows of before stay, stale where their code is another now
   --any-libraries    of `record` and `plan`: go by the cuBLAS and cuDNN that are found first, though results are kept
                      of other versions (toolkit.lock); else these are looked for, and nothing is measured without them
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
