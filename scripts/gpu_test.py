@@ -1,5 +1,7 @@
 """Tests of gpu.sh with a program in convforge's place that writes down how it was called."""
 
+import os
+import shutil
 import tarfile
 import unittest
 from pathlib import Path
@@ -28,6 +30,11 @@ while [ $# -gt 0 ]; do
 done
 echo "     6 s for 1 problems, 0 are fresh"
 """
+# It looks in the folder of a Python alone, whatever it is told.
+FIND = """#!/bin/sh
+while [ "${1#/}" != "$1" ]; do shift; done
+exec "$FIND" "$VIRTUAL_ENV" "$@"
+"""
 RECORD = """# A remark.
 small --suite a --batch 1
 small --suite a --batch 16
@@ -48,6 +55,8 @@ class Records(PackedFolder):
     def setUp(self):
         super().setUp()
         self.program("bin/convforge", PROGRAM)
+        self.program("tools/find", FIND)
+        (self.folder / "python").mkdir()
         self.file("benches/record.txt", RECORD)
         self.file("toolkit.lock", LOCK)
 
@@ -56,7 +65,8 @@ class Records(PackedFolder):
         place = ["--device", device] if device else []
         variables = {"CUBLAS": "13.1.0", "CUDNN": "9.19.0", "CONVFORGE_CUBLAS_LIB": "", "CONVFORGE_CUDNN_LIB": "",
                      "DIES": str(self.folder / "dies"), "CONVFORGE_CUDNN_PLANS": "",
-                     "VIRTUAL_ENV": str(self.folder / "python"), **variables}
+                     "VIRTUAL_ENV": str(self.folder / "python"), "FIND": shutil.which("find"),
+                     "PATH": f"{self.folder / 'tools'}:{os.environ['PATH']}", **variables}
         answer, self.calls = self.run_gpu(*place, *arguments, **variables)
         compared = [line.removeprefix("compare ") for line in self.calls if line.startswith("compare ")]
         return answer, [line.split(" --device")[0].split(" --as")[0] for line in compared]

@@ -49,24 +49,10 @@ version_of() {
         within && $2 == "version" { print $4 }'
 }
 
-# folders_with FILE: those that have it, among the loader's, those of toolkits, of Pythons and of Conda.
+# folders_with FILE: those that have it, what is likely first; found in half a minute, as disks may be large.
 folders_with() {
-    local folders folder prefixes=(/usr /usr/local ~/.local /opt/* {,~,/opt}/{,.}*venv* ~/*conda* {~,/opt}/*/envs/*)
-    IFS=: read -ra folders <<<"${LD_LIBRARY_PATH-}"
-    prefixes+=("${VIRTUAL_ENV-}" "${CONDA_PREFIX-}")
-    folders+=("${CONVFORGE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/convforge}"/cuda-*/lib
-        /usr/local/cuda*/lib64 "${CUDA_HOME:-/nonexistent}"/lib{,64} /usr/lib64 /usr/lib/*-linux-gnu)
-    while read -r folder; do
-        folders+=("$folder"/nvidia/*/lib)
-    done < <(type -ap python3 | while read -r python; do "$python" -c 'import sys; print(*sys.path, sep="\n")'; done)
-    for folder in "${prefixes[@]}"; do
-        folders+=("$folder"/lib "$folder"/{,local/}lib/python3*/{site,dist}-packages/nvidia/*/lib)
-    done
-    while read -r folder; do
-        folders+=("$folder")
-    done < <(ldconfig -p 2>/dev/null | sed -n 's|.* => \(.*\)/[^/]*|\1|p' | sort -u)
-    for folder in "${folders[@]}"; do
-        # An empty name is the loader's for no folder.
-        [[ -n $folder ]] && compgen -G "$folder/$1" >/dev/null && readlink -f "$folder"
+    timeout 30 find "${VIRTUAL_ENV:-/usr}" /usr /opt ~ / '(' -path /proc -o -path /sys ')' -prune \
+        -o -name "$1" -exec dirname {} ';' 2>/dev/null </dev/null | while read -r folder; do
+        readlink -f "$folder"
     done | awk '!seen[$0]++'
 }
