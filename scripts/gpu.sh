@@ -49,7 +49,9 @@ usage: gpu.sh [options] COMMAND
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --within N         of `record` and `plan`: leave out this project's variants that committed results have at over N times
-                     the fastest's time of a problem; what is displayed of them stays as it was
+                     the fastest's time of a problem; their rows of before stay, stale where their code is another now
+  --any-libraries    of `record` and `plan`: go by the cuBLAS and cuDNN that are found first, though results are kept
+                     of other versions (toolkit.lock); else these are looked for, and nothing is measured without them
   --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
   --shard N          generated problems per step of `check N` (250)
   --seed S           of random problems and of draws (1)
@@ -64,7 +66,7 @@ readonly STUDY_STEPS=24   # shares of the study, so that one fits into a step
 readonly SUITES="report-86 report-70 report-vgg report-gemv first vgg16 resnet50 batch1 grouped depthwise"
 
 main() {
-    out=results device=gpu minutes='' shard=250 reports='' seed=1 as='' within=''
+    out=results device=gpu minutes='' shard=250 reports='' seed=1 as='' within='' any_libraries=''
     while [[ ${1-} == --* ]]; do
         case $1 in
             --out | --device | --minutes | --shard | --reports | --seed | --as | --within)
@@ -72,6 +74,7 @@ main() {
                 printf -v "${1#--}" %s "$2"
                 shift 2
                 ;;
+            --any-libraries) any_libraries=yes && shift ;;
             --help) usage && exit ;;
             *) die "there is no option $1" ;;
         esac
@@ -94,6 +97,7 @@ main() {
     esac
     [[ -z $as || $1 == plan ]] || die "--as is for plan"
     [[ -z $within || $1 == plan || $1 == record ]] || die "--within is for record and plan"
+    [[ -z $any_libraries || $1 == plan || $1 == record ]] || die "--any-libraries is for record and plan"
     find_reports
     convforge=$(find_program) || exit 1
     [[ $device == cpu || -n $as ]] || export CONVFORGE_REQUIRE_GPU=1

@@ -3,10 +3,10 @@ they were called, and answer as these do."""
 
 import os
 import shutil
-import subprocess
-import tempfile
 import unittest
 from pathlib import Path
+
+from packed_folder import PackedFolder
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = """[
@@ -89,32 +89,17 @@ echo 'library                            1      4.00      6.00 (  5.50 to   6.70
 """
 
 
-class Steps(unittest.TestCase):
+class Steps(PackedFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        shutil.copy(ROOT / "scripts/gpu.sh", self.folder)
-        shutil.copytree(ROOT / "scripts/gpu", self.folder / "gpu")
+        super().setUp()
         self.program("bin/convforge", CONVFORGE)
         self.program("tools/compute-sanitizer", SANITIZER)
-        (self.folder / "list.json").write_text(LIST, encoding="utf-8")
-
-    def program(self, name, text):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o755)
+        self.file("list.json", LIST)
 
     def run_it(self, *arguments):
         """The answer, and the calls of the command."""
-        calls = self.folder / "calls"
-        calls.write_text("", encoding="utf-8")
-        environment = {**os.environ, "CALLS": str(calls), "LIST": str(self.folder / "list.json"),
-                       "PATH": f"{self.folder / 'tools'}:{os.environ['PATH']}"}
-        command = ["bash", self.folder / "gpu.sh", "--out", self.folder / "results", *arguments]
-        answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        return answer, calls.read_text(encoding="utf-8").splitlines()
+        tools = f"{self.folder / 'tools'}:{os.environ['PATH']}"
+        return self.run_gpu(*arguments, LIST=str(self.folder / "list.json"), PATH=tools)
 
     def line(self, answer, begins):
         (found,) = [line for line in answer.stdout.splitlines() if line.startswith(begins)]
@@ -131,7 +116,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.line(answer, "each narrow")[2:5], ["1", "8", "1"])
         self.assertEqual(self.line(answer, "all ")[1:], ["3", "26", "1", "2", "6"])
         self.assertEqual(answer.returncode, 1)
-        self.assertIn("each narrow", (self.folder / "results/verdict.txt").read_text(encoding="utf-8"))
+        self.assertIn("each narrow", (self.results / "verdict.txt").read_text(encoding="utf-8"))
 
     def test_many_problems_are_steps_with_seeds_of_their_own(self):
         _, calls = self.run_it("--seed", "4", "check", "--each", "12000", "implicit_gemm_nhwc")
@@ -141,9 +126,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(again, [])
 
     def test_a_step_that_was_stopped_waits_for_the_others(self):
-        results = self.folder / "results"
-        results.mkdir()
-        (results / "stopped.txt").write_text("each-wide-2-seed-1\n", encoding="utf-8")
+        self.file("results/stopped.txt", "each-wide-2-seed-1\n")
         answer, calls = self.run_it("check", "--each", "5", "wide", "implicit_gemm_nhwc")
         self.assertEqual([call.split("--variant ")[1].split()[0] for call in calls], ["implicit_gemm_nhwc", "wide"])
         self.assertEqual(answer.returncode, 0)
@@ -155,7 +138,7 @@ class Steps(unittest.TestCase):
         answer, _ = self.run_it("check", "--each", "5", "implicit_gemm_nhwc")
         self.assertEqual(answer.returncode, 75)
         self.assertIn("stopped, not done: each-implicit_gemm_nhwc-5-seed-1", answer.stdout)
-        stopped = (self.folder / "results/stopped.txt").read_text(encoding="utf-8")
+        stopped = (self.results / "stopped.txt").read_text(encoding="utf-8")
         self.assertEqual(stopped, "each-implicit_gemm_nhwc-5-seed-1\n")
 
     def test_libraries_and_unknown_names_are_refused(self):
@@ -180,7 +163,7 @@ class Steps(unittest.TestCase):
 
     def test_tails_go_through_the_edges_of_tiles(self):
         _, calls = self.run_it("tails", "implicit_gemm_nhwc")
-        problems = (self.folder / "results/tails.txt").read_text(encoding="utf-8").splitlines()
+        problems = (self.results / "tails.txt").read_text(encoding="utf-8").splitlines()
         self.assertEqual(len(problems), len(set(problems)))
         for channels in (127, 128, 129):
             for problem in (f"mb2ic{channels}ih12iw20oc32kh3ph1+f16+nhwc", f"mb2ic32ih12iw20oc{channels}kh1",
@@ -219,22 +202,16 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.line(answer, "  library")[-1], "1.50")
         self.assertEqual(answer.returncode, 1)
 
-    def copy(self, *names):
-        for name in names:
-            shutil.copy(ROOT / "scripts" / name, self.folder)
-
     def test_a_tenth_is_compared_in_steps_of_two_problems(self):
         self.copy("tenth.py", "results.py")
-        benches = self.folder / "benches"
-        (benches / "results").mkdir(parents=True)
-        (benches / "record.txt").touch()
+        self.file("benches/record.txt", "")
         rows = [f'{{"problem": "mb{n}ic3ih9oc4kh3", "variant": "wide", "median_us": 9, "suite": "s", "layer": "l"}}'
                 for n in range(100)]
         section = '{"section": "rows", "usual": {"passed": {"status": "passed"}}}'
         text = "\n".join(['{"environment": {}}', section, *rows]) + "\n"
-        (benches / "results/gpu.jsonl").write_text(text, encoding="utf-8")
+        self.file("benches/results/gpu.jsonl", text)
         _, calls = self.run_it("--seed", "3", "tenth")
-        drawn = (self.folder / "results/tenth-3.txt").read_text(encoding="utf-8").splitlines()
+        drawn = (self.results / "tenth-3.txt").read_text(encoding="utf-8").splitlines()
         self.assertTrue(3 < len(drawn) < 20, drawn)
         self.assertTrue(all(line.startswith("s.l mb") for line in drawn), drawn)
         self.assertEqual(len(calls), (len(drawn) + 1) // 2)
@@ -242,8 +219,7 @@ class Steps(unittest.TestCase):
 
     def test_each_line_of_counters_is_profiled(self):
         self.program("profile.sh", '#!/bin/sh\necho "$@" >>"$CALLS"\n')
-        (self.folder / "benches").mkdir()
-        (self.folder / "benches/record.txt").touch()
+        self.file("benches/record.txt", "")
         shutil.copy(ROOT / "benches/counters.txt", self.folder / "benches")
         _, calls = self.run_it("counters")
         listed = [line for line in (ROOT / "benches/counters.txt").read_text(encoding="utf-8").splitlines()

@@ -2,16 +2,26 @@
 
 import os
 import shutil
-import subprocess
 import tarfile
-import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-# It writes the file that it is told, and where $DIES names a file that is there, dies the first time.
+from packed_folder import PackedFolder
+
+# It writes the file that it is told, and where $DIES names a file that is there, dies the first time. A folder's
+# library has the version that lies in `version` beside it; the loader's are those of $CUBLAS and $CUDNN.
 PROGRAM = """#!/bin/sh
-[ "$1" = devices ] && echo '"csrc": "0123456789abcdef"' && exit
+library() {
+    if [ -n "$2" ]; then version=$(cat "$2/version" 2>/dev/null); else version=$3; fi
+    if [ -n "$version" ]; then version="\\"$version\\""; else version=null; fi
+    printf '{\n"name": "%s",\n"version": %s,\n"error": null\n}\n' "$1" "$version"
+}
+if [ "$1" = devices ]; then
+    echo '"csrc": "0123456789abcdef"'
+    library cuBLAS "$CONVFORGE_CUBLAS_LIB" "$CUBLAS"
+    library cuDNN "$CONVFORGE_CUDNN_LIB" "$CUDNN"
+    exit
+fi
 echo "$@" >>"$CALLS"
 [ -e "$DIES" ] && rm "$DIES" && kill -9 $$
 while [ $# -gt 0 ]; do
@@ -19,6 +29,11 @@ while [ $# -gt 0 ]; do
     shift
 done
 echo "     6 s for 1 problems, 0 are fresh"
+"""
+# It looks in the folder of a Python alone, whatever it is told.
+FIND = """#!/bin/sh
+while [ "${1#/}" != "$1" ]; do shift; done
+exec "$FIND" "$VIRTUAL_ENV" "$@"
 """
 RECORD = """# A remark.
 small --suite a --batch 1
@@ -30,29 +45,29 @@ large --suite b
 """
 
 
-class Records(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        shutil.copy(ROOT / "scripts/gpu.sh", self.folder)
-        shutil.copytree(ROOT / "scripts/gpu", self.folder / "gpu")
-        for name, content in (("bin/convforge", PROGRAM), ("benches/record.txt", RECORD)):
-            path = self.folder / name
-            path.parent.mkdir()
-            path.write_text(content, encoding="utf-8")
-            path.chmod(0o755)
+# In toolkit.lock's place.
+LOCK = """nvidia-cublas==13.1.0.3 --hash=sha256:0
+nvidia-cudnn-cu13==9.19.0.56 --hash=sha256:0
+"""
 
-    def run_it(self, *arguments, device="cpu"):
+
+class Records(PackedFolder):
+    def setUp(self):
+        super().setUp()
+        self.program("bin/convforge", PROGRAM)
+        self.program("tools/find", FIND)
+        (self.folder / "python").mkdir()
+        self.file("benches/record.txt", RECORD)
+        self.file("toolkit.lock", LOCK)
+
+    def run_it(self, *arguments, device="cpu", **variables):
         """The answer, and the options of each call of `compare` before the device."""
-        calls = self.folder / "calls"
-        calls.write_text("", encoding="utf-8")
         place = ["--device", device] if device else []
-        command = ["bash", self.folder / "gpu.sh", "--out", self.folder / "results", *place, *arguments]
-        environment = {**os.environ, "CALLS": str(calls), "DIES": str(self.folder / "dies")}
-        environment.pop("CONVFORGE_CUDNN_PLANS", None)
-        answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        self.calls = calls.read_text(encoding="utf-8").splitlines()
+        variables = {"CUBLAS": "13.1.0", "CUDNN": "9.19.0", "CONVFORGE_CUBLAS_LIB": "", "CONVFORGE_CUDNN_LIB": "",
+                     "DIES": str(self.folder / "dies"), "CONVFORGE_CUDNN_PLANS": "",
+                     "VIRTUAL_ENV": str(self.folder / "python"), "FIND": shutil.which("find"),
+                     "PATH": f"{self.folder / 'tools'}:{os.environ['PATH']}", **variables}
+        answer, self.calls = self.run_gpu(*place, *arguments, **variables)
         compared = [line.removeprefix("compare ") for line in self.calls if line.startswith("compare ")]
         return answer, [line.split(" --device")[0].split(" --as")[0] for line in compared]
 
@@ -75,8 +90,7 @@ class Records(unittest.TestCase):
         self.assertEqual(self.run_it("--as", "h200", "record")[0].returncode, 2)
 
     def test_what_cannot_be_planned_fails(self):
-        program = self.folder / "bin/convforge"
-        program.write_text(PROGRAM.replace('echo "     6 s', "exit 1 #"), encoding="utf-8")
+        self.program("bin/convforge", PROGRAM.replace('echo "     6 s', "exit 1 #"))
         self.assertEqual(self.run_it("plan")[0].returncode, 1)
 
     def test_it_is_recorded_under_its_name(self):
@@ -88,9 +102,9 @@ class Records(unittest.TestCase):
         self.assertEqual(self.run_it("record", "smaller")[1], [])
 
     def test_what_is_fresh_and_what_is_known_is_told(self):
-        (self.folder / "benches/cudnn-plans.jsonl").write_text("", encoding="utf-8")
+        self.file("benches/cudnn-plans.jsonl", "")
         self.run_it("record", "large")
-        results, benches = self.folder / "results", self.folder / "benches"
+        results, benches = self.results, self.folder / "benches"
         for words in (
             f"--unless {benches}/results --unless {benches}/results/rows --unless {results}/record",
             f"--cudnn-stored finalists --cudnn-seconds 120 --cudnn-known {benches}/cudnn-plans.jsonl",
@@ -104,19 +118,19 @@ class Records(unittest.TestCase):
         for line in self.calls:
             device = line.split("--device gpu:")[1][0]
             self.assertIn(f"-01234567-gpu{device}.json --resume", line)
-        for file in (self.folder / "results/record").iterdir():
+        for file in (self.results / "record").iterdir():
             self.assertRegex(file.name, r"^\w+-(small|large)-01234567-gpu[01]\.json$")
 
     def test_who_is_killed_goes_on(self):
-        (self.folder / "dies").write_text("", encoding="utf-8")
+        self.file("dies", "")
         answer, options = self.run_it("record", "large")
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertEqual(options, ["--suite b"] * 2)
-        steps = (self.folder / "results/steps.tsv").read_text(encoding="utf-8").splitlines()
+        steps = (self.results / "steps.tsv").read_text(encoding="utf-8").splitlines()
         self.assertEqual([line.split("\t")[:2] for line in steps], [["record-large-1-01234567", "0"]])
 
     def test_searches_are_kept_after_each_comparison(self):
-        plans = self.folder / "results/cudnn-plans"
+        plans = self.results / "cudnn-plans"
         self.assertNotIn("searches", " ".join(self.run_it("record", "large")[1]))
         plans.mkdir()
         self.run_it("record", "small")
@@ -125,19 +139,67 @@ class Records(unittest.TestCase):
 
     def test_one_file_has_all_that_is_to_be_brought_back(self):
         self.run_it("record", device="gpu:0,gpu:1")
-        (self.folder / "results/cudnn-plans.jsonl").write_text("{}", encoding="utf-8")
+        self.file("results/cudnn-plans.jsonl", "{}")
         self.run_it("record", "smaller")
-        with tarfile.open(self.folder / "results/record.tgz") as bundle:
+        with tarfile.open(self.results / "record.tgz") as bundle:
             names = {Path(name).name for name in bundle.getnames()}
-        measured = {file.name for file in (self.folder / "results/record").iterdir()}
+        measured = {file.name for file in (self.results / "record").iterdir()}
         self.assertEqual(names, measured | {"record", "steps.tsv", "cudnn-plans.jsonl"})
-        self.assertEqual([file.name for file in (self.folder / "results").glob("record.tgz*")], ["record.tgz"])
+        self.assertEqual([file.name for file in self.results.glob("record.tgz*")], ["record.tgz"])
 
     def test_an_unknown_name_is_told(self):
         for name in ("smal", "*.x"):
             answer, options = self.run_it("plan", "large", name)
             self.assertEqual((answer.returncode, options), (2, []))
             self.assertIn(f"no comparison named '{name}'", answer.stderr)
+
+    def python_has(self, version):
+        """Puts cuDNN of this version where pip does."""
+        name = f"python/lib/python3.{len(version)}/site-packages/nvidia/cudnn/lib"
+        self.file(f"{name}/libcudnn.so.9", "")
+        return self.file(f"{name}/version", version).parent
+
+    def test_another_version_of_a_library_is_refused(self):
+        older = self.python_has("9.1.0")
+        answer, options = self.run_it("record", "large", device="gpu", CUDNN="9.14.0")
+        self.assertEqual((answer.returncode, options), (1, []))
+        for words in ("cuDNN is 9.14.0, and results are kept of 9.19.0", f"  9.1.0: {older}\n",
+                      "CONVFORGE_CUDNN_LIB=FOLDER", "nvidia-cudnn-cu13==9.19.0.56", "--any-libraries"):
+            self.assertIn(words, answer.stderr)
+        self.assertNotIn("cuBLAS is", answer.stderr)
+        self.assertEqual(self.run_it("plan", "large", device="gpu", CUDNN="9.14.0")[0].returncode, 1)
+        answer, options = self.run_it("--any-libraries", "record", "large", device="gpu", CUDNN="9.14.0")
+        self.assertEqual((answer.returncode, options), (0, ["--suite b"]), answer.stderr)
+
+    def test_every_library_that_is_wrong_or_missing_is_told(self):
+        answer, _ = self.run_it("record", device="gpu", CUBLAS="12.9.1", CUDNN="")
+        self.assertIn("cuBLAS is 12.9.1, and results are kept of 13.1.0", answer.stderr)
+        self.assertIn("cuDNN is missing or cannot be opened, and", answer.stderr)
+
+    def test_the_right_library_is_taken_from_where_it_lies(self):
+        self.python_has("9.1.0")
+        right = self.python_has("9.19.0")
+        tells = PROGRAM.replace('echo "$@" >>', 'echo "$@" "$CONVFORGE_CUDNN_LIB," >>')
+        self.program("bin/convforge", tells)
+        answer, options = self.run_it("record", "large", device="gpu", CUDNN="9.14.0")
+        self.assertEqual((answer.returncode, len(options)), (0, 1), answer.stderr)
+        self.assertIn(f"cuDNN 9.19.0 of {right} is taken", answer.stderr)
+        self.assertIn(f" {right},", self.calls[0])
+
+    def test_a_folder_that_is_named_is_not_replaced(self):
+        older, right = self.python_has("9.1.0"), self.python_has("9.19.0")
+        answer, options = self.run_it("record", device="gpu", CONVFORGE_CUDNN_LIB=str(older))
+        self.assertEqual((answer.returncode, options), (1, []))
+        self.assertIn(f"cuDNN is 9.1.0 (by {older})", answer.stderr)
+        self.assertIn(f"  9.19.0: {right}\n", answer.stderr)
+        answer, options = self.run_it("record", "large", device="gpu", CUDNN="9.14.0", CONVFORGE_CUDNN_LIB=str(right))
+        self.assertEqual((answer.returncode, options, answer.stderr), (0, ["--suite b"], ""))
+
+    def test_the_lock_names_the_libraries(self):
+        self.copy("toolkit.lock")
+        answer, _ = self.run_it("record", device="gpu", CUBLAS="1.0.0", CUDNN="1.0.0")
+        self.assertRegex(answer.stderr, r"(?s)cuBLAS is 1.0.0, and results are kept of \d+\.\d+\.\d+ .*"
+                                        r"cuDNN is 1.0.0, and results are kept of \d+\.\d+\.\d+ ")
 
 
 if __name__ == "__main__":

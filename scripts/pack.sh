@@ -133,7 +133,8 @@ CARGO_TARGET_DIR=target placed "$pack/bin" build --manifest-path target/guide/Ca
 c_example
 [[ -z $with_candle ]] || (candle)
 
-cp scripts/{gpu.sh,profile.sh,profiler.py,profiler_text.py,counters.py,tenth.py,agree.py,results.py,models.py} "$pack/"
+cp scripts/{gpu.sh,toolkit.lock,profile.sh} "$pack/"
+cp scripts/{profiler.py,profiler_text.py,counters.py,tenth.py,agree.py,results.py,models.py} "$pack/"
 cp -r scripts/gpu csrc data "$pack/"
 mkdir -p "$pack/benches/results/rows"
 cp benches/{record,counters}.txt benches/cudnn-plans.jsonl "$pack/benches/"

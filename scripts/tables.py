@@ -270,17 +270,17 @@ def floor(us, by):
 
 
 LEGEND = """\
-Times are medians of calls on buffers that rotate beyond the L2, each variant checked in the same run;
-in brackets where a tenth of the samples are faster and slower; "of 5" says how many samples, where
-they are fewer than 30. Filters are packed before the clock starts, those marked ¶ too; "with packing"
-is a call that packs its filter first. "In order" is a call whose kernels wait for those ahead of them to
-end: handwritten kernels otherwise begin early, which no library does. vs is how many times faster than
-that library at its best: of cuDNN the fastest plan that passed, marked † where it is a transform (Winograd,
-FFT). The floor is what the bandwidth or the arithmetic measured in the same run allow at least, and
-says which; of fp32 it counts FMAs, and the split floor three products on tensor cores for each, by which
-small_mma and small_resident may be below the other. ‡ marks what is stale: the code that it measured has
-changed since. § marks a time of cuDNN's that is not its best, as its search was cut short or it was faster
-in another run, with which nothing is compared ([the list](benches/cudnn-open.txt)). Measured is the day of a row's report and the hash of csrc that it ran."""
+Times are medians of calls on buffers that rotate beyond the L2, each variant checked in the same run; in brackets
+where a tenth of the samples are faster and slower; "of 5" says how many samples, where they are fewer than 30.
+Filters are packed before the clock starts, those marked ¶ too; "with packing" is a call that packs its filter first.
+"In order" is a call whose kernels wait for those ahead of them to end: handwritten kernels otherwise begin early,
+which no library does. vs is how many times faster than that library at its best: of cuDNN the fastest plan that
+passed, marked † where it is a transform (Winograd, FFT). The floor is what the bandwidth or the arithmetic measured
+in the same run allow at least, and says which; of fp32 it counts FMAs, and the split floor three products on tensor
+cores for each, by which small_mma and small_resident may be below the other. ‡ marks what is stale: the code that it
+measured, or the library's version, is another now. § marks a time of cuDNN's that is not its best, as its search was
+cut short or it was faster in another run, with which nothing is compared ([the list](benches/cudnn-open.txt)).
+Measured is the day of a row's report and the hash of csrc that it ran."""
 
 
 def places(lines):
@@ -354,7 +354,7 @@ def headline(lines):
         parts.append(summary(rest))
     parts.append(claims(lines))
     parts.append(
-        LEGEND + " Every layer, type and layout\nis in [docs/results.md](docs/results.md), the reports in"
+        LEGEND + " Every layer, type and layout is\nin [docs/results.md](docs/results.md), the reports in"
         " benches/results. The runs:"
     )
     parts.append("\n".join(f"- {text}" for text in places(shown + rest)))

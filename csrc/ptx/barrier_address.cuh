@@ -9,22 +9,11 @@
 namespace cf {
 
 #if CF_SM90
-// As Barrier::wait (ptx/mbarrier.cuh).
-__device__ __forceinline__ void wait_at_address(uint32_t barrier, uint32_t parity) {
-    int done;
-    do {
-        asm volatile("{\n.reg .pred done;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-                     "selp.s32 %0, 1, 0, done;\n}"
-                     : "=r"(done)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    } while (!__all_sync(~0u, done));
-}
-
-// The same for several at once, in their first phase: so their answers are waited for together.
+// As Barrier::wait (ptx/mbarrier.cuh), for several at once, so that their answers are waited for
+// together.
 template <int Count>
-__device__ __forceinline__ void wait_at_addresses(const uint32_t (&barriers)[Count]) {
+__device__ __forceinline__ void wait_at_addresses(const uint32_t (&barriers)[Count],
+                                                  const uint32_t (&parities)[Count]) {
     int all;
     do {
         all = 1;
@@ -32,14 +21,29 @@ __device__ __forceinline__ void wait_at_addresses(const uint32_t (&barriers)[Cou
         for (int i = 0; i < Count; ++i) {
             int done;
             asm volatile("{\n.reg .pred done;\n"
-                         "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], 0;\n"
+                         "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
                          "selp.s32 %0, 1, 0, done;\n}"
                          : "=r"(done)
-                         : "r"(barriers[i])
+                         : "r"(barriers[i]), "r"(parities[i])
                          : "memory");
             all &= done;
         }
     } while (!__all_sync(~0u, all));
+}
+
+// As Barrier::arrive, of the threads whose `arrives` is not 0: without a branch.
+__device__ __forceinline__ void arrive_at_address(uint32_t barrier, int arrives) {
+    asm volatile("{\n.reg .pred arrives;\nsetp.ne.b32 arrives, %1, 0;\n"
+                 "@arrives mbarrier.arrive.shared::cta.b64 _, [%0];\n}" ::"r"(barrier),
+                 "r"(arrives)
+                 : "memory");
+}
+// The same where the address is another block's of the cluster (address_of).
+__device__ __forceinline__ void arrive_at_cluster_address(uint32_t barrier, int arrives) {
+    asm volatile("{\n.reg .pred arrives;\nsetp.ne.b32 arrives, %1, 0;\n"
+                 "@arrives mbarrier.arrive.shared::cluster.b64 _, [%0];\n}" ::"r"(barrier),
+                 "r"(arrives)
+                 : "memory");
 }
 #endif
 

@@ -55,14 +55,6 @@ struct Peers {
     __device__ __forceinline__ uint32_t ranks() const {
         return count == 1 ? 1u << first : (1u << first | 1u << (first + step));
     }
-    // Each of them has to hear that a stage was handed back: a lane for each.
-    __device__ __forceinline__ void release(Barrier &empty, int lane) const {
-        if (count == 1) {
-            if (lane == 0)
-                empty.arrive();
-        } else if (lane < count)
-            arrive_at(empty, first + lane * step);
-    }
 };
 
 struct Block {

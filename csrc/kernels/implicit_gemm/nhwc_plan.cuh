@@ -56,11 +56,12 @@ inline double norm5(double a, double b) { return std::pow(std::pow(a, 5) + std::
 // block's only round of a ring where some items are left for another; of a copy's round by one
 // warp, and by a lane beside others; of a tap at least, and of one of those that are there at once;
 // of staging and storing a piece. Bytes that come from L2 in a clock, and that shared memory's port
-// moves. What products take more than their count, and what of storing others do not hide.
+// moves. What products take more than their count, what of storing others do not hide, and what is
+// added where blocks of a cluster read the same: a share, and once.
 constexpr double Fill = 550, Latency = 1100, Refill = 3300, PixelRound = 390, WeightRound = 240,
                  AtOnce = 450, OfTile = 300, OfPiece = 300, TapRound = 490, TapOfOnce = 400;
-constexpr double FillBytes = 30, PortBytes = 128;
-constexpr double ProductShare = 1.08, StoreShare = 0.4, ClusterShare = 0.4;
+constexpr double FillBytes = 40, PortBytes = 128;
+constexpr double ProductShare = 1.08, StoreShare = 1, ClusterShare = 0.1, Clustered = 1000;
 // The same where a block keeps its weights, so that warpgroups come to store together (the tiles
 // that 1x1 layers of ResNet-50 and 64 channels of VGG-16 have).
 constexpr double KeptShare = 1.6;
@@ -118,7 +119,8 @@ inline double estimate(const cf_query &query, const Option &option, bool as_comp
     const double memory = element_bytes(p) * (double(p.n) * p.c * read +
                                               pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
-    const double clocks = rounds * tile + Fill + meet + store / t.parts;
+    const double shared = t.pixel_peers * t.weight_peers > 1 ? Clustered : 0;
+    const double clocks = rounds * tile + Fill + shared + meet + store / t.parts;
     return ShortLaunchUs + (option.beside ? BesideUs : AloneUs) +
            norm5(clocks_us(query.device, clocks, TensorClock),
                  memory / (0.85 * query.device.bytes_per_us));

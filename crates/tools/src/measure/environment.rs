@@ -63,6 +63,19 @@ pub struct Load {
     pub watts: f64,
 }
 
+impl Load {
+    /// What two parts of a run ran at.
+    pub(crate) fn and(&self, other: &Load) -> Load {
+        Load {
+            least_sm_mhz: self.least_sm_mhz.min(other.least_sm_mhz),
+            most_sm_mhz: self.most_sm_mhz.max(other.most_sm_mhz),
+            memory_mhz: self.memory_mhz.max(other.memory_mhz),
+            celsius: self.celsius.max(other.celsius),
+            watts: self.watts.max(other.watts),
+        }
+    }
+}
+
 impl Environment {
     /// This machine, now.
     pub fn of(device: &Device, options: Vec<String>) -> Self {

@@ -80,8 +80,15 @@ impl Report {
     }
 
     /// What the GPU ran at under load: clocks as they were counted behind each sample, the others just
-    /// after the last samples of the problems.
+    /// after the last samples of the problems. A kept report says it of what it no longer has.
     pub(crate) fn load(&self) -> Option<Load> {
+        match (self.environment.load, self.load_of_rows()) {
+            (Some(kept), Some(rows)) => Some(kept.and(&rows)),
+            (kept, rows) => rows.or(kept),
+        }
+    }
+
+    fn load_of_rows(&self) -> Option<Load> {
         let after = || self.clocks.iter().filter_map(|log| log.after);
         let most = |of: fn(&Clocks) -> f64| after().map(|clocks| of(&clocks)).fold(0.0, f64::max);
         // Of the multiprocessors what a kernel counted, in earlier reports what the driver said.
@@ -91,8 +98,8 @@ impl Report {
             false => counted,
         };
         Some(Load {
-            least_sm_mhz: sm_mhz.iter().copied().reduce(f64::min)?,
-            most_sm_mhz: sm_mhz.iter().copied().fold(0.0, f64::max),
+            least_sm_mhz: sm_mhz.iter().copied().reduce(f64::min)?.round(),
+            most_sm_mhz: sm_mhz.iter().copied().fold(0.0, f64::max).round(),
             memory_mhz: most(|clocks| clocks.memory_mhz),
             celsius: most(|clocks| clocks.celsius),
             watts: most(|clocks| clocks.watts),

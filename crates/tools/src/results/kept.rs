@@ -164,6 +164,8 @@ fn absorb(old: &mut Source, new: Source) -> std::result::Result<(), &'static str
     match (old, new) {
         _ if differs.is_some() => return Err(differs.unwrap_or_default()),
         (Source::Report(old), Source::Report(new)) if old.view == new.view => {
+            let loads = old.load().into_iter().chain(new.load());
+            let load = loads.reduce(|one, other| one.and(&other));
             let mut rows = new.rows;
             for row in &mut rows {
                 let same = old.rows.iter().find(|other| row.is_same(other));
@@ -171,6 +173,7 @@ fn absorb(old: &mut Source, new: Source) -> std::result::Result<(), &'static str
             }
             old.put(&rows);
             (old.environment, old.notes) = (new.environment, new.notes);
+            old.environment.load = load;
         }
         (Source::Study(old), Source::Study(new)) => {
             old.environment = new.environment.clone();

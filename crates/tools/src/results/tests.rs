@@ -5,7 +5,7 @@ use convforge::Device;
 use super::*;
 use crate::{
     files::write_whole,
-    measure::{Environment, Report, Row, Stage, Status, View},
+    measure::{Environment, Load, Report, Row, Stage, Status, View},
     study::Study,
 };
 
@@ -98,6 +98,34 @@ fn what_is_kept_is_read_as_it_was() {
     let path = folder.path().join("study.jsonl");
     std::fs::write(&path, lines::text(&Source::Study(study.clone())).unwrap()).unwrap();
     assert_eq!(Source::read(&path).unwrap(), Source::Study(study));
+}
+
+#[test]
+fn what_a_gpu_ran_at_stays_when_a_report_is_kept_again() {
+    let clocked = |us, sm_mhz| Row {
+        sm_mhz: Some(sm_mhz),
+        ..row("a", Some(us))
+    };
+    let mut first = report("1", vec![clocked(1.0, 1863.4), clocked(2.0, 1979.6)]);
+    first.environment.load = Some(Load {
+        least_sm_mhz: 1900.0,
+        most_sm_mhz: 1950.0,
+        memory_mhz: 3201.0,
+        celsius: 66.0,
+        watts: 553.0,
+    });
+    let once = text(&first);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("1.jsonl");
+    std::fs::write(&path, &once).unwrap();
+    let source = Source::read(&path).unwrap();
+    assert_eq!(lines::text(&source).unwrap(), once);
+    let load = source.environment().unwrap().load.unwrap();
+    assert_eq!((load.least_sm_mhz, load.most_sm_mhz), (1863.0, 1980.0));
+    assert_eq!(
+        (load.memory_mhz, load.celsius, load.watts),
+        (3201.0, 66.0, 553.0)
+    );
 }
 
 #[test]
