@@ -10,6 +10,7 @@ CONSTANT = re.compile(r"^const (\w+): f64 = ([\d._]+);", re.MULTILINE)
 SIZE = re.compile(r"([a-z]+)(\d+)")
 HALVES = ("f16", "bf16", "f16acc")
 PASS = 0.712  # as in src/baselines/estimate.rs
+SECTOR = 32  # bytes that memory gives at least
 TILE = 32  # output channels
 MOST_FMA_STEPS = 512
 FEW, MOST_FEW_STEPS = 16, 300
@@ -95,8 +96,13 @@ class Problem:
         self.weights = self.k * self.reduction
         axes = zip((self.h, self.w), (self.r, self.s), self.stride, (self.p, self.q))
         lines = [min(size, out * taps) if taps < step else size for size, taps, step, out in axes]
-        self.read = self.size * self.n * self.c * lines[0] * lines[1]
-        self.bytes = self.read + self.size * (self.weights + self.pixels * self.k)
+        neighbours = self.c if self.nhwc else 1
+        column = neighbours * self.size
+        line = min(self.w * column, lines[1] * max(column, SECTOR))
+        self.read = self.n * lines[0] * (self.c // neighbours) * line
+        others = self.size * (self.weights + self.pixels * self.k)
+        self.bytes = self.read + others
+        self.all_bytes = self.size * self.n * self.c * self.h * self.w + others
         tap = not self.padded and (self.r, self.s) == (1, 1)
         self.point = tap and (self.p, self.q) == (self.h, self.w)
         self.whole = not self.padded and (self.r, self.s) == (self.h, self.w)
@@ -206,7 +212,7 @@ def dense(p, limits, c):
     )
     us = launch + together_us(stream, clocks * p.reduction / limits.mhz)
     if p.math != "fp32" and not lies_right(p):
-        us += c["TRANSPOSE_US"] + 2 * limits.memory_us(p.bytes, c["TRANSPOSE"])
+        us += c["TRANSPOSE_US"] + 2 * limits.memory_us(p.all_bytes, c["TRANSPOSE"])
     return us
 
 

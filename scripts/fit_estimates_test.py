@@ -27,7 +27,12 @@ class Reading(unittest.TestCase):
 
     def test_of_an_input_counts_what_a_tap_falls_on(self):
         every, second = (model.Problem(f"mb1ic4ih8oc4oh{out}kh1{step}") for out, step in ((8, ""), (4, "sh2")))
-        self.assertEqual((every.read, second.read), (4 * 64 * 4, 4 * 16 * 4))
+        self.assertEqual((every.read, second.read), (4 * 64 * 4, 4 * 32 * 4))
+
+    def test_columns_of_many_channels_are_left_out(self):
+        few, many = (model.Problem(f"mb1ic{channels}ih8oc4oh4kh1sh2+nhwc") for channels in (2, 8))
+        self.assertEqual((few.read, many.read), (2 * 32 * 4, 8 * 16 * 4))
+        self.assertEqual(many.all_bytes - many.bytes, 8 * 48 * 4)
 
     def test_what_is_held_out_is_left_out(self):
         left_out = fit_estimates.held_out(ROOT)

@@ -211,7 +211,7 @@ impl Problem {
 
     /// Rows (axis 0) or columns (axis 1) of the input that a tap falls on: those of each output's
     /// taps, where none falls on another's, or else all.
-    fn lines_read(&self, axis: usize) -> usize {
+    pub(crate) fn lines_read(&self, axis: usize) -> usize {
         let size = [self.h(), self.w()][axis];
         let taps = [self.r(), self.s()][axis];
         match taps < self.shape.stride[axis] {

@@ -52,6 +52,17 @@ fn ranked() -> impl Iterator<Item = &'static dyn Variant> {
 const TIMES: f64 = 1.3;
 const MORE_US: f64 = 3.0;
 
+/// Rows, and less of a chip that some problems are told to take shorter with:
+/// - small_mma and small_mma16 give each multiprocessor its share of the memory's pins, though with few
+///   images few of them read: half as many have twice the share (csrc/kernels/small/*_plan.cuh).
+/// - small_mma takes the task that its filter is packed for by what it would take on eight images, of
+///   which others may take less with another one.
+const SHORTER: [(&str, &str); 3] = [
+    ("small_mma", "multiprocessors"),
+    ("small_mma", "bandwidth"),
+    ("small_mma16", "multiprocessors"),
+];
+
 /// A chip with some of another's.
 fn less(limits: &Limits) -> [(&'static str, Limits); 3] {
     let mut all = ["multiprocessors", "clocks", "bandwidth"].map(|what| (what, limits.clone()));
@@ -70,9 +81,9 @@ proptest! {
             let Some(us) = estimate(variant, &limits, &problem) else { continue };
             let name = &variant.info().name;
             prop_assert!(us.is_finite() && us > 0.0, "{name} on {problem}, {chip}: {us} us");
-            // A packed filter may be smaller than it is stored.
-            let filter = problem.w_len() * problem.storage().bytes();
-            let floor = (problem.bytes() - filter as f64) / limits.bytes_per_us();
+            // A packed filter may be smaller than it is stored, and a bias counts for nothing.
+            let left_out = problem.w_len() * problem.storage().bytes() + problem.bias_len() * 4;
+            let floor = (problem.bytes() - left_out as f64) / limits.bytes_per_us();
             prop_assert!(us >= floor, "{name} on {problem}, {chip}: {us} us, under {floor} of memory");
         }
     }
@@ -81,9 +92,10 @@ proptest! {
     fn less_of_a_chip_takes_longer(problem in problems(), (chip, limits) in chips()) {
         for variant in ranked() {
             let Some(us) = estimate(variant, &limits, &problem) else { continue };
+            let name = &variant.info().name;
             for (what, less) in less(&limits) {
+                if SHORTER.contains(&(&**name, what)) { continue }
                 let Some(longer) = estimate(variant, &less, &problem) else { continue };
-                let name = &variant.info().name;
                 prop_assert!(
                     longer * TIMES + MORE_US >= us,
                     "{name} on {problem}, {chip}: {us} us, with half its {what} {longer}"

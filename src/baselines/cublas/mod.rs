@@ -140,11 +140,7 @@ unsafe impl Variant for CublasGemm {
         Ok(Plan {
             workspace: settled.workspace(),
             packing,
-            us: Some(rank::microseconds(
-                query.problem,
-                &settled.product,
-                query.limits,
-            )),
+            us: rank::microseconds(query.problem, &settled.product, query.limits),
             state: Box::new(settled),
         })
     }

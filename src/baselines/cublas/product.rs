@@ -62,6 +62,9 @@ pub(super) struct Product {
     pub operand: Storage,
     /// What C is made of.
     pub sum: Storage,
+    /// Whether it was asked for though its lines begin off the words that tensor cores read, so that the
+    /// default configuration takes another form.
+    pub misaligned: bool,
     /// Whether C is y; otherwise a pass follows.
     pub in_place: bool,
     /// Bytes of workspace per image: operands that are not the input as it lies, ...
@@ -142,6 +145,10 @@ impl Product {
         let whole = unpadded && [problem.r(), problem.s()] == [problem.h(), problem.w()];
 
         let nhwc = problem.layout() == Layout::Nhwc;
+        // Tensor cores want columns that start on 16 bytes, and make do with 8.
+        let aligned = |bytes| {
+            problem.math() == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
+        };
         // For many images. One filter serves every number of them, so its rows are filled up as for
         // many.
         let many = match wanted {
@@ -149,10 +156,6 @@ impl Product {
             _ if nhwc || whole => Form::Rows,
             Some(form) => form,
             None => {
-                // Tensor cores want columns that start on 16 bytes, and make do with 8.
-                let aligned = |bytes| {
-                    problem.math() == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
-                };
                 // Where a pass follows anyway, permuting is free; groups would multiply the calls.
                 let narrow = problem.math() == Math::Fp32 && NARROW.contains(&channels);
                 let fills = pixels >= TILE && groups == 1 && storable && !narrow;
@@ -180,6 +183,12 @@ impl Product {
             Form::Wide => false,
             Form::Batched => point,
         };
+        // With one image, what is unrolled is the default's.
+        let differs = direct || problem.n() > 1;
+        let misaligned = form == Form::Batched
+            && wanted == Some(form)
+            && differs
+            && !aligned(if point { 8 } else { 16 });
         // As measured: zeros that TF32 multiplies for few output channels gain nothing, and for one
         // channel cuBLAS does not take tensor cores.
         let fill = !direct
@@ -214,6 +223,7 @@ impl Product {
             direct,
             operand,
             sum,
+            misaligned,
             in_place,
             columns_bytes: region(!direct || operand != problem.storage(), columns, operand),
             product_bytes: region(!in_place, output, sum),

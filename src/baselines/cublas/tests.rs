@@ -2,7 +2,7 @@
 //! leading dimension, stride, order or transposition shows here without a GPU.
 
 use super::product::{Form, Gemm, Product};
-use crate::{Conv, Device, Layout, Problem, variants};
+use crate::{Conv, Device, Layout, Limits, Problem, variant::Query, variants};
 
 /// C = op(A) B in column-major order, and what cuBLAS demands of its arguments. `c` holds NaN
 /// wherever nothing was written yet.
@@ -274,6 +274,40 @@ fn the_form_follows_the_rule() {
         form("mb1ic256ih14oc1024kh1+math=f16acc"),
         (batched, true, false)
     );
+}
+
+/// Lines that tensor cores cannot read in words took four times what was reckoned, so nothing is: no rule
+/// takes such a form, and whoever names it has it.
+#[test]
+fn a_form_of_misaligned_lines_has_no_estimate() {
+    let limits = Limits::of_chip("h200").unwrap();
+    let variant = variants::find("cublas_gemm").unwrap();
+    let configs = &variant.info().configs;
+    let config = configs.iter().position(|name| name == "batched").unwrap();
+    let estimates = |text: &str| {
+        let problem = parse(text);
+        [0, config].map(|config| {
+            let plan = variant.plan(&Query::new(&problem, config, &limits));
+            plan.unwrap().us
+        })
+    };
+    for text in [
+        "mb64ic2048ih7oc512oh7kh1+f16",
+        "mb64ic512ih7oc2048oh7kh1+math=tf32",
+        "mb1ic512ih7oc2048oh7kh1+f16",
+        "mb64ic256ih14oc256oh14kh3ph1+f16",
+    ] {
+        let [auto, batched] = estimates(text);
+        assert!(auto.is_some() && batched.is_none(), "{text}: {batched:?}");
+    }
+    for text in [
+        "mb64ic1024ih14oc256oh14kh1+f16",
+        "mb64ic2048ih7oc512oh7kh1",
+        "mb64ic64ih8oc64oh8kh3ph1+f16",
+        "mb1ic512ih7oc512oh7kh3ph1+f16",
+    ] {
+        assert!(estimates(text)[1].is_some(), "{text}");
+    }
 }
 
 #[test]

@@ -4,19 +4,19 @@
 use super::rules::Form;
 use crate::{
     Layout, Limits, Math, Padding, Problem,
-    baselines::estimate::{PASS, busy_us, memory_us, peak, together_us},
+    baselines::estimate::{PASS, busy_us, input_bytes, memory_us, peak, together_us},
 };
 
 /// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
 /// last.
-const MEMORY: f64 = 0.772;
-const GROUPED_MEMORY: f64 = 0.276;
-const FP32_NHWC_MEMORY: f64 = 0.136;
+const MEMORY: f64 = 0.778;
+const GROUPED_MEMORY: f64 = 0.272;
+const FP32_NHWC_MEMORY: f64 = 0.135;
 /// Of a chip's peak.
 const FP32: f64 = 0.499;
-const FP32_NHWC: f64 = 0.47;
-const TF32: f64 = 0.618;
-const HALF: f64 = 0.576;
+const FP32_NHWC: f64 = 0.471;
+const TF32: f64 = 0.624;
+const HALF: f64 = 0.572;
 /// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
 /// FMAs, and in 16 bits on tensor cores.
 const LAUNCH_US: f64 = 3.68;
@@ -27,8 +27,8 @@ const FP32_NHWC_LAUNCH_US: f64 = 6.22;
 const FP32_NHWC_STEP: f64 = 59.8;
 /// Tensor cores want channels last: NCHW is transposed on the way in and out. Microseconds for the
 /// launches, and the share of the memory's pins.
-const TRANSPOSE_US: f64 = 6.22;
-const TRANSPOSE: f64 = 0.512;
+const TRANSPOSE_US: f64 = 6.56;
+const TRANSPOSE: f64 = 0.56;
 /// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
 /// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
 const FEW_ONE_NHWC: f64 = 0.173;
@@ -86,7 +86,7 @@ fn dense(problem: &Problem, limits: &Limits) -> f64 {
     let padded = channels.next_multiple_of(TILE) as f64 / channels as f64;
     let stream = together_us(
         busy_us(limits, problem.flops() * padded, share * peak(limits, math)),
-        memory_us(limits, problem.bytes(), memory),
+        memory_us(limits, tensor_bytes(problem), memory),
     );
     let (launch, clocks) = match math {
         Math::Fp32 if nhwc => (FP32_NHWC_LAUNCH_US, FP32_NHWC_STEP),
@@ -97,9 +97,21 @@ fn dense(problem: &Problem, limits: &Limits) -> f64 {
     let least = clocks * problem.reduction() as f64 / limits.clocks_per_us();
     let transposing = match math == Math::Fp32 || lies_right(problem) {
         true => 0.0,
-        false => TRANSPOSE_US + 2.0 * memory_us(limits, problem.bytes(), TRANSPOSE),
+        false => TRANSPOSE_US + 2.0 * memory_us(limits, all_bytes(problem), TRANSPOSE),
     };
     launch + together_us(stream, least) + transposing
+}
+
+/// Bytes of all tensors, of the input those that are read.
+fn tensor_bytes(problem: &Problem) -> f64 {
+    let fewest = (problem.elements_read() * problem.storage().bytes()) as f64;
+    problem.bytes() - fewest + input_bytes(problem)
+}
+
+/// Bytes of all tensors, of the input with what no tap falls on.
+fn all_bytes(problem: &Problem) -> f64 {
+    let left_out = problem.x_len() - problem.elements_read();
+    problem.bytes() + (left_out * problem.storage().bytes()) as f64
 }
 
 /// Whether tensor cores can read the tensors as they lie: channels last, or matrices whose lines begin
@@ -142,7 +154,7 @@ fn few_channels(problem: &Problem, limits: &Limits) -> f64 {
     };
     let stream = together_us(
         busy_us(limits, flops, share * peak(limits, of)),
-        memory_us(limits, problem.bytes(), memory),
+        memory_us(limits, tensor_bytes(problem), memory),
     );
     launch + clocks * steps as f64 / limits.clocks_per_us() + stream
 }
@@ -157,7 +169,7 @@ fn depthwise(problem: &Problem, limits: &Limits) -> f64 {
     };
     let per_clock = share * peak(limits, Math::Fp32);
     let arithmetic = busy_us(limits, problem.flops(), per_clock);
-    let pass = memory_us(limits, problem.bytes(), DEPTHWISE_MEMORY);
+    let pass = memory_us(limits, tensor_bytes(problem), DEPTHWISE_MEMORY);
     LAUNCH_US + together_us(arithmetic, pass)
 }
 
