@@ -19,6 +19,7 @@
 #include "core/swizzled_map.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/nchw_kernel.cuh"
+#include "kernels/implicit_gemm/nchw_plan.cuh"
 #include "kernels/implicit_gemm/refusals.cuh"
 
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/element.cuh"
-#include "kernels/implicit_gemm/nchw_plan.cuh"
+#include "kernels/implicit_gemm/nchw_tiling.cuh"
 #include "kernels/implicit_gemm/nhwc_load.cuh"
 #include "ptx/predicated.cuh"
 

@@ -1,50 +1,11 @@
 // The planner of implicit_gemm_nchw: how a problem becomes tiles, and what of x and y a warp moves
-// at a time. Tiles, rings and the filter's lines are those of implicit_gemm_nhwc.
+// at a time.
 #pragma once
 
+#include "kernels/implicit_gemm/nchw_tiling.cuh"
 #include "kernels/implicit_gemm/nhwc_plan.cuh"
 
 namespace cf::implicit_nchw {
-
-using namespace implicit_gemm;
-
-constexpr int ConsumerWarps = Warpgroups * Warpgroup / 32;
-// Warps that bring x, of one or two warpgroups: two where sums leave them registers. The last one
-// asks for weights; where a block keeps these, it brings x as well.
-constexpr int ManyLoaders = 200;
-__host__ __device__ constexpr int loader_warps(int width) { return width <= ManyLoaders ? 8 : 4; }
-constexpr int StraightLoaders = 4; // of which most do nothing: registers move by warpgroups
-__host__ __device__ constexpr int threads_of(int loaders) { return (ConsumerWarps + loaders) * 32; }
-constexpr int LinePieces = LineBytes / 16;
-constexpr int BatchWords = 32; // that a lane of a loader holds of x
-
-// Pixels of a product that kernels are compiled for: sums beside what stores them have fewer
-// registers than in NHWC.
-using WideWidths = std::integer_sequence<int, 176, 192, 200, 208, 216, 224, 232>;
-// Those of x as it lies.
-using StraightWidths = std::integer_sequence<int, 32, 64, 96, 128, 160, 192, 200, 224>;
-
-// What a loader and the store know beside the tiling. A vector is some neighbours in a row of x,
-// which begin at a multiple of their number; a lane loads those of the channels of 16 bytes of a
-// line, and turns them.
-struct Planes {
-    // x: rows of boxes as vectors, of whose pixels some may lie in front of the row, and behind.
-    int vector, row_vectors, vectors, batches;
-    Divisor by_row_vectors;
-    int loaders;            // warps that bring them
-    int step;               // in a row of x, from column to column of a box
-    int halves, half_lines; // 1 where even and odd columns lie apart; lines from those to these
-    int last_half;          // 1 where both are there
-    int c, h, w;
-    int64_t x_plane, x_image; // elements
-    // y: elements of a channel of a tile that are neighbours there, and are stored together.
-    int unit, units;
-    Divisor by_tile_pixels, by_columns; // of an image's part of the tile, of a row of it
-    int tile_pixels;
-    int64_t y_plane, y_image;
-    int straight; // x is multiplied as it lies in memory
-    int paired;   // whether neighbours in a product's columns are neighbours at an even place
-};
 
 // What a load has of x.
 enum Reading {
@@ -59,12 +20,6 @@ struct Choice {
     Option option;
     Planes planes;
 };
-
-// Where the lines of a tap begin that is so many pixels to the right.
-__host__ __device__ __forceinline__ uint32_t tap_line(const Planes &planes, int behind) {
-    return uint32_t((behind & planes.halves) * planes.half_lines + (behind >> planes.halves)) *
-           LineBytes;
-}
 
 // Pixels of x and y: those of a channel are one row where a filter reads each by itself.
 struct View {
@@ -86,27 +41,10 @@ inline View planes_of(const cf_problem &p) {
     return v;
 }
 
-// Of all sums of 8 channels by a warp in 16 bits, 4 in f32. Rows of channels are an odd number of
-// 16 bytes apart, of 32 in f32: fragments lie in all banks.
-__host__ __device__ constexpr int staged_bytes(int width) { return (width / 8 | 1) * LineBytes; }
-// And where each column of a product goes there, in words of two, a row for each lane that has
-// others: of an odd number of 16 bytes, to lie in other banks.
-__host__ __device__ constexpr int places_bytes(int width) { return ((width / 8 + 3) / 4 | 1) * 16; }
-// All of it lies behind the weights, and rows of a product that are no channels read on into it.
-inline int staging_bytes(int width) {
-    return std::max(ConsumerWarps * staged_bytes(width) + 4 * places_bytes(width),
-                    RowChannels * LineBytes);
-}
 inline uint32_t shared_bytes(const Choice &choice) {
     const Tiling &t = choice.option.tiling;
     return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) +
            uint32_t(staging_bytes(choice.option.width));
-}
-
-// 16 bytes of a line that a lane loads at a time, in vectors of so many pixels.
-__host__ __device__ constexpr int pieces_at_once(int vector, int element) {
-    const int words = 16 / element * (vector * element < 4 ? 1 : vector * element / 4);
-    return LinePieces / vector * words < BatchWords ? LinePieces / vector : BatchWords / words;
 }
 
 // Vectors for which the fewest batches do, or longer ones for some more: they take fewer
@@ -137,8 +75,6 @@ inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, 
     planes.x_plane = int64_t(v.h) * v.w, planes.x_image = planes.x_plane * p.c;
 }
 
-// Boxes of x that are multiplied as they lie: 64 pixels of 64 channels.
-constexpr int StraightPixels = 64, StraightBytes = StraightPixels * LineBytes;
 inline bool may_be_straight(const cf_problem &p, const View &v) {
     return v.h == 1 && v.p == 1 && v.r * v.s == 1 && v.stride_w == 1 && v.pad_top == 0 &&
            v.pad_left == 0 && v.w == v.q && v.w % 8 == 0 && element_bytes(p) == 2 && p.align >= 16;
@@ -340,12 +276,12 @@ void for_choices(const cf_query &query, Body body) {
                 (reading == Rows && (v.r == 1 || v.stride_w > 2) && !(steps && v.stride_w <= 2)) ||
                 (reading == Taps && v.s == 1 && v.stride_w <= 2))
                 continue;
-            for (int64_t pieces = ceil_div(v.q, width), last = 0; pieces <= v.q; ++pieces) {
-                const int64_t some = ceil_div(v.q, pieces);
-                const int columns =
-                    int(pieces == 1 ? v.q : std::min<int64_t>(round_up(some, 8), v.q));
-                if (columns <= width && columns != last)
-                    with_columns(width, int(last = columns), reading);
+            // Columns are multiples of 8: a row of y may have as many pieces as pixels.
+            for (int64_t pieces = ceil_div(v.q, width), columns = 9; pieces <= v.q && columns > 8;
+                 pieces = std::max(pieces + 1, ceil_div(v.q, std::max<int64_t>(columns - 8, 1)))) {
+                columns =
+                    pieces == 1 ? v.q : std::min<int64_t>(round_up(ceil_div(v.q, pieces), 8), v.q);
+                with_columns(width, int(columns), reading);
                 if (columns * 4 < width)
                     break;
             }

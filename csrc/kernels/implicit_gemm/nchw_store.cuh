@@ -3,7 +3,7 @@
 // together.
 #pragma once
 
-#include "kernels/implicit_gemm/nchw_plan.cuh"
+#include "kernels/implicit_gemm/nchw_tiling.cuh"
 #include "kernels/implicit_gemm/nhwc_store.cuh"
 
 namespace cf::implicit_nchw {
