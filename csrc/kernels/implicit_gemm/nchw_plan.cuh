@@ -98,8 +98,8 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
     planes.paired = t.pitch % 2 == 0 && t.columns % 2 == 0;
 }
 
-// Of this row, whose launches and parts cost more than implicit_gemm_nhwc's, and whose loaders take
-// what L2 gives through registers.
+// Of this row, whose launches and parts cost more than implicit_gemm_nhwc's. What L2 gives, and
+// what of storing others do not hide, are not fitted again since that row's were.
 constexpr double Fill = 2000, TapRound = 360, Meet = 4500, MeetColumn = 8, AloneUs = 2.7;
 constexpr double FillBytes = 30, StoreShare = 0.4;
 // Clocks of a loader's warp for a batch, and for each box it goes through, by the layers of

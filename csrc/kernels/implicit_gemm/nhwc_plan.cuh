@@ -56,12 +56,12 @@ inline double norm5(double a, double b) { return std::pow(std::pow(a, 5) + std::
 // block's only round of a ring where some items are left for another; of a copy's round by one
 // warp, and by a lane beside others; of a tap at least, and of one of those that are there at once;
 // of staging and storing a piece. Bytes that come from L2 in a clock, and that shared memory's port
-// moves. What products take more than their count, what of storing others do not hide, and what is
-// added where blocks of a cluster read the same: a share, and once.
+// moves. What products take more than their count, and what is added where blocks of a cluster read
+// the same: a share, and once.
 constexpr double Fill = 550, Latency = 1100, Refill = 3300, PixelRound = 390, WeightRound = 240,
                  AtOnce = 450, OfTile = 300, OfPiece = 300, TapRound = 490, TapOfOnce = 400;
 constexpr double FillBytes = 40, PortBytes = 128;
-constexpr double ProductShare = 1.08, StoreShare = 1, ClusterShare = 0.1, Clustered = 1000;
+constexpr double ProductShare = 1.08, ClusterShare = 0.1, Clustered = 1000;
 // The same where a block keeps its weights, so that warpgroups come to store together (the tiles
 // that 1x1 layers of ResNet-50 and 64 channels of VGG-16 have).
 constexpr double KeptShare = 1.6;
@@ -112,7 +112,7 @@ inline double estimate(const cf_query &query, const Option &option, bool as_comp
     const double bare = std::max(store - t.lead * main / (blocks * taps), 0.0);
     const double kept =
         as_compared || rounds <= 1 ? norm5(main, main / 2 + store) : main + KeptShare * store;
-    const double tile = t.reload_weights ? main + StoreShare * store + 2 * bare : kept;
+    const double tile = t.reload_weights ? main + store + 2 * bare : kept;
     // Between the pixels that 1x1 filters read, memory is left alone.
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
