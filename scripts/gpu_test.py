@@ -170,6 +170,14 @@ class Records(PackedFolder):
         self.assertEqual(self.run_it("plan", "large", device="gpu", CUDNN="9.14.0")[0].returncode, 1)
         answer, options = self.run_it("--any-libraries", "record", "large", device="gpu", CUDNN="9.14.0")
         self.assertEqual((answer.returncode, options), (0, ["--suite b"]), answer.stderr)
+        # What that measured is not what the right one would.
+        self.assertEqual(self.run_it("record", "large", device="gpu", CUDNN="9.19.0")[1], ["--suite b"])
+
+    def test_what_within_leaves_out_is_measured_without_it(self):
+        self.run_it("--within", "4", "record", "large")
+        self.assertTrue(self.calls[0].endswith(" --within 4"), self.calls)
+        self.assertEqual(self.run_it("record", "large")[1], ["--suite b"])
+        self.assertNotIn("--within", self.calls[-1])
 
     def test_every_library_that_is_wrong_or_missing_is_told(self):
         answer, _ = self.run_it("record", device="gpu", CUBLAS="12.9.1", CUDNN="")

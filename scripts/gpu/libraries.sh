@@ -49,10 +49,12 @@ version_of() {
         within && $2 == "version" { print $4 }'
 }
 
-# folders_with FILE: those that have it, what is likely first; found in half a minute, as disks may be large.
+# folders_with FILE: those that have it, what is likely first; what half a minute does not find is not found, as disks
+# may be large. It is opened, so it must be this user's or the system's.
 folders_with() {
     timeout 30 find "${VIRTUAL_ENV:-/usr}" /usr /opt ~ / '(' -path /proc -o -path /sys ')' -prune \
-        -o -name "$1" -exec dirname {} ';' 2>/dev/null </dev/null | while read -r folder; do
-        readlink -f "$folder"
-    done | awk '!seen[$0]++'
+        -o -name "$1" '(' -user root -o -user "$(id -un)" ')' -exec dirname {} ';' 2>/dev/null </dev/null |
+        while read -r folder; do
+            readlink -f "$folder"
+        done | awk '!seen[$0]++ { print; fflush() }'
 }

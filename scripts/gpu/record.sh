@@ -27,6 +27,8 @@ begin_record() {
     find_searches
     IFS=, read -ra devices <<<"$device"
     csrc=$("$convforge" devices --json | sed -n 's/.*"csrc": *"\([0-9a-f]\{8\}\).*/\1/p')
+    made_with=$csrc
+    [[ -z $any_libraries ]] || made_with+=-cublas-$(version_of cuBLAS)-cudnn-$(version_of cuDNN)
     chip=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -n 1)
     chip=${chip#NVIDIA } && chip=${chip%% *}
     comparisons=()
@@ -55,7 +57,7 @@ add_comparisons() {
 file_of() {
     local gpu=''
     [[ $2 != *:* ]] || gpu=-gpu${2#*:}
-    echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$csrc$gpu.json"
+    echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$made_with$gpu.json"
 }
 
 # compare_line OPTIONS MORE...: what is stale of a line of record.txt, by these words too. What another GPU has
@@ -139,7 +141,7 @@ readonly TRIES=3 # of a comparison that does not get on: a search of cuDNN's pla
 
 # A comparison that the step's eight minutes cut off goes on in another step, while it gets on.
 record_line() {
-    local step_name=record-$2-$3-$csrc file whole=0 now tries=0 others=$unfinished line
+    local step_name=record-$2-$3-$made_with${within:+-within-$within} file whole=0 now tries=0 others=$unfinished line
     file=$(file_of "$2" "$1")
     compare_line "$4" --device "$1" --out "$file" --resume
     while ! is_done "$step_name"; do

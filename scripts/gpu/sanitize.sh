@@ -76,11 +76,11 @@ sanitize_table() {
             if (match($4, /[0-9]+ errors?([,)]|$)/)) errors = substr($4, RSTART) + 0
             wrong = match($4, /[0-9]+ failed/) ? substr($4, RSTART) + 0 : 0
             # A launch that a tool finds fault with may be ended by it, so that the case fails.
-            if (cases >= 0 && errors > 0) cases += wrong
+            if (cases >= 0 && errors > 0 && (tool, variant) in known) { cases += wrong; wrong = 0 }
             if (cases >= 0) passed[tool, variant] += cases
             if (errors >= 0) found[tool, variant] += errors
             # A case that failed by itself, or a tool that did not come to its end.
-            if (errors < 0 || cases < 0 || (errors == 0 && (wrong || $2 != 0))) broken[tool, variant]++
+            if (errors < 0 || cases < 0 || wrong || (errors == 0 && $2 != 0)) broken[tool, variant]++
         }
         END {
             if (!rows) exit

@@ -85,8 +85,8 @@ impl Recorded {
         })
     }
 
-    /// The contenders but for this project's own that no report has within so many times the fastest's time; of
-    /// what no report has its estimate counts.
+    /// The contenders but for this project's own whose least time is over so many times the least of all. Of code that
+    /// has changed since, and of what was never timed, its estimate counts as well.
     pub fn within(
         &self,
         times: f64,
@@ -95,26 +95,28 @@ impl Recorded {
         cold: bool,
     ) -> Vec<Contender> {
         let rows = self.reports.iter().flat_map(|(rows, _)| rows);
-        let rows = rows.filter(|row| row.is_of(layer) && row.cold == cold);
-        let timed: Vec<(String, f64)> = rows
-            .filter_map(|row| Some((row.name(), row.median_us?)))
+        let timed: Vec<(&Row, f64)> = rows
+            .filter(|row| row.is_of(layer) && row.cold == cold)
+            .filter_map(|row| Some((row, row.median_us?)))
             .collect();
-        let least = |name: Option<&str>| {
-            let of_name = timed
-                .iter()
-                .filter(|(other, _)| name.is_none_or(|name| name == other));
-            of_name.map(|(_, us)| *us).reduce(f64::min)
+        let fastest = timed.iter().map(|(_, us)| *us).reduce(f64::min);
+        let least = |contender: &Contender| {
+            let name = contender.name();
+            let own = timed.iter().filter(|(row, _)| row.name() == name);
+            let times = own.clone().map(|(_, us)| *us);
+            let is_fresh = own.clone().any(|(row, _)| is_fresh(row, contender));
+            let estimate = match is_fresh {
+                true => None,
+                false => contender.estimate_us(&self.limits, &layer.problem),
+            };
+            times.chain(estimate).reduce(f64::min)
         };
-        let fastest = least(None);
-        let far = |contender: &Contender| {
-            let us = least(Some(&contender.name()))
-                .or_else(|| contender.estimate_us(&self.limits, &layer.problem));
-            contender.is_own()
-                && us
-                    .zip(fastest)
-                    .is_some_and(|(us, fastest)| us > times * fastest)
+        let is_far = |contender: &Contender| {
+            let pair = least(contender).zip(fastest);
+            contender.is_own() && pair.is_some_and(|(us, fastest)| us > times * fastest)
         };
-        contenders.iter().filter(|one| !far(one)).cloned().collect()
+        let near = contenders.iter().filter(|contender| !is_far(contender));
+        near.cloned().collect()
     }
 
     /// Whether a contender can do a problem on the device.
@@ -249,10 +251,26 @@ mod tests {
         let mut far = report.clone();
         far.rows[0].median_us = Some(1.0);
         far.rows[1].median_us = Some(3.0);
-        let within = |times| read(&far).within(times, &layer, &contenders, false);
-        assert_eq!(within(4.0).len(), 2);
-        assert_eq!(within(2.0)[0].name(), "cpu_direct");
-        assert_eq!(within(2.0).len(), 1);
+        let names = |report: &Report, times| {
+            let near = read(report).within(times, &layer, &contenders, false);
+            near.iter().map(Contender::name).collect::<Vec<String>>()
+        };
+        assert_eq!(names(&far, 4.0), ["cpu_direct", "cpu_gemm"]);
+        assert_eq!(names(&far, 2.0), ["cpu_direct"]);
+        // What it takes now is not known of code that has changed since: its estimate may be less.
+        let estimate = contenders[1]
+            .estimate_us(&device.limits(), &layer.problem)
+            .unwrap();
+        far.rows[0].median_us = Some(estimate);
+        far.rows[1].median_us = Some(estimate * 9.0);
+        assert_eq!(names(&far, 2.0), ["cpu_direct"]);
+        far.rows[1].source = Some("another".to_owned());
+        assert_eq!(names(&far, 2.0), ["cpu_direct", "cpu_gemm"]);
+        // Nor of what was never timed.
+        far.rows.truncate(1);
+        assert_eq!(names(&far, 2.0), ["cpu_direct", "cpu_gemm"]);
+        far.rows[0].median_us = Some(estimate / 9.0);
+        assert_eq!(names(&far, 2.0), ["cpu_direct"]);
         let mut elsewhere = report;
         elsewhere.environment.device = "another".to_owned();
         assert!(!has(&elsewhere));

@@ -5,7 +5,7 @@ use convforge::Device;
 use super::*;
 use crate::{
     files::write_whole,
-    measure::{Environment, Load, Report, Row, Stage, Status, View},
+    measure::{Environment, Format, Load, Report, Row, Stage, Status, View},
     study::Study,
 };
 
@@ -125,6 +125,33 @@ fn what_a_gpu_ran_at_stays_when_a_report_is_kept_again() {
     assert_eq!(
         (load.memory_mhz, load.celsius, load.watts),
         (3201.0, 66.0, 553.0)
+    );
+}
+
+#[test]
+fn a_run_that_is_continued_ran_at_what_both_parts_did() {
+    let load = |sm_mhz, watts| Load {
+        least_sm_mhz: sm_mhz,
+        most_sm_mhz: sm_mhz,
+        memory_mhz: 3201.0,
+        celsius: 66.0,
+        watts,
+    };
+    let mut first = report("1", vec![row("a", Some(1.0))]);
+    first.environment.load = Some(load(1800.0, 500.0));
+    let folder = folder(&[first]);
+    let mut kept = Kept::read(folder.path()).unwrap();
+    let mut second = report("1", vec![row("b", Some(1.0))]);
+    second.environment.load = Some(load(1900.0, 400.0));
+    let path = folder.path().join("1.json");
+    std::fs::write(&path, second.text(Format::Json)).unwrap();
+    kept.add(&path).unwrap();
+    kept.write().unwrap();
+    let source = Source::read(&folder.path().join("1.jsonl")).unwrap();
+    let both = source.environment().unwrap().load.unwrap();
+    assert_eq!(
+        (both.least_sm_mhz, both.most_sm_mhz, both.watts),
+        (1800.0, 1900.0, 500.0)
     );
 }
 

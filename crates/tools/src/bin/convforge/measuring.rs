@@ -67,8 +67,8 @@ pub struct MeasuringArgs {
     /// may be repeated
     #[arg(long, value_name = "DIR")]
     unless: Vec<PathBuf>,
-    /// Leave out variants, but for the libraries' and picks, that every report in the DIR of --unless has at more than
-    /// so many times the fastest's time on a problem, or that estimate as much of themselves where none has them
+    /// Leave out variants, but for the libraries' and picks, whose least time in the DIR of --unless is over so many times
+    /// the least of all on a problem; of code that has changed since, and of what has no time there, its estimate counts
     #[arg(long, value_name = "TIMES", requires = "unless", value_parser = positive::<u32>)]
     within: Option<u32>,
     /// Measure nothing: print which problems would be measured, and about how many seconds each takes
@@ -169,11 +169,19 @@ impl MeasuringArgs {
                 Some(times) => recorded.within(f64::from(times), &layer, group, cold),
                 None => group.clone(),
             });
-            let groups: Vec<Vec<Contender>> = groups.collect();
+            // Nobody may be left.
+            let groups: Vec<Vec<Contender>> = groups.filter(|group| !group.is_empty()).collect();
             (layer, groups)
         };
         let mut units: Vec<(Layer, Vec<Vec<Contender>>)> =
             layers.into_iter().map(of_layer).collect();
+        units.retain(|(_, groups)| !groups.is_empty());
+        if units.len() < all {
+            let left_out = all - units.len();
+            let note = format!("--within leaves nobody of {left_out} problems");
+            terminal::remark(&note, self.prints_tables())?;
+        }
+        let all = units.len();
         units.retain(|(layer, groups)| {
             let fresh = |group: &Vec<Contender>| recorded.has(layer, group, cold);
             !groups.iter().all(fresh)
