@@ -22,6 +22,7 @@
 #include "core/plan.cuh"
 #include "core/strides.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_kernel.cuh"
+#include "kernels/implicit_gemm/f32_nhwc_plan.cuh"
 #include "kernels/implicit_gemm/refusals.cuh"
 
 namespace {

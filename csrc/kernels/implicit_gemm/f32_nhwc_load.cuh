@@ -2,7 +2,7 @@
 // operands' lines of the filter come to shared memory.
 #pragma once
 
-#include "kernels/implicit_gemm/f32_nhwc_plan.cuh"
+#include "kernels/implicit_gemm/f32_nhwc_tiling.cuh"
 #include "kernels/implicit_gemm/nhwc_load.cuh"
 
 namespace cf::implicit_f32 {

@@ -276,14 +276,14 @@ void for_choices(const cf_query &query, Body body) {
                 (reading == Rows && (v.r == 1 || v.stride_w > 2) && !(steps && v.stride_w <= 2)) ||
                 (reading == Taps && v.s == 1 && v.stride_w <= 2))
                 continue;
-            // Columns are multiples of 8: a row of y may have as many pieces as pixels.
-            for (int64_t pieces = ceil_div(v.q, width), columns = 9; pieces <= v.q && columns > 8;
-                 pieces = std::max(pieces + 1, ceil_div(v.q, std::max<int64_t>(columns - 8, 1)))) {
-                columns =
-                    pieces == 1 ? v.q : std::min<int64_t>(round_up(ceil_div(v.q, pieces), 8), v.q);
+            for (int64_t pieces = ceil_div(v.q, width); pieces <= v.q;) {
+                const int64_t some = round_up(ceil_div(v.q, pieces), 8);
+                const int64_t columns = pieces == 1 ? v.q : std::min<int64_t>(some, v.q);
                 with_columns(width, int(columns), reading);
-                if (columns * 4 < width)
+                if (columns <= 8 || columns * 4 < width)
                     break;
+                // More pieces come to the same columns, of a long row of y millions.
+                pieces = std::max(pieces + 1, ceil_div(v.q, columns - 8));
             }
         }
 }

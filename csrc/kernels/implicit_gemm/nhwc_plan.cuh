@@ -69,7 +69,9 @@ constexpr double KeptShare = 1.6;
 constexpr double Meet = 1400, MeetColumn = 19, Ready = 1000;
 // Of a launch, in microseconds: of blocks that have a multiprocessor to themselves, so that none is
 // there before the last one of the launch ahead has gone, and of others. With what is of clocks
-// above fitted to the layers of one image, all configurations, and of ResNet-50 (f16 and TF32).
+// above fitted to the layers of one image, all configurations, and of ResNet-50 (f16 and TF32);
+// bytes of L2, clusters and what storing takes once more, to calls D and E of
+// benches/results/evidence/h200-implicit-gemm-steps.csv.
 constexpr double AloneUs = 1.15, BesideUs = 0.2;
 
 // By `as_compared` tilings are compared, in which a block that keeps its weights hides what it

@@ -30,6 +30,9 @@ use crate::{
     terminal::{self, Progress},
 };
 
+/// A problem, and who is compared on it, in a table a group.
+type Unit = (Layer, Vec<Vec<Contender>>);
+
 #[derive(clap::Args)]
 pub struct MeasuringArgs {
     #[command(flatten)]
@@ -163,24 +166,8 @@ impl MeasuringArgs {
             Some(chip) => Recorded::of_chip(&self.unless, chip)?,
             None => Recorded::read(&self.unless, &device.limits(), &report.environment)?,
         };
-        let (cold, all) = (gpu && !self.warm, layers.len());
-        let of_layer = |layer: Layer| {
-            let groups = groups.iter().map(|group| match self.within {
-                Some(times) => recorded.within(f64::from(times), &layer, group, cold),
-                None => group.clone(),
-            });
-            // Nobody may be left.
-            let groups: Vec<Vec<Contender>> = groups.filter(|group| !group.is_empty()).collect();
-            (layer, groups)
-        };
-        let mut units: Vec<(Layer, Vec<Vec<Contender>>)> =
-            layers.into_iter().map(of_layer).collect();
-        units.retain(|(_, groups)| !groups.is_empty());
-        if units.len() < all {
-            let left_out = all - units.len();
-            let note = format!("--within leaves nobody of {left_out} problems");
-            terminal::remark(&note, self.prints_tables())?;
-        }
+        let cold = gpu && !self.warm;
+        let mut units = self.units(layers, groups, &recorded, cold)?;
         let all = units.len();
         units.retain(|(layer, groups)| {
             let fresh = |group: &Vec<Contender>| recorded.has(layer, group, cold);
@@ -197,7 +184,7 @@ impl MeasuringArgs {
             charts::make(folder)?;
         }
         self.keep(target.as_mut(), &report)?;
-        let mut progress = Progress::new(units.len() * groups.len());
+        let mut progress = Progress::new(units.iter().map(|(_, groups)| groups.len()).sum());
         if !units.is_empty() {
             find_ceilings(
                 &device,
@@ -272,11 +259,38 @@ impl MeasuringArgs {
         })
     }
 
+    /// The problems, each with those of the groups whom --within leaves.
+    fn units(
+        &self,
+        layers: Vec<Layer>,
+        groups: &[Vec<Contender>],
+        recorded: &Recorded,
+        cold: bool,
+    ) -> Result<Vec<Unit>, Failure> {
+        let near = |layer: &Layer, group: &Vec<Contender>| match self.within {
+            Some(times) => recorded.within(f64::from(times), layer, group, cold),
+            None => group.clone(),
+        };
+        let of_layer = |layer: Layer| {
+            let groups = groups.iter().map(|group| near(&layer, group));
+            let groups: Vec<_> = groups.filter(|group| !group.is_empty()).collect();
+            (layer, groups)
+        };
+        let all = layers.len();
+        let units = layers.into_iter().map(of_layer);
+        let units: Vec<Unit> = units.filter(|(_, groups)| !groups.is_empty()).collect();
+        if units.len() < all {
+            let note = format!("--within leaves nobody of {} problems", all - units.len());
+            terminal::remark(&note, self.prints_tables())?;
+        }
+        Ok(units)
+    }
+
     /// A line per problem that is left of `all`: about how many seconds, and its name. Then the sum.
     fn tell_plan(
         &self,
         options: &Options,
-        units: &[(Layer, Vec<Vec<Contender>>)],
+        units: &[Unit],
         recorded: &Recorded,
         all: usize,
     ) -> Result<ExitCode, Failure> {
