@@ -72,8 +72,10 @@ struct WgmmaPlanes {
 #define CF_FIRST_32 CF_FIRST_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define CF_FIRST_40 CF_FIRST_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define CF_FIRST_48 CF_FIRST_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define CF_FIRST_56 CF_FIRST_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define CF_FIRST_64 CF_FIRST_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define CF_FIRST_52 CF_FIRST_48 ", %48, %49, %50, %51"
+#define CF_FIRST_56 CF_FIRST_52 ", %52, %53, %54, %55"
+#define CF_FIRST_60 CF_FIRST_56 ", %56, %57, %58, %59"
+#define CF_FIRST_64 CF_FIRST_60 ", %60, %61, %62, %63"
 #define CF_FIRST_72 CF_FIRST_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
 #define CF_FIRST_80 CF_FIRST_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define CF_FIRST_88 CF_FIRST_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
@@ -94,13 +96,18 @@ struct WgmmaPlanes {
 // lie by pixels (WgmmaPlanes), in 16 bits.
 template <class Element, int N, bool Planar = false>
 __device__ __forceinline__ void wgmma_shared(float (&d)[N / 2], uint64_t a, uint64_t b, bool add) {
+    static_assert(N == 104 || N == 120 || (N <= 192 && N % 16 == 0) || (N > 192 && N % 8 == 0),
+                  "as listed");
     CF_PRODUCT(16, CF_FIRST_8, "%8", "%9", "%10", CF_SUMS_8(0))
     CF_PRODUCT(32, CF_FIRST_16, "%16", "%17", "%18", CF_SUMS_16(0))
     CF_PRODUCT(48, CF_FIRST_24, "%24", "%25", "%26", CF_SUMS_16(0), CF_SUMS_8(16))
     CF_PRODUCT(64, CF_FIRST_32, "%32", "%33", "%34", CF_SUMS_32(0))
     CF_PRODUCT(80, CF_FIRST_40, "%40", "%41", "%42", CF_SUMS_32(0), CF_SUMS_8(32))
     CF_PRODUCT(96, CF_FIRST_48, "%48", "%49", "%50", CF_SUMS_32(0), CF_SUMS_16(32))
+    CF_PRODUCT(104, CF_FIRST_52, "%52", "%53", "%54", CF_SUMS_32(0), CF_SUMS_16(32), CF_SUMS_4(48))
     CF_PRODUCT(112, CF_FIRST_56, "%56", "%57", "%58", CF_SUMS_32(0), CF_SUMS_16(32), CF_SUMS_8(48))
+    CF_PRODUCT(120, CF_FIRST_60, "%60", "%61", "%62", CF_SUMS_32(0), CF_SUMS_16(32), CF_SUMS_8(48),
+               CF_SUMS_4(56))
     CF_PRODUCT(128, CF_FIRST_64, "%64", "%65", "%66", CF_SUMS_64(0))
     CF_PRODUCT(144, CF_FIRST_72, "%72", "%73", "%74", CF_SUMS_64(0), CF_SUMS_8(64))
     CF_PRODUCT(160, CF_FIRST_80, "%80", "%81", "%82", CF_SUMS_64(0), CF_SUMS_16(64))
@@ -128,7 +135,9 @@ __device__ __forceinline__ void wgmma_shared(float (&d)[N / 2], uint64_t a, uint
 #undef CF_FIRST_32
 #undef CF_FIRST_40
 #undef CF_FIRST_48
+#undef CF_FIRST_52
 #undef CF_FIRST_56
+#undef CF_FIRST_60
 #undef CF_FIRST_64
 #undef CF_FIRST_72
 #undef CF_FIRST_80

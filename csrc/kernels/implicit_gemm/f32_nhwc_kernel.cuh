@@ -5,7 +5,7 @@
 #include "core/cluster_launch.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_parts.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_split.cuh"
-#include "kernels/implicit_gemm/f32_nhwc_task.cuh"
+#include "kernels/implicit_gemm/f32_task.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
@@ -19,51 +19,6 @@ constexpr int ConsumerRegisters = 200, SplitterRegisters = 88, ProducerRegisters
 static_assert(Warpgroup *
                   (Warpgroups * ConsumerRegisters + SplitterRegisters + ProducerRegisters) <=
               65536);
-
-// Lines behind boxes of x, which taps read as the zeros behind the last row, and factors of all
-// lines.
-__device__ __forceinline__ void clear_behind_boxes(const Block &block) {
-    const Tiling &t = block.tiling;
-    const int stages = block.plan.pixel_rings() * t.pixel_stages;
-    for (int half = 0; half < 2 * stages; ++half)
-        for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += Threads * 16)
-            store_shared4(block.stages + half * t.pixel_stage_bytes + t.pixel_bytes + i, 0, 0, 0,
-                          0);
-    for (int i = threadIdx.x; i < stages * block.plan.factor_lines; i += Threads)
-        store_shared2(block.factors(0, 0) + i * 8, 0, 0);
-    publish_to_bulk_copies();
-}
-
-__device__ __forceinline__ void init_rings(const Block &block, int lane) {
-    const Tiling &t = block.tiling;
-    Shared &shared = block.shared;
-    const int readers = t.apart ? 1 : Warpgroups; // of a stage of pixels
-    for (int ring = 0; ring < Warpgroups; ++ring) {
-        shared.pixels[ring].init(t.pixel_stages, Warpgroup, readers * Warpgroup, lane);
-        shared.weights[ring].init(t.weight_stages, 1, (Warpgroups + 1 - readers) * Warpgroup / 32,
-                                  lane);
-        if (lane < t.pixel_stages)
-            shared.raw[ring][lane].init(1);
-    }
-    if (lane == 0)
-        shared.lead.init(Warpgroup / 32);
-    publish_barriers();
-}
-
-// What a thread's two rows are multiplied by at last.
-struct RowFactors {
-    float of[2];
-
-    __device__ __forceinline__ RowFactors(const Block &block, const char *filter,
-                                          const Place &place, int weight_ring, int warp, int lane) {
-        const int lines = block.tiling.filter_lines;
-        const int k = min(place.k + weight_ring * RowChannels, lines - RowChannels) + warp * 16 +
-                      lane / 4 + place.group * lines;
-        const auto *rows = reinterpret_cast<const float *>(filter + block.plan.packed.rows_at());
-        of[0] = __ldg(rows + k);
-        of[1] = __ldg(rows + k + 8);
-    }
-};
 
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
 // while the other one stores.
@@ -80,7 +35,7 @@ __device__ __forceinline__ void consume(const Block &block, const char *filter, 
     for (int m = 0; m < block.count; ++m)
         for (int turn = 0; turn < block.plan.sweep; ++turn) {
             float sums[N / 2];
-            implicit_f32::multiply_tile<N>(block, held, pixel_ring, weight_ring,
+            implicit_f32::multiply_tile<N>(block, held, CopiedLines{t}, pixel_ring, weight_ring,
                                            turn + 1 < block.plan.sweep, sums);
             // Behind the products, whose sums leave no room for it.
             const Place place = block.place(m, turn, pixel_ring);
@@ -111,8 +66,8 @@ __global__ void __launch_bounds__(Threads, 1)
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0)
-        init_rings(block, lane);
-    clear_behind_boxes(block);
+        init_rings(block, Warpgroup, lane);
+    clear_behind_boxes<Threads>(block);
     __syncthreads();
     let_next_kernel_begin();
     wait_for_kernels_before();

@@ -4,9 +4,8 @@
 #pragma once
 
 #include "kernels/implicit_gemm/f32_nhwc_load.cuh"
+#include "kernels/implicit_gemm/f32_split.cuh"
 #include "ptx/shared.cuh"
-
-#include <cuda_fp16.h>
 
 namespace cf::implicit_f32 {
 
@@ -27,8 +26,8 @@ struct Eight {
     }
 };
 
-// The exponents of lines, biased, within what a power of two and its reciprocal need. Of all that a
-// lane has on the way together, so that shuffles do not wait for each other.
+// The exponents of all lines that a lane has on the way, together, so that shuffles do not wait for
+// each other.
 __device__ __forceinline__ void find_exponents(const Eight (&lines)[LinesInFlight],
                                                int (&exponents)[LinesInFlight]) {
     float largest[LinesInFlight];
@@ -42,18 +41,7 @@ __device__ __forceinline__ void find_exponents(const Eight (&lines)[LinesInFligh
             largest[i] = fmaxf(largest[i], __shfl_xor_sync(~0u, largest[i], lanes));
 #pragma unroll
     for (int i = 0; i < LinesInFlight; ++i)
-        exponents[i] = max(__float_as_int(largest[i]) >> 23, 127 + LeastLine);
-}
-
-// high + low / LowScale is v * scale, but for 2^-23 of it, or 2^-50 of the largest one of a line.
-__device__ __forceinline__ void split_two(float a, float b, float scale, uint32_t &high,
-                                          uint32_t &low) {
-    a *= scale, b *= scale;
-    const __half2 h = __floats2half2_rn(a, b);
-    const float2 taken = __half22float2(h);
-    const __half2 l = __floats2half2_rn((a - taken.x) * LowScale, (b - taken.y) * LowScale);
-    high = reinterpret_cast<const uint32_t &>(h);
-    low = reinterpret_cast<const uint32_t &>(l);
+        exponents[i] = exponent_of_line(largest[i]);
 }
 
 // What a thread does of a stage: the piece of 16 bytes of every 16th line that is its own in both
@@ -92,7 +80,7 @@ struct Splitter {
     }
     __device__ __forceinline__ void store(uint32_t at, uint32_t factors, int line,
                                           const Eight &eight, int exponent) const {
-        const float scale = __int_as_float((2 * 127 + Largest - exponent) << 23);
+        const float scale = line_scale(exponent);
         uint32_t high[4], low[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -100,7 +88,7 @@ struct Splitter {
         store_shared4(at, high[0], high[1], high[2], high[3]);
         store_shared4(at + block.tiling.pixel_stage_bytes, low[0], low[1], low[2], low[3]);
         // Beside its own, and behind that of the line before.
-        const uint32_t factor = uint32_t(exponent - 2 * Largest) << 23;
+        const uint32_t factor = __float_as_uint(line_factor(exponent));
         if (lane % 8 == 0)
             store_shared(factors + line * 8, factor);
         if (lane % 8 == 1 && line > 0)

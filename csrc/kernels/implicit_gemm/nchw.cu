@@ -106,11 +106,12 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (!takes(p, no))
         return false;
     Choice best = {};
-    for_choices(query, [&](const Choice &choice) {
-        if (is_of(query.config, choice) &&
-            (best.option.width == 0 || choice.option.us < best.option.us))
-            best = choice;
-    });
+    for_choices(query, all_widths(NarrowWidths(), cf::implicit_nchw::WideWidths()),
+                [&](const Choice &choice) {
+                    if (is_of(query.config, choice) &&
+                        (best.option.width == 0 || choice.option.us < best.option.us))
+                        best = choice;
+                });
     if (best.option.width == 0 && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (best.option.width == 0)

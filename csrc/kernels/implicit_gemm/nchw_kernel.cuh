@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/cluster_launch.cuh"
+#include "kernels/implicit_gemm/nchw_direct.cuh"
 #include "kernels/implicit_gemm/nchw_load.cuh"
 #include "kernels/implicit_gemm/nchw_parts.cuh"
 #include "kernels/implicit_gemm/nchw_task.cuh"
@@ -60,17 +61,8 @@ __device__ __forceinline__ void consume(const Block &block, const Planes &planes
                                         const Finish &finish, int warp, int lane) {
     const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
     const int row = block.tiling.apart ? 0 : warpgroup * RowChannels;
-    const uint32_t staged = block.staged(0);
-    const uint32_t places = staged + ConsumerWarps * staged_bytes(N) + lane % 4 * places_bytes(N);
-    const bool parts = block.tiling.parts > 1;
-    const PlanarStore<Element, N, Straight> store = {block.tiling,
-                                                     planes,
-                                                     staged + (parts ? warpgroup * 4 : warp) *
-                                                                  staged_bytes(N),
-                                                     places,
-                                                     lane,
-                                                     parts ? warp % 4 * 32 + lane : lane,
-                                                     parts ? Warpgroup : 32};
+    const PlanarStore<Element, N, Straight> store(block.tiling, planes, block.staged(0), warp,
+                                                  lane);
     Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
     if (warpgroup > 0 && block.count > 0)
         block.shared.lead.wait(0);
@@ -81,11 +73,12 @@ __device__ __forceinline__ void consume(const Block &block, const Planes &planes
         else
             multiply_planes<Element, N>(block, planes, held, ring, row * LineBytes, sums);
         const Place place = block.place(m, ring);
-        if (parts)
-            store_parts<Element, N, Straight>({block, store, warp, lane}, place, row, sums, y,
-                                              finish);
+        if (block.tiling.parts > 1)
+            store_parts(PlanarParts<Block, Element, N, Straight>{block, store, warp, lane}, place,
+                        row, sums, y, finish);
         else
-            store.run(place, row + warp % 4 * 16, sums, y, finish);
+            store_whole<Element, N>(store, block.staged(0), place, row + warp % 4 * 16, sums, y,
+                                    finish);
     }
 }
 
@@ -119,7 +112,7 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0)
         init_rings(block, planes, lane);
-    list_places<Element, N>(tiling, block.staged(0) + ConsumerWarps * staged_bytes(N));
+    list_all_places<Element, N>(tiling, planes, block.staged(0));
     zero_behind_boxes(block);
     let_next_kernel_begin();
     const int loader = warp - ConsumerWarps;

@@ -99,15 +99,16 @@ struct Batch {
 };
 
 // The batches of a warp, number `worker` of the loaders: they take those of all boxes in turns.
-// Where warpgroups have rings of their own, their boxes come in turns, too.
-template <class Element>
+// Where warpgroups have rings of their own, their boxes come in turns, too. A box has so many
+// channels.
+template <class Block, class Element, int BoxChannels = LineChannels<Element>>
 struct Walk {
     const Block &block;
     const Planes &planes;
     const Element *const tensor;
     int batch;   // of the box
     int box = 0; // of the block's
-    int m = 0, channel, r = 0, s = 0, ring = 0;
+    int m = 0, group, channel, r = 0, s = 0, ring = 0;
     // Of the box: where it begins, which may be outside of x, and what of it is there.
     const Element *x;
     int row, column, images;
@@ -115,7 +116,7 @@ struct Walk {
     __device__ __forceinline__ Walk(const Block &block, const Planes &planes, const Element *x,
                                     int worker)
         : block(block), planes(planes), tensor(x), batch(worker),
-          channel(block.first_block * LineChannels<Element>) {
+          channel(block.first_block * BoxChannels) {
         begin_box();
         skip_boxes();
     }
@@ -129,8 +130,8 @@ struct Walk {
     __device__ __forceinline__ void begin_box() {
         const Tiling &t = block.tiling;
         const Place tile = block.place(m, ring);
-        x = tensor +
-            (int64_t(tile.n) * planes.c + tile.group * t.group_c + channel) * planes.x_plane;
+        group = tile.group;
+        x = tensor + (int64_t(tile.n) * planes.c + group * t.group_c + channel) * planes.x_plane;
         row = tile.row * t.stride_h - t.pad_top + r * t.row_offset;
         column = tile.column * t.stride_w - t.pad_left + s * t.column_offset;
         images = t.n - tile.n;
@@ -146,9 +147,9 @@ struct Walk {
             if (++s == t.load_columns)
                 s = 0, ++r;
             if (r == t.load_rows)
-                r = 0, channel += LineChannels<Element>;
-            if (channel >= (block.first_block + block.blocks) * LineChannels<Element>) {
-                channel = block.first_block * LineChannels<Element>;
+                r = 0, channel += BoxChannels;
+            if (channel >= (block.first_block + block.blocks) * BoxChannels) {
+                channel = block.first_block * BoxChannels;
                 ++m;
             }
             begin_box();
@@ -166,7 +167,7 @@ struct Share {
     int box;
 
     // Asks for it.
-    __device__ __forceinline__ void load(Of &batch, const Walk<Element> &walk, int lane) {
+    __device__ __forceinline__ void load(Of &batch, const Walk<Block, Element> &walk, int lane) {
         const Tiling &t = walk.block.tiling;
         const Planes &planes = walk.planes;
         const int vectors = walk.batch / Of::Turns;
@@ -190,6 +191,7 @@ struct Share {
 // The boxes that a warp goes through, in order: each lane waits for each and arrives for each, so
 // that nobody is two rounds ahead or behind. Who multiplies publishes to wgmma what is there: a
 // fence here would wait for loads that are on their way.
+template <class Block>
 struct Boxes {
     const Block &block;
     RingPosition at;
@@ -222,8 +224,8 @@ __device__ __forceinline__ void produce_planes(const Block &block, const Planes 
     const Tiling &t = block.tiling;
     const int all =
         block.count * block.blocks * t.load_rows * t.load_columns * (t.apart ? Warpgroups : 1);
-    Walk<Element> walk(block, planes, x, worker);
-    Boxes boxes(block);
+    Walk<Block, Element> walk(block, planes, x, worker);
+    Boxes<Block> boxes(block);
     Batch<Element, Vector> batches[2];
     Share<Element, Vector> shares[2];
     const auto load = [&](int i) {

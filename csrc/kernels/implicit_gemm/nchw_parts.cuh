@@ -21,7 +21,7 @@ struct PairMap {
     }
 };
 
-template <class Element, int N, bool Straight>
+template <class Block, class Element, int N, bool Straight>
 struct PlanarParts {
     static constexpr int Eights = N / 8, SliceChannels = 8, Slices = RowChannels / SliceChannels;
     const Block &block;
@@ -106,11 +106,11 @@ struct PlanarParts {
 
 // Both warpgroups are done with all stages: a block has one tile, and nothing is on its way. `row`
 // is the warpgroup's first channel of the tile's.
-template <class Element, int N, bool Straight>
-__device__ __forceinline__ void store_parts(const PlanarParts<Element, N, Straight> &parts,
+template <class Block, class Element, int N, bool Straight>
+__device__ __forceinline__ void store_parts(const PlanarParts<Block, Element, N, Straight> &parts,
                                             const Place &place, int row, float (&sums)[N / 2],
                                             Element *y, const Finish &finish) {
-    using Of = PlanarParts<Element, N, Straight>;
+    using Of = PlanarParts<Block, Element, N, Straight>;
     const Tiling &t = parts.block.tiling;
     const auto meet = [&] { wait_at_bar(1 + parts.warp / 4, Warpgroup); };
     wait_at_bar(1 + Warpgroups, Warpgroups * Warpgroup);

@@ -47,14 +47,15 @@ inline uint32_t shared_bytes(const Choice &choice) {
            uint32_t(staging_bytes(choice.option.width));
 }
 
-// Vectors for which the fewest batches do, or longer ones for some more: they take fewer
-// instructions. A batch is vectors of 32 pixels in all.
-inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, int height,
-                           Reading reading, Planes &planes) {
+// Vectors of so many bytes at most for which the fewest batches do, batches_of(vectors, pixels of
+// one), or longer ones for some more: they take fewer instructions.
+template <class BatchesOf>
+void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, int height,
+                    Reading reading, int most_bytes, BatchesOf batches_of, Planes &planes) {
     const int element = element_bytes(p);
     const int row_pixels = t.pitch << planes.halves;
     planes.batches = INT32_MAX / 16;
-    for (int vector = 1; vector * element <= std::min(p.align, 16) && v.w % vector == 0;
+    for (int vector = 1; vector * element <= std::min(p.align, most_bytes) && v.w % vector == 0;
          vector *= 2) {
         if (vector > 1 && planes.step > 1)
             break;
@@ -63,8 +64,7 @@ inline void choose_vectors(const cf_problem &p, const View &v, const Tiling &t, 
         const int skew = aligned ? -v.pad_left & (vector - 1) : vector - 1;
         const int row_vectors = int(ceil_div(row_pixels + skew, vector));
         const int vectors = row_vectors * height * t.images;
-        const int batches = int(ceil_div(int64_t(vectors) * vector, 32)) * LinePieces / vector /
-                            pieces_at_once(vector, element);
+        const int batches = batches_of(vectors, vector);
         if (batches * 10 <= planes.batches * 11) {
             planes.vector = vector, planes.row_vectors = row_vectors;
             planes.vectors = vectors, planes.batches = batches;
@@ -96,6 +96,9 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
         planes.unit /= 2;
     planes.units = t.images * planes.tile_pixels / planes.unit;
     planes.paired = t.pitch % 2 == 0 && t.columns % 2 == 0;
+    // In f32, where pairs are at even places of y, and near each other in it.
+    planes.direct = element == 4 && t.parts == 1 && planes.paired && planes.unit >= 2 &&
+                    double(t.images) * double(planes.y_image) < INT32_MAX;
 }
 
 // Of this row, whose launches and parts cost more than implicit_gemm_nhwc's. What L2 gives, and
@@ -234,8 +237,13 @@ inline bool tile_planes(const cf_query &query, const View &v, const TilePixels &
     if (last * LineBytes > int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t))
         return false;
     planes.loaders = loader_warps(tile.width) - t.reload_weights;
+    // Of vectors of 32 pixels in all.
+    const auto batches_of = [&](int vectors, int vector) {
+        return int(ceil_div(int64_t(vectors) * vector, 32)) * LinePieces / vector /
+               pieces_at_once(vector, element_bytes(p));
+    };
     if (!planes.straight)
-        choose_vectors(p, v, t, int(height), reading, planes);
+        choose_vectors(p, v, t, int(height), reading, 16, batches_of, planes);
     choose_units(p, v, t, planes);
     option.us = estimate(query, choice);
     return true;
@@ -245,9 +253,9 @@ constexpr Sharing PlaneSharings[] = {{false, 1, 1, 1}, {false, 1, 1, 2}, {false,
                                      {false, 1, 1, 8}, {true, 1, 1, 1},  {true, 1, 1, 2},
                                      {true, 1, 1, 4},  {true, 1, 1, 8}};
 
-// Calls body(choice) for each way to do a problem.
-template <class Body>
-void for_choices(const cf_query &query, Body body) {
+// Calls body(choice) for each way to do a problem in products of these widths.
+template <class Widths, class Body>
+void for_choices(const cf_query &query, const Widths &widths, Body body) {
     const View v = planes_of(query.problem);
     Choice choice;
     const auto consider = [&](const TilePixels &tile, Reading reading) {
@@ -268,7 +276,7 @@ void for_choices(const cf_query &query, Body body) {
                      reading);
     };
     const bool steps = v.stride_h > 1 || v.stride_w > 1;
-    for (const int width : all_widths(NarrowWidths(), WideWidths()))
+    for (const int width : widths)
         for (const Reading reading : {Halo, Rows, Taps, Straight}) {
             if ((reading == Straight &&
                  (!is_among(StraightWidths(), width) || !may_be_straight(query.problem, v))) ||

@@ -93,6 +93,15 @@ struct PlanarStore {
     int lane;
     int worker, workers; // of those who store together
 
+    // All warps stage behind each other, and behind them lie places; those of a warpgroup together
+    // what parts of sums make.
+    __device__ __forceinline__ PlanarStore(const Tiling &t, const Planes &planes, uint32_t all,
+                                           int warp, int lane)
+        : t(t), planes(planes), staged(all + (t.parts > 1 ? warp / 4 * 4 : warp) * staged_bytes(N)),
+          places(all + ConsumerWarps * staged_bytes(N) + lane % 4 * places_bytes(N)), lane(lane),
+          worker(t.parts > 1 ? warp % 4 * 32 + lane : lane), workers(t.parts > 1 ? Warpgroup : 32) {
+    }
+
     // Body(place, next place, sum, the one behind) for the lane's sums of a half of the warp's
     // channels.
     template <class Body>

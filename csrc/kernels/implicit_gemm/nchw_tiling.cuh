@@ -45,6 +45,7 @@ struct Planes {
     int64_t y_plane, y_image;
     int straight; // x is multiplied as it lies in memory
     int paired;   // whether neighbours in a product's columns are neighbours at an even place
+    int direct;   // pairs of them are stored from registers
 };
 
 // Where the lines of a tap begin that is so many pixels to the right.
@@ -59,6 +60,8 @@ __host__ __device__ constexpr int staged_bytes(int width) { return (width / 8 | 
 // And where each column of a product goes there, in words of two, a row for each lane that has
 // others: of an odd number of 16 bytes, to lie in other banks.
 __host__ __device__ constexpr int places_bytes(int width) { return ((width / 8 + 3) / 4 | 1) * 16; }
+// Of a pair of a product's columns that is stored from registers.
+constexpr int PairPlaceBytes = 8;
 // All of it lies behind the weights, and rows of a product that are no channels read on into it.
 inline int staging_bytes(int width) {
     return std::max(ConsumerWarps * staged_bytes(width) + 4 * places_bytes(width),

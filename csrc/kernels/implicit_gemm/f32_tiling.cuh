@@ -1,4 +1,4 @@
-// What a tile of implicit_gemm_f32_nhwc is beside the family's: its filter, its rings and its
+// What a tile of the rows that split f32 is beside the family's: its filter, its rings and its
 // exponents. Planners fill it in, kernels read it.
 #pragma once
 
@@ -65,6 +65,8 @@ inline Packed packed_of(const cf_problem &p) {
 struct Plan {
     Tiling tiling;
     Packed packed;
+    uint32_t staged_bytes; // what a block stages of y
+    uint32_t slot_bytes;   // where it has x on the way to its lines
     int factor_lines; // of a stage: what columns of products are multiplied by, and those behind
     int sweep; // tiles of output channels that a block does with the same pixels, which it keeps
 
@@ -84,7 +86,7 @@ struct Plan {
         return pixel_rings() * tiling.pixel_stages * factor_lines * 8;
     }
     __host__ __device__ __forceinline__ uint32_t shared_bytes() const {
-        return LineAlign + pixel_bytes() + weight_bytes() + Warpgroups * StagedBytes +
+        return LineAlign + pixel_bytes() + weight_bytes() + slot_bytes + staged_bytes +
                factor_bytes();
     }
 };

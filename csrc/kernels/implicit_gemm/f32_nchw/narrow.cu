@@ -1,0 +1,7 @@
+// Kernels of implicit_gemm_f32_nchw for few pixels.
+#include "kernels/implicit_gemm/f32_nchw_kernel.cuh"
+
+cf::implicit_f32::PlanarLaunched cf::implicit_f32::narrow_planar_kernel(int width, dim3 grid,
+                                                                        size_t shared) {
+    return planar_kernel_among(PlanarNarrowWidths(), width, grid, shared);
+}
