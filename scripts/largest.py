@@ -27,6 +27,7 @@ ROWS = {
     "dense": [
         ("implicit_gemm_nhwc", "+f16+nhwc"), ("implicit_gemm_nhwc", "+nhwc+math=tf32"),
         ("implicit_gemm_f32_nhwc", "+nhwc"),
+        ("implicit_gemm_f32_nchw", ""),
         ("implicit_gemm_nchw", "+f16"), ("implicit_gemm_mma", "+f16+nhwc"),
     ],
 }
