@@ -4,11 +4,11 @@
 // The products, their powers of two and the packed filter are those of implicit_gemm_f32_nhwc,
 // tiles and what is stored those of implicit_gemm_nchw. Between them:
 //
-// - A lane loads one or two neighbours in a row of x, in 8 or 16 of 64 channels. Lanes of a pixel
-// find
-//   its power of two together, and each stores 16 bytes of its high parts and of its low ones: what
-//   is split is never stored as it was.
-// - Loads take the channels in the order in which the packed filter has them.
+// - Warps copy pieces of planes, 8 pixels of 64 channels at a time, into slots of their own. Four
+//   lanes have a pixel of these: they find its power of two together, and each stores 16 bytes of
+//   high parts and of low ones in two pieces of its lines. What is split is never in the ring as it
+//   was.
+// - Lanes take the channels in the order in which the packed filter has them.
 //
 // Floor: one and a half clocks for each pixel of a product of 64 x 16 channels, and the bytes of x
 // and y over the bandwidth.
