@@ -116,8 +116,8 @@ fn rows(files: &[PathBuf]) -> Result<Vec<(String, Vec<PathBuf>)>, String> {
     Ok(rows.collect())
 }
 
-/// FNV-1a over the names and hashes of sources and of all files of csrc that they include. Who
-/// includes the passes' header calls the passes.
+/// FNV-1a over the names and hashes of sources and of all files of csrc that they include, without
+/// comments: those change no measurement. Who includes the passes' header calls the passes.
 fn hash_of(sources: &[PathBuf]) -> Result<String, String> {
     let csrc = Path::new("csrc");
     let mut all = BTreeSet::new();
@@ -142,10 +142,52 @@ fn hash_of(sources: &[PathBuf]) -> Result<String, String> {
     }
     let mut text = String::new();
     for path in all {
-        let content = fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-        text += &format!("{} {:016x}\n", path.display(), fnv1a(FNV, content));
+        let content =
+            fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let code = fnv1a(FNV, code_of(&content).into_bytes());
+        text += &format!("{} {code:016x}\n", path.display());
     }
     Ok(format!("{:016x}", fnv1a(FNV, text.into_bytes())))
+}
+
+/// A file of C++ without its comments, blank lines and blanks at the end of others.
+fn code_of(content: &str) -> String {
+    let mut code = String::new();
+    let mut rest = content;
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.find("*/").map_or(rest.len(), |end| end + 4)
+        } else {
+            let length = if first == '"' {
+                length_of_string(rest)
+            } else {
+                first.len_utf8()
+            };
+            code += &rest[..length];
+            length
+        };
+        rest = &rest[length..];
+    }
+    let lines = code.lines().map(|line| line.trim_end());
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join("\n")
+}
+
+/// Bytes of the string literal that a text begins with; it ends with its line at the latest.
+fn length_of_string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, character) in text.char_indices().skip(1) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            '\n' => return at,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 fn is_source(path: &Path) -> bool {

@@ -1,5 +1,5 @@
-"""What each variant is made of, and a hash of it: its own files in csrc and all that they include, and the
-passes where it calls them. A build's `convforge list --json` says the same (build.rs, `hash_of`). By itself
+"""What each variant is made of, and a hash of it: its own files in csrc and all that they include, without
+comments, and the passes where it calls them. A build's `convforge list --json` says the same (build.rs, `hash_of`). By itself
 it prints them: the hash of all of csrc, then of every variant.
 """
 
@@ -10,11 +10,19 @@ import objects
 
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 ROW = re.compile(r"^(?:ROW|UNRANKED)\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
+# What is no code, and strings, which may look so.
+COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 # Who includes this header calls the passes, as all libraries' variants do.
 PASSES = "csrc/passes.h"
 # Who includes one of these multiplies on tensor cores.
 TENSOR = {"csrc/ptx/mma.cuh", "csrc/ptx/wgmma.cuh", "csrc/kernels/fused/wmma.cuh"}
 BASELINES = ["cublas_gemm", "cudnn", "cudnn_transform"]
+
+
+def code_of(content):
+    """A file of C++ without its comments, blank lines and blanks at the end of others."""
+    code = COMMENT.sub(lambda found: found[0] if found[0].startswith('"') else "", content)
+    return "\n".join(line.rstrip() for line in code.split("\n") if line.strip())
 
 
 class Sources:
@@ -26,11 +34,11 @@ class Sources:
 
     def file(self, path):
         if path not in self.known:
-            content = (self.root / path).read_bytes()
-            named = {f"csrc/{name}" for name in INCLUDE.findall(content.decode("utf-8"))}
+            content = (self.root / path).read_text(encoding="utf-8")
+            named = {f"csrc/{name}" for name in INCLUDE.findall(content)}
             if path == PASSES:
                 named |= self.sources("csrc/passes")
-            self.known[path] = objects.fnv1a(content), named
+            self.known[path] = objects.fnv1a(code_of(content).encode()), named
         return self.known[path]
 
     def sources(self, folder):

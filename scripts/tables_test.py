@@ -149,9 +149,9 @@ class Tables(unittest.TestCase):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text, encoding="utf-8")
 
-            def changed(name):
+            def changed(name, by="int changed;\n"):
                 before = sources.hashes(root)
-                (root / name).write_text(files[name] + "// changed\n", encoding="utf-8")
+                (root / name).write_text((root / name).read_text(encoding="utf-8") + by, encoding="utf-8")
                 after = sources.hashes(root)
                 return sorted(row for row in after if after[row] != before[row])
 
@@ -160,6 +160,9 @@ class Tables(unittest.TestCase):
             self.assertEqual(changed("csrc/core/x.cuh"), ["a_one"])
             self.assertEqual(changed("csrc/kernels/a/two.cu"), ["a_two"])
             self.assertEqual(changed("csrc/passes/p.cu"), ["a_one", *libraries])
+            self.assertEqual(changed("csrc/kernels/a/two.cu", "// a comment\n\n/* and\nanother */\n"), [])
+            self.assertEqual(changed("csrc/kernels/a/two.cu", 'auto s = "// no comment";\n'), ["a_two"])
+            self.assertEqual(changed("csrc/kernels/a/two.cu", 'auto t = "a\\"//";\n'), ["a_two"])
 
 
 if __name__ == "__main__":

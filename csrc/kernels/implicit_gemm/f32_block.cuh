@@ -11,8 +11,8 @@ namespace cf::implicit_f32 {
 using implicit_gemm::Place;
 using implicit_gemm::place_of;
 
-// What a block has in shared memory beside its stages. A stage of pixels is `raw` when its f32 are
-// there, and full when they are split.
+// What a block has in shared memory beside its stages. A stage of pixels is full when they are
+// split; where copies bring their f32 into it, `raw` when these are there.
 struct Shared {
     Barrier raw[Warpgroups][MaxPixelStages];
     Ring<MaxPixelStages> pixels[Warpgroups];

@@ -15,7 +15,7 @@ using implicit_gemm::Tiling;
 using implicit_gemm::Warpgroup;
 using implicit_gemm::Warpgroups;
 
-// Two warpgroups of consumers, one that splits, one of producers.
+// Of implicit_gemm_f32_nhwc: two warpgroups of consumers, one that splits, one of producers.
 constexpr int Threads = 4 * Warpgroup;
 constexpr int BlockChannels = 64;                         // of a line in f16
 constexpr int FloatChannels = 32;                         // of a line in f32
@@ -24,7 +24,8 @@ constexpr uint32_t WeightBytes = RowChannels * LineBytes; // of a stage: low par
 constexpr int MaxPixelStages = 6, MaxWeightStages = 20;
 constexpr int StaticShared = 1024;
 
-// Pixels of a product that kernels are compiled for: sums and those of a block are in registers.
+// Pixels of a product that its kernels are compiled for: sums and those of a block are in
+// registers.
 using NarrowWidths = std::integer_sequence<int, 32, 64, 96>;
 using WideWidths = std::integer_sequence<int, 112, 128>;
 constexpr int Sweeps[] = {1, 2, 4, 8}; // tiles with the same pixels
@@ -59,15 +60,16 @@ inline Packed packed_of(const cf_problem &p) {
             p.groups * blocks_of(p) * BlockChannels, rows};
 }
 
-// What a plan adds to a tiling. Its lines are those of one operand: those of the other one, in f32
-// the second half of the channels, lie pixel_stage_bytes behind. Warpgroups with channels of their
-// own have a ring of weights each, those with pixels of their own a ring of pixels each.
+// What a plan adds to a tiling. Its lines are those of one operand: those of the other one, where
+// copies bring f32 the second half of the channels, lie pixel_stage_bytes behind. Warpgroups with
+// channels of their own have a ring of weights each, those with pixels of their own a ring of
+// pixels each.
 struct Plan {
     Tiling tiling;
     Packed packed;
     uint32_t staged_bytes; // what a block stages of y
-    uint32_t slot_bytes;   // where it has x on the way to its lines
-    int factor_lines; // of a stage: what columns of products are multiplied by, and those behind
+    uint32_t slot_bytes; // where it has planes on the way to lines, and what loaders know of boxes
+    int factor_lines;    // of a stage: what columns of products are multiplied by, and those behind
     int sweep; // tiles of output channels that a block does with the same pixels, which it keeps
 
     __host__ __device__ __forceinline__ int pixel_rings() const {

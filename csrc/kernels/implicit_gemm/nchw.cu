@@ -11,7 +11,8 @@
 //   padding is zeros in registers, and a step is other pixels.
 // - Boxes of lines with a halo are read by all taps where steps are 1; others come tap by tap.
 // - Rows of a product's sums are rows of y already. A warp puts those of some channels into shared
-//   memory, without what is no pixel, and stores up to 16 bytes of neighbours together.
+//   memory, without what is no pixel, and stores up to 16 bytes of neighbours together; in f32
+//   pairs at even places of y go there from registers.
 //
 // Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), and the bytes of
 // x and y over the bandwidth.

@@ -1,5 +1,6 @@
 // The loader of implicit_gemm_nchw: neighbours in rows of channels come through registers, where
-// they are turned into pieces of lines: 16 bytes of channels of a pixel.
+// they are turned into pieces of lines: 16 bytes of channels of a pixel. Which batches a warp
+// takes, and of which boxes, is implicit_gemm_f32_nchw's too.
 #pragma once
 
 #include "core/element.cuh"
