@@ -1,6 +1,6 @@
 """What each variant is made of, and a hash of it: its own files in csrc and all that they include, without
-comments, and the passes where it calls them. A build's `convforge list --json` says the same (build.rs, `hash_of`). By itself
-it prints them: the hash of all of csrc, then of every variant.
+comments, and the passes where it calls them. A build's `convforge list --json` says the same (build.rs,
+`hash_of`). By itself it prints them: the hash of all of csrc, then of every variant.
 """
 
 import re
