@@ -44,7 +44,9 @@ usage: gpu.sh [options] COMMAND
                      sweep.json, study.json, tenth-S.json, candle/, record/, cudnn-plans/,
                      cudnn-plans.jsonl; record.tgz: all of `record` that is to be brought back;
                      verdict.txt has all tables that end the command
-  --device D         gpu, gpu:1 or cpu (gpu); for `record` a list, gpu:0,gpu:1
+  --device D         gpu, gpu:1 or cpu (gpu). For `record`, `check`, `huge`, `tails` and `sanitize` a list, gpu:0,gpu:1:
+                     they share the steps; but for `record` a name may stand there several times, and so
+                     many steps run on it at once
   --as CHIP          for `plan`: the chip that it is for, which need not be here
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
@@ -100,17 +102,17 @@ main() {
     [[ -z $any_libraries || $1 == plan || $1 == record ]] || die "--any-libraries is for record and plan"
     find_reports
     convforge=$(find_program) || exit 1
-    [[ $device == cpu || -n $as ]] || export CONVFORGE_REQUIRE_GPU=1
+    IFS=, read -ra devices <<<"$device"
+    [[ ${#devices[@]} -eq 1 || $1 =~ ^(record|plan|check|huge|tails|sanitize)$ ]] || die "$1 takes one device, not '$device'"
+    [[ ${devices[0]} == cpu || -n $as ]] || export CONVFORGE_REQUIRE_GPU=1
     mkdir -p "$out" || exit 1
     touch "$out/steps.tsv"
-    unfinished=0 failed=0 deferred=()
+    unfinished=0 failed=0 deferred=() taken=''
 
     local command=$1
     shift
     case $command in
-        check) check "$@" ;;
-        huge) huge "$@" ;;
-        tails) tails "$@" ;;
+        check | huge | tails | sanitize) shared "$command" "$@" ;;
         test) packed_tests ;;
         compare) [[ $# -gt 0 ]] || die "compare needs the name of a suite" && measure compare "$@" ;;
         sweep) sweep "$@" ;;
@@ -124,7 +126,6 @@ main() {
         host) host ;;
         guide) guide ;;
         candle) candle ;;
-        sanitize) sanitize "$@" ;;
         all) everything ;;
     esac
     run_deferred
@@ -148,6 +149,42 @@ find_program() {
     exit 1
 }
 
+# shared COMMAND...: all of its steps, by a worker for each device of the list: a step is done by whoever comes to it
+# first.
+shared() {
+    if [[ ${#devices[@]} -eq 1 ]]; then
+        "$@"
+        return
+    fi
+    taken=$(mktemp -d) || exit 1
+    workers "$@"
+    rm -rf "$taken"
+}
+
+# workers COMMAND...: the command once for each device, at the same time. What they answer comes together in
+# `unfinished` and `failed`. SIGINT or SIGTERM lets them end what has begun.
+workers() {
+    local one workers=() status interrupted=''
+    for one in "${devices[@]}"; do
+        (
+            device=$one
+            "$@"
+            run_deferred
+            exit $((unfinished + 2 * failed))
+        ) &
+        workers+=($!)
+    done
+    trap 'interrupted=yes; kill -TERM "${workers[@]}"' INT TERM
+    for one in "${workers[@]}"; do
+        wait "$one"
+        status=$?
+        [[ -z $interrupted ]] || { wait "$one"; status=1; }
+        ((!(status & 1))) || unfinished=1
+        ((!(status & 2))) || failed=1
+    done
+    trap - INT TERM
+}
+
 is_done() { grep -q "^$1"$'\t' "$out/steps.tsv"; }
 
 minutes_are_over() { [[ -n $minutes ]] && ((minutes * 60 - SECONDS < 5)); }
@@ -167,6 +204,7 @@ step() {
     local name=$1 status began seconds last text limit=$STEP_SECONDS
     shift
     is_done "$name" && return
+    [[ -z $taken ]] || mkdir "$taken/$name" 2>/dev/null || return 0
     if minutes_are_over; then
         unfinished=1
         return
@@ -184,10 +222,12 @@ step() {
     trap - INT TERM
     seconds=$((SECONDS - began))
     last=$(last_line "$text")
-    {
+    # Workers write it in turns.
+    (
+        flock 9
         echo "=== $name: status $status after $seconds s"
         cat "$text"
-    } >>"$out/log.txt"
+    ) 9>>"$out/log.txt" >&9
     rm -f "$text"
     [[ -z $interrupted ]] || exit 130
     if ((status == 124 || status == 137)); then

@@ -145,6 +145,32 @@ class Steps(PackedFolder):
         stopped = (self.results / "stopped.txt").read_text(encoding="utf-8")
         self.assertEqual(stopped, "each-implicit_gemm_nhwc-5-seed-1\n")
 
+    def test_workers_share_steps(self):
+        self.program("bin/convforge", CONVFORGE.replace("case", "sleep 0.2; case", 1))
+        answer, calls = self.run_it("--device", "gpu:0,gpu:1,gpu:1", "check", "--each", "10", "first", "second")
+        self.assertEqual(sorted(call.split("--variant ")[1].split(" --judge")[0] for call in calls), [
+            "implicit_gemm_nhwc --configs all --each 10 --seed 1", "narrow --configs all --each 3 --seed 1",
+            "wide --configs all --each 3 --seed 1",
+        ])
+        self.assertEqual(sorted(call.split("--device ")[1].split()[0] for call in calls), ["gpu:0", "gpu:1", "gpu:1"])
+        self.assertEqual(self.line(answer, "all ")[1:], ["3", "26", "1", "2", "6"])
+        self.assertEqual(answer.returncode, 1)
+        log = (self.results / "log.txt").read_text(encoding="utf-8").splitlines()
+        self.assertEqual([line.startswith("=== each-") for line in log], [True, False] * 3)
+
+    def test_workers_tell_what_they_did_not_end(self):
+        gpu = (self.folder / "gpu.sh").read_text(encoding="utf-8").replace("STEP_SECONDS=480", "STEP_SECONDS=1")
+        (self.folder / "gpu.sh").write_text(gpu, encoding="utf-8")
+        self.program("bin/convforge", CONVFORGE.replace("case", "sleep 9; case", 1))
+        answer, _ = self.run_it("--device", "gpu:0,gpu:1", "check", "--each", "5", "implicit_gemm_nhwc")
+        self.assertEqual(answer.returncode, 75)
+        self.assertIn("stopped, not done: each-implicit_gemm_nhwc-5-seed-1", answer.stdout)
+
+    def test_other_commands_take_one_device(self):
+        answer, calls = self.run_it("--device", "gpu:0,gpu:1", "host")
+        self.assertEqual((answer.returncode, calls), (2, []))
+        self.assertIn("host takes one device", answer.stderr)
+
     def test_libraries_and_unknown_names_are_refused(self):
         for name in ("library", "third", "narro"):
             for command in (("check", "--each", "10"), ("huge",), ("tails",), ("sanitize",)):

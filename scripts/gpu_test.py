@@ -121,6 +121,11 @@ class Records(PackedFolder):
         for file in (self.results / "record").iterdir():
             self.assertRegex(file.name, r"^\w+-(small|large)-01234567-gpu[01]\.json$")
 
+    def test_a_device_does_not_measure_beside_itself(self):
+        answer, options = self.run_it("record", device="gpu:0,gpu:0")
+        self.assertEqual((answer.returncode, options), (2, []))
+        self.assertIn("a device is named twice", answer.stderr)
+
     def test_who_is_killed_goes_on(self):
         self.file("dies", "")
         answer, options = self.run_it("record", "large")

@@ -25,7 +25,7 @@ begin_record() {
     right_libraries
     mkdir -p "$out/record" || exit 1
     find_searches
-    IFS=, read -ra devices <<<"$device"
+    [[ -z $(printf '%s\n' "${devices[@]}" | sort | uniq -d) ]] || die "a device is named twice in '$device'"
     csrc=$("$convforge" devices --json | sed -n 's/.*"csrc": *"\([0-9a-f]\{8\}\).*/\1/p')
     made_with=$csrc
     [[ -z $any_libraries ]] || made_with+=-cublas-$(version_of cuBLAS)-cudnn-$(version_of cuDNN)
@@ -52,11 +52,11 @@ add_comparisons() {
     return $found
 }
 
-# file_of NAME DEVICE: where results go. One of other code is another file, and one of another GPU, since a
+# file_of NAME: where results of this device go. One of other code is another file, and one of another GPU, since a
 # file is of one run.
 file_of() {
     local gpu=''
-    [[ $2 != *:* ]] || gpu=-gpu${2#*:}
+    [[ $device != *:* ]] || gpu=-gpu${device#*:}
     echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$made_with$gpu.json"
 }
 
@@ -89,44 +89,29 @@ plan() {
 
 record() {
     begin_record "$@"
-    taken=$(mktemp -d) || exit 1
-    if [[ ${#devices[@]} -eq 1 ]]; then
-        record_on "$device"
-    else
-        local one workers=()
-        for one in "${devices[@]}"; do
-            record_on "$one" &
-            workers+=($!)
-        done
-        trap 'kill -TERM "${workers[@]}"' INT
-        for one in "${workers[@]}"; do
-            wait "$one" || unfinished=1
-        done
-        trap - INT
-    fi
-    rm -rf "$taken"
+    claimed=$(mktemp -d) || exit 1
+    if [[ ${#devices[@]} -eq 1 ]]; then record_on; else workers record_on; fi
+    rm -rf "$claimed"
     echo "To commit it: convforge report $out/record/*.json --keep benches/results;" \
         "convforge searches $out/cudnn-plans.jsonl --keep benches/cudnn-plans.jsonl;" \
         "scripts/cudnn_best.py benches/results/*.jsonl; scripts/tables.py; convforge page --out page.html"
 }
 
-# record_on DEVICE: each GPU takes the next comparison that none has taken. Answers whether all that it took is
-# done.
+# A worker's part: it takes the next comparison that none has taken.
 record_on() {
     local one name number options
     for one in "${comparisons[@]}"; do
         read -r name number options <<<"$one"
-        mkdir "$taken/$name-$number" 2>/dev/null || continue
-        record_line "$1" "$name" "$number" "$options" </dev/null
-        bundle "$1"
+        mkdir "$claimed/$name-$number" 2>/dev/null || continue
+        record_line "$name" "$number" "$options" </dev/null
+        bundle
     done
-    return "$unfinished"
 }
 
-# bundle DEVICE: one file to bring back from a machine whose folders are lost later, record.tgz: the results,
+# One file to bring back from a machine whose folders are lost later, record.tgz: the results,
 # and in short what searches found. Several GPUs write it in turns.
 bundle() {
-    local whole=$out/record.tgz.$1 parts=(steps.tsv record)
+    local whole=$out/record.tgz.$device parts=(steps.tsv record)
     if [[ -d $CONVFORGE_CUDNN_PLANS ]] && ! "$convforge" searches "$CONVFORGE_CUDNN_PLANS" \
         --keep "$out/cudnn-plans.jsonl" >>"$out/log.txt" 2>&1; then
         echo "searches are not in $out/record.tgz: log.txt says why; bring back $CONVFORGE_CUDNN_PLANS, too" >&2
@@ -139,11 +124,12 @@ bundle() {
 
 readonly TRIES=3 # of a comparison that does not get on: a search of cuDNN's plans may need one for itself
 
-# A comparison that the step's eight minutes cut off goes on in another step, while it gets on.
+# record_line NAME NUMBER OPTIONS: a comparison that the step's eight minutes cut off goes on in another step, while it
+# gets on.
 record_line() {
-    local step_name=record-$2-$3-$made_with${within:+-within-$within} file whole=0 now tries=0 others=$unfinished line
-    file=$(file_of "$2" "$1")
-    compare_line "$4" --device "$1" --out "$file" --resume
+    local step_name=record-$1-$2-$made_with${within:+-within-$within} file whole=0 now tries=0 others=$unfinished line
+    file=$(file_of "$1")
+    compare_line "$3" --device "$device" --out "$file" --resume
     while ! is_done "$step_name"; do
         if minutes_are_over || ((tries == TRIES)); then
             unfinished=1

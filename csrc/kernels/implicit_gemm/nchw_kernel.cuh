@@ -116,16 +116,16 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
     zero_behind_boxes(block);
     let_next_kernel_begin();
     const int loader = warp - ConsumerWarps;
+    const bool asks = loader == Loaders - 1;
+    const TapLines lines = asks ? lines_of(block, filter, 0) : TapLines();
+    begin_together(block);
     if (loader < 0) {
-        begin_together(block);
         take_registers<multiply_registers(Loaders, Straight)>();
         consume<Element, N, Straight>(block, planes, y, finish, warp, lane);
     } else {
         give_registers<load_registers(Loaders, Straight)>();
-        if (loader == Loaders - 1)
-            produce_weights(block, filter, {1, 0}, lane);
-        else
-            begin_together(block);
+        if (asks)
+            produce_weights(block, filter, {1, 0}, lines, lane);
         load(block, loader, lane);
         __syncwarp();
         if (tiling.parts > 1 && block.count > 0)

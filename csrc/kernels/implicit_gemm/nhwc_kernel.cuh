@@ -97,23 +97,33 @@ __global__ void __launch_bounds__(Threads, blocks_beside(N))
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    if (warp < Consumers) {
+    const int producer = warp - Consumers;
+    const int ring = tiling.apart ? max(producer, 0) : 0;
+    // What producers begin with is worked out while the others are not ready yet.
+    Corner corner = {};
+    TapLines lines = {};
+    if (producer < 0) {
         init_rings(block, warp, lane);
         zero_behind_boxes(block, warp, lane);
         publish_barriers();
-        begin_together(block);
+    } else if (producer < Warpgroups) {
+        if (producer == 0 && lane == 0)
+            prefetch_map(x);
+        corner = corner_of<Element>(block, 0, ring);
+    } else {
+        lines = lines_of(block, filter, 0);
+    }
+    begin_together(block);
+    if (producer < 0) {
         take_registers<ConsumerRegisters<N>>();
         consume<Element, N>(block, y, finish, warp, lane);
     } else {
         give_registers<ProducerRegisters<N>>();
-        const int producer = warp - Consumers;
-        if (producer == 0 && lane == 0)
-            prefetch_map(x);
-        if (producer >= Warpgroups)
-            produce_weights(block, filter, {2, producer - Warpgroups}, lane);
+        if (producer < Warpgroups)
+            produce_pixels<Element>(block, x, ring, tiling.apart ? Share{1, 0} : Share{2, producer},
+                                    corner, lane);
         else
-            produce_pixels<Element>(block, x, tiling.apart ? producer : 0,
-                                    tiling.apart ? Share{1, 0} : Share{2, producer}, lane);
+            produce_weights(block, filter, {2, producer - Warpgroups}, lines, lane);
     }
 #else
     not_compiled();

@@ -5,7 +5,6 @@
 #include "kernels/implicit_gemm/tiling.cuh"
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
-#include "ptx/bar.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/grid.cuh"
@@ -144,8 +143,7 @@ __device__ __forceinline__ void begin_together(const Block &block) {
     const bool clustered = cluster_size(block.tiling) > 1;
     if (clustered)
         arrive_at_cluster();
-    // Warps come here by different ways, which __syncthreads does not allow for.
-    wait_at_bar<2 + Warpgroups>(blockDim.x);
+    __syncthreads();
     wait_for_kernels_before();
     if (clustered)
         wait_for_arrivals_at_cluster();
@@ -208,17 +206,14 @@ struct PixelCopies {
     }
 };
 
-// A warp asks for a ring's pixels, or its share of them, tile by tile. Where a tile begins is
-// worked out while others are not ready yet.
+// A warp asks for a ring's pixels, or its share of them, tile by tile; the first begins at `next`.
 template <class Element>
 __device__ __forceinline__ void produce_pixels(const Block &block, const CUtensorMap &x, int ring,
-                                               const Share &share, int lane) {
+                                               const Share &share, Corner next, int lane) {
     const Tiling &t = block.tiling;
     PixelRing &pixels = block.shared.pixels[ring];
     const int peers = block.of_pixels.count;
     const PixelCopies<Element> copies = {block, x, ring};
-    Corner next = corner_of<Element>(block, 0, ring);
-    begin_together(block);
     int first = 0;
     if (block.count > 0 && t.load_rows * t.load_columns == 1)
         first = ask_at_once(block.blocks, t.pixel_stages, share, lane, [&](int b, int stage) {
@@ -257,14 +252,14 @@ __device__ __forceinline__ TapLines lines_of(const Block &block, const char *fil
             min(t.weight_stage_bytes, uint32_t(t.filter_lines - tile.k) * LineBytes)};
 }
 
-// A warp asks for its share of the filter's lines, tile by tile, or once.
+// A warp asks for its share of the filter's lines, tile by tile, or once; `next` are the first
+// tile's.
 __device__ __forceinline__ void produce_weights(const Block &block, const char *filter,
-                                                const Share &share, int lane) {
+                                                const Share &share, TapLines next, int lane) {
     const Tiling &t = block.tiling;
     const int64_t tap_bytes = int64_t(t.filter_lines) * LineBytes;
     WeightRing &weights = block.shared.weights;
     const Peers &peers = block.of_weights;
-    TapLines next = lines_of(block, filter, 0);
     const auto ask = [&](const char *from, int stage, int turn) {
         Barrier &full = weights.full[stage];
         full.arrive_and_expect(next.bytes);
@@ -273,7 +268,6 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
         else if (turn == peers.number)
             copy_bulk_to(peers.ranks(), block.weights(stage), from, next.bytes, full);
     };
-    begin_together(block);
     const int tiles = t.reload_weights ? block.count : min(block.count, 1);
     const int items = block.blocks * t.taps;
     int first = 0;
