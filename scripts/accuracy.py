@@ -130,8 +130,14 @@ def spread(low, high):
     return low if low == high else f"{low} to {high}"
 
 
-def section(found):
-    """What stands between the markers of docs/accuracy.md."""
+def without(study, rows):
+    """The rows of the table that have no errors in it, in the table's order."""
+    measured = {row["variant"] for row in study["errors"] if row["data"]}
+    return [row for row in rows if row not in measured]
+
+
+def section(found, rows):
+    """What stands between the markers of docs/accuracy.md, `rows` being the names of all handwritten ones."""
     if not found:
         return NOTHING
     file, study = found
@@ -143,6 +149,9 @@ def section(found):
         "column the layer and its C R S.",
         "![RMS error over C R S](accuracy.svg)",
     ]
+    if lacking := without(study, rows):
+        names = ", ".join(f"`{row}`" for row in lacking)
+        parts.insert(1, f"{len(places(study))} layers. {len(lacking)} rows have no errors in it: {names}.")
     for data in DATA:
         parts += [f"### {data.capitalize()} data", table(study, data)]
     failed = [row for row in study["errors"] if row["status"] == "failed"]

@@ -92,10 +92,15 @@ class Accuracy(unittest.TestCase):
         self.assertIn("| a sequential fp32 loop, `a` | fp32 |", text)
 
     def test_what_failed_is_named_and_has_no_number(self):
-        text = accuracy.section(("f.json", study(ROWS)))
+        text = accuracy.section(("f.json", study(ROWS)), [])
         self.assertIn("- `broken` on `mb1ic4ih9oc2kh3+math=tf32`", text)
         self.assertEqual(text.count("broken"), 1)
-        self.assertEqual(accuracy.section(None), accuracy.NOTHING)
+        self.assertEqual(accuracy.section(None, []), accuracy.NOTHING)
+
+    def test_rows_without_errors_are_named(self):
+        text = accuracy.section(("f.json", study(ROWS)), ["a", "broken", "new"])
+        self.assertIn("\n\n2 layers. 2 rows have no errors in it: `broken`, `new`.\n\n", text)
+        self.assertNotIn("have no errors", accuracy.section(("f.json", study(ROWS)), ["a", "c"]))
 
     def test_the_drawing_has_every_error_in_every_panel(self):
         svg = ElementTree.fromstring(accuracy.drawing(study(ROWS)))

@@ -51,6 +51,7 @@ class Checkout:
     def __init__(self, root=ROOT):
         self.csrc = sources.csrc(root)
         self.hashes = sources.hashes(root)
+        self.rows = [name for name in self.hashes if name not in sources.BASELINES]
         self.on_tensor_cores = sources.on_tensor_cores(root)
         lock = (root / "scripts/toolkit.lock").read_text(encoding="utf-8")
         self.open = set(results.listed(root / OPEN))
@@ -544,7 +545,7 @@ def main():
         ),
         page: document(lines),
         prose: put(
-            prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors)
+            prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors, checkout.rows)
         ),
     }
     guide = args.root / "docs/guide.md"
