@@ -5,6 +5,7 @@
 #include "kernels/implicit_gemm/mma_product.cuh"
 #include "kernels/implicit_gemm/mma_window.cuh"
 #include "ptx/cp_async.cuh"
+#include "ptx/mad.cuh"
 
 namespace cf::implicit_mma {
 
@@ -75,11 +76,9 @@ class PieceWalk {
     }
 };
 
-// One instruction, where the compiler would add up all three places in four.
+// By itself the compiler would add up all three places in four instructions.
 __device__ __forceinline__ const char *pieces_behind(const char *from, int pieces) {
-    const char *at;
-    asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(at) : "r"(pieces), "n"(PieceBytes), "l"(from));
-    return at;
+    return multiply_add<PieceBytes>(pieces, from);
 }
 
 // A thread copies the same piece of several pixels' lines. What it takes beside the copies is an

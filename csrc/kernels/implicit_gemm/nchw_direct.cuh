@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/implicit_gemm/nchw_store.cuh"
+#include "ptx/predicated_pair.cuh"
 
 namespace cf::implicit_nchw {
 
@@ -35,15 +36,6 @@ struct PairPlaces {
                fields(field(t.q - place.column), field(t.p - place.row), field(t.n - place.n));
     }
 };
-
-// As floats: as words, ptxas would want sums in other registers, and wait for each product.
-__device__ __forceinline__ void store_pair_if(bool live, float *to, float a, float b) {
-    asm volatile("{\n.reg .pred live;\n"
-                 "setp.ne.s32 live, %3, 0;\n"
-                 "@live st.global.v2.f32 [%0], {%1, %2};\n}" ::"l"(to),
-                 "f"(a), "f"(b), "r"(int(live))
-                 : "memory");
-}
 
 template <int N>
 struct DirectStore {
