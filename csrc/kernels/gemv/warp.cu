@@ -134,21 +134,25 @@ struct State {
     uint32_t length;
 };
 
+// Fitted to h200-*.jsonl: in so many clocks memory answers the loads that a warp has under way
+// together, and so many bytes are on their way to a warp on average, as it issues its next loads
+// only when it has added what the last ones brought.
+constexpr double AnswerClocks = 1584, BytesOnTheWay = 3432;
+
 // 1.08 to 1.44 of what it takes in h200-*.jsonl. Either memory bounds it, or what so many warps ask
-// of it, 4290 bytes in a microsecond each, or the first-level caches, which serve each input once
-// per output, or the time that one warp takes for its row: 0.8 us, in which memory answers, for the
-// loads that are under way together. A warp's bytes and that latency are as measured on an H200:
-// they follow neither clock nor bandwidth of a chip, so nothing in cf_device says them.
+// of it, or the first-level caches, which serve each input once per output, or the time that one
+// warp takes for its row, an answer of memory for each time that it loads.
 double estimate(const cf_query &q, int images) {
     const cf_problem &p = q.problem;
     const double length = cf::reduction(p), element = p.storage == CF_STORE_F32 ? 4 : 2;
     const double warps = double(p.k) * double(cf::ceil_div(p.n, WarpImages));
-    const double asked = 4290 * std::max(1.0, warps);
+    const double answer = cf::clocks_us(q.device, AnswerClocks, 1);
+    const double asked = BytesOnTheWay / answer * std::max(1.0, warps);
     const double bytes = (length * p.k + length * p.groups * double(p.n)) * element;
     const double memory = bytes / std::min(0.875 * q.device.bytes_per_us, asked);
     const double cache = cf::busy_us(q.device, length * p.k * double(p.n) * element, 76.5);
     const double steps = length * element / (32 * 16 * flight(images));
-    return cf::LaunchUs + std::max({memory, cache, 0.8 * std::max(steps, 1.0)});
+    return cf::LaunchUs + std::max({memory, cache, answer * std::max(steps, 1.0)});
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
