@@ -61,6 +61,18 @@ def spans(name):
     return CODE.findall(FENCE.sub("", text(name)))
 
 
+# What csrc/README.md has in backticks before the chapter of rows, and in it.
+SHARED, OF_ROWS = (CODE.findall(part) for part in text("csrc/README.md").split("\n## kernels\n"))
+
+
+def indexed(name):
+    """Whether csrc/README.md has the header's name; of a row's, a pattern that fits it."""
+    header = PurePosixPath(name).name
+    if name.startswith("csrc/kernels/"):
+        return any(fnmatch.fnmatchcase(header, pattern) for pattern in OF_ROWS)
+    return header in SHARED
+
+
 def is_dead_path(word):
     return "/" in word and "<" not in word and word.split("/")[0] in TOP and not exists(word)
 
@@ -113,6 +125,14 @@ class Documents(unittest.TestCase):
         ]
         self.assertEqual([], found, "\n" + "\n".join(found))
 
+    def test_every_piece_of_evidence_is_named_by_a_document(self):
+        evidence = [name for name in FILES if name.startswith("benches/results/evidence/")]
+        self.assertGreater(len(evidence), 20)
+        cited = {PurePosixPath(result).name for name in DOCUMENTS for result in RESULTS.findall(text(name))}
+        cited |= {PurePosixPath(target).name for name in DOCUMENTS for target in LINK.findall(text(name))}
+        found = [name for name in evidence if PurePosixPath(name).name not in cited]
+        self.assertEqual([], found, "a chapter or a note cites each file there, or it goes")
+
     def test_headers_that_comments_name_exist(self):
         self.assertTrue(names_a_header("core/launch.cuh") and names_a_header("launch.cuh"))
         self.assertFalse(names_a_header("ptx/launch.cuh") or names_a_header("lunch.cuh"))
@@ -146,12 +166,19 @@ class Maps(unittest.TestCase):
             self.assertEqual(hidden, missing, f"the map of {document} has a line for each folder")
 
     def test_the_index_of_csrc_has_every_header(self):
-        index, missing = spans("csrc/README.md"), []
-        for name in FILES:
-            path = PurePosixPath(name)
-            if name.startswith("csrc/") and path.suffix in (".h", ".cuh", ".def") and "kernels" not in path.parts:
-                missing += [name] if path.name not in index else []
-        self.assertEqual([], missing, "csrc/README.md has a line for each header")
+        headers = [name for name in FILES if name.startswith("csrc/") and name.endswith((".h", ".cuh", ".def"))]
+        self.assertGreater(len(headers), 100)
+        missing = [name for name in headers if not indexed(name)]
+        self.assertEqual([], missing, "csrc/README.md has a line for each header, of rows for each kind")
+        self.assertTrue(indexed("csrc/kernels/new/row_plan.cuh") and indexed("csrc/kernels/direct/halo.cuh"))
+        self.assertFalse(indexed("csrc/kernels/new/row_magic.cuh") or indexed("csrc/kernels/new/plan.cuh"))
+        self.assertFalse(indexed("csrc/core/row_plan.cuh") or indexed("csrc/kernels/new/ring.cuh"))
+
+    def test_patterns_of_the_index_of_csrc_fit_a_header(self):
+        names = {PurePosixPath(name).name for name in FILES if name.startswith("csrc/kernels/")}
+        patterns = [span for span in OF_ROWS if span.endswith(".cuh")]
+        self.assertGreater(len(patterns), 20)
+        self.assertEqual([], [pattern for pattern in patterns if not fnmatch.filter(names, pattern)])
 
     def test_the_two_descriptions_of_a_problem_agree(self):
         rows = [line for line in text("docs/problem.md").splitlines() if line.startswith("|")]
@@ -167,11 +194,28 @@ class Maps(unittest.TestCase):
         named = [name for row in table.splitlines()[2:] for name in CODE.findall(row.split("|")[1])]
         self.assertEqual(sorted(names), sorted(named))
 
+    def rows(self):
+        found = re.findall(r"^(?:ROW|UNRANKED)\((\w+), *(\w+)\)", text("csrc/kernels.def"), re.MULTILINE)
+        self.assertGreater(len(found), 20)
+        return list(map("_".join, found))
+
+    def test_the_table_of_rows_has_each_with_its_base(self):
+        lines = [line.split(" | ") for line in text("docs/kernels/README.md").splitlines() if line.startswith("| `")]
+        bases = {CODE.search(line[0])[1]: CODE.findall(line[1]) for line in lines}
+        self.assertEqual(sorted(self.rows()), sorted(CODE.search(line[0])[1] for line in lines))
+        self.assertEqual([], [row for row, line in zip(bases, lines) if len(line) != 4 or not line[2]])
+        order = list(bases)
+        below = [(row, base) for row, named in bases.items() for base in named
+                 if base not in order[: order.index(row)]]
+        self.assertEqual([], below, "a base is a row, and stands above")
+        steps = re.findall(r'\n    step\(\s*"(\w+)",\s*"(\w+)"', text("crates/tools/src/page/steps.rs"))
+        self.assertGreater(len(steps), 10)
+        self.assertEqual([], [step for step in steps if step[0] not in bases[step[1]]], "the page and the table agree")
+
     def test_every_row_has_a_place_in_a_chapter(self):
-        chapters = "".join(text(name) for name in DOCUMENTS if name.startswith("docs/kernels/"))
-        rows = re.findall(r"^(?:ROW|UNRANKED)\((\w+), *(\w+)\)", text("csrc/kernels.def"), re.MULTILINE)
-        self.assertGreater(len(rows), 20)
-        missing = [row for row in map("_".join, rows) if not re.search(rf"\b{row}\b", chapters)]
+        chapters = "".join(text(name) for name in DOCUMENTS
+                           if name.startswith("docs/kernels/") and not name.endswith("README.md"))
+        missing = [row for row in self.rows() if not re.search(rf"\b{row}\b", chapters)]
         self.assertEqual([], missing, "each row has a section in the chapter of its family under docs/kernels")
 
 

@@ -157,10 +157,10 @@ pub const STEPS: [Step; 19] = [
         "",
     ),
     step(
-        "fused_wmma",
+        "fused_wmma_index_reuse",
         "fused_wmma_8x32",
-        "tables for indices and a flat tile of 8×32 per warp",
-        "256 products of the filter staged together, waits within warps",
+        "a flat tile of 8×32 per warp",
+        "indices from tables, 256 products of the filter staged together, waits within warps",
     ),
     step(
         "fused_offsets",
