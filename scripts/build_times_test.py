@@ -1,5 +1,6 @@
 """Tests of build_times.py and objects.py on records as sys/nvcc writes them."""
 
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -19,6 +20,33 @@ phase 1.000 sm_80 ptxas
 phase 3.000 compute_90 cicc
 phase 2.000 sm_90 ptxas
 """
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def compiled(root):
+    """All files of kernels, each as its package names it."""
+    packages = [root, *sorted((root / "crates").iterdir())]
+    return {path.relative_to(package).as_posix()
+            for package in packages for path in (package / "csrc").rglob("*.cu")}
+
+
+class Committed(unittest.TestCase):
+    def test_the_table_has_every_file_of_kernels_and_no_other(self):
+        text = (ROOT / "benches/results/evidence/build-times.txt").read_text(encoding="utf-8")
+        listed = re.findall(r"^\| (\S+\.cu) \|", text, re.MULTILINE)
+        self.assertGreater(len(listed), 80)
+        self.assertEqual(sorted(compiled(ROOT)), sorted(listed), "build it cold, and put build_times.py's table there")
+        self.assertIn(f"\n| {len(listed)} files |", text)
+
+    def test_files_of_every_package_count(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("csrc/a.cu", "csrc/kernels/f/b.cu", "crates/tools/csrc/c.cu", "crates/tools/csrc/c.h"):
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+            self.assertEqual({"csrc/a.cu", "csrc/kernels/f/b.cu", "csrc/c.cu"}, compiled(Path(folder)))
 
 
 class Records(unittest.TestCase):
