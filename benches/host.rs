@@ -10,21 +10,15 @@ mod common;
 #[path = "../tests/common/recording.rs"]
 mod recording;
 
-use std::{process::ExitCode, time::Instant};
+use std::{fmt, process::ExitCode, sync::Arc, time::Instant};
 
-use convforge::{Buffer, Conv, Device, Element, Operands, Storage, Stream, Workspace, variants};
+use common::{drawn, with_element};
+use convforge::{
+    Buffer, Conv, Device, Element, Error, Operands, Stream, Workspace, variant::Variant, variants,
+};
+use convforge_check::Domain;
 use recording::Recording;
 
-/// Of which each variant takes the first that it can do.
-const PROBLEMS: [&str; 7] = [
-    "mb1ic1ih16oc8kh5",
-    "mb1ic1ih16oc8kh5+f16",
-    "mb1ic8ih16oc16kh3ph1+f16+nhwc",
-    "mb1ic3ih16oc16kh3ph1+math=tf32",
-    "mb1ic3ih16oc16kh3ph1+math=f16acc",
-    "mb1ic64ih1oc32kh1",
-    "mb1ic4ih40oc16oh34kh7+f16",
-];
 /// Runs of a batch: fewer than a stream's queue has room for.
 const RUNS: u32 = 200;
 /// Batches of each side, after one that warms up.
@@ -50,26 +44,69 @@ fn table() -> Result<(), Failure> {
     let device = Device::gpu(0)?;
     println!("host time of one run on {device}");
     println!("variant                        calls   bare us    run us     (p10 to p90)  ratio");
+    let mut left_out = Vec::new();
     for variant in variants::all() {
         let info = variant.info();
         let named = names.is_empty() || names.iter().any(|name| info.name.contains(name.as_str()));
         if !named || common::device_of(&**variant, &Ok(device.clone()))? != device {
             continue;
         }
-        let conv = match common::conv(&device, &(variant.clone(), 0), &PROBLEMS) {
-            Ok(conv) => conv,
-            Err(_) => {
-                println!("{:30} can do none of the problems", info.name);
-                continue;
+        match conv(&device, variant)? {
+            Ok(conv) => with_element!(conv.problem().storage(), line(&conv))?,
+            Err(why) => {
+                println!("{:30} not measured: {why}", info.name);
+                left_out.extend(why.is_failure.then_some(&*info.name));
             }
-        };
-        match conv.problem().storage() {
-            Storage::F32 => line::<f32>(&conv)?,
-            Storage::F16 => line::<half::f16>(&conv)?,
-            Storage::Bf16 => line::<half::bf16>(&conv)?,
         }
     }
-    Ok(())
+    match left_out[..] {
+        [] => Ok(()),
+        _ => Err(format!(
+            "without a problem in benches/host-problems.txt: {}",
+            left_out.join(", ")
+        )
+        .into()),
+    }
+}
+
+/// Why a variant is not measured.
+struct Refusal {
+    why: String,
+    /// Neither the chip nor a missing library is what keeps it.
+    is_failure: bool,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+/// The variant's first configuration on the first of the problems that it can do.
+fn conv(device: &Device, variant: &Arc<dyn Variant>) -> Result<Result<Conv, Refusal>, Failure> {
+    let mut refusal = Refusal {
+        why: "there is no problem".to_owned(),
+        is_failure: true,
+    };
+    for problem in common::host_problems() {
+        match Conv::with_variant(device, &problem, variant.clone(), 0) {
+            Ok(conv) => return Ok(Ok(conv)),
+            Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
+                refusal.is_failure = !matches!(error, Error::Library { .. });
+                refusal.why = error.to_string();
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let limits = device.limits();
+    let domain = Domain::of(&**variant, &limits)[0];
+    if let Some(why) = drawn::unable_here(&domain) {
+        refusal = Refusal {
+            why,
+            is_failure: false,
+        };
+    }
+    Ok(Err(refusal))
 }
 
 fn line<T: Element>(conv: &Conv) -> Result<(), Failure> {
