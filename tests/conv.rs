@@ -20,7 +20,7 @@ use std::thread;
 use bytemuck::Pod;
 use common::{
     Answer, Configured,
-    drawn::{self, SEED, Wish},
+    drawn::{self, SEED, Wanted},
     poison, with_element,
 };
 use convforge::{
@@ -111,7 +111,7 @@ fn recorded(_: &Device, _: &Configured) -> Answer {
 
 #[cfg(feature = "cuda")]
 fn recorded(device: &Device, configured: &Configured) -> Answer {
-    let conv = match drawn::ready(device, configured, Wish::ANY) {
+    let conv = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -182,13 +182,13 @@ fn replayed<T: Element>(conv: &Conv) -> Answer {
 }
 
 fn shared(device: &Device, configured: &Configured) -> Answer {
-    let first = match drawn::ready(device, configured, Wish::ANY) {
+    let first = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
     // One of another size: what a launch asks of its kernel differs.
     let problem = first.problem().clone();
-    let other = drawn::ready_for(device, configured, Wish::ANY, |other| {
+    let other = drawn::ready_for(device, configured, Wanted::ANY, |other| {
         other.storage() == problem.storage() && other.w_len() != problem.w_len()
     });
     let convs: Vec<Conv> = [Some(first), other.ok()].into_iter().flatten().collect();
@@ -287,12 +287,12 @@ fn infinities(device: &Device, configured: &Configured) -> Answer {
         config: configured.1,
         limits: &limits,
     };
-    if !Wish::ANY.problems(domain).any(|problem| plain(&problem)) {
+    if !Wanted::ANY.problems(domain).any(|problem| plain(&problem)) {
         let why = drawn::unable_here(&domain);
         let why = why.unwrap_or_else(|| "makes no fp32 sums of f32".to_owned());
         return Ok(Completion::ignored_with(why));
     }
-    let conv = match drawn::ready_for(device, configured, Wish::ANY, plain) {
+    let conv = match drawn::ready_for(device, configured, Wanted::ANY, plain) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -345,7 +345,7 @@ fn elsewhere(device: &Device, configured: &Configured) -> Answer {
         Ok(other) => other,
         Err(why) => return Ok(Completion::ignored_with(format!("no other device: {why}"))),
     };
-    let conv = match drawn::ready(device, configured, Wish::ANY) {
+    let conv = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -413,7 +413,7 @@ fn refused(what: &str, result: Result<()>) -> Result<(), Failed> {
 }
 
 fn viewed(device: &Device, configured: &Configured) -> Answer {
-    let conv = match drawn::ready(device, configured, Wish::ANY) {
+    let conv = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -475,7 +475,11 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
             .plan(problem)
             .is_ok_and(|plan| plan.packing.is_some())
     };
-    let packing: Vec<Problem> = Wish::ANY.problems(domain).take(200).filter(packs).collect();
+    let packing: Vec<Problem> = Wanted::ANY
+        .problems(domain)
+        .take(200)
+        .filter(packs)
+        .collect();
     let Some(any) = packing.first() else {
         let why = drawn::unable_here(&domain);
         let why = why.unwrap_or_else(|| "packs none of its filters".to_owned());

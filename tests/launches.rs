@@ -45,7 +45,7 @@ mod cases {
     use super::{
         common::{
             self, Answer, Configured,
-            drawn::{self, Wish},
+            drawn::{self, Wanted},
             with_element,
         },
         recording::Recording,
@@ -70,7 +70,7 @@ mod cases {
         let trials = |what, test| common::trials(&gpu, what, test);
         let all: Vec<Trial> = if env::var_os(ALONE).is_some() {
             trials(PLAIN, |device, configured| {
-                only_enqueues(device, configured, Wish::ZEROS)
+                only_enqueues(device, configured, Wanted::ZEROS)
             })
             .chain(trials(POOLING, pooling_too))
             .collect()
@@ -113,12 +113,12 @@ mod cases {
         });
         match why {
             Some(why) => Ok(Completion::ignored_with(why)),
-            None => only_enqueues(device, configured, Wish::POOLED),
+            None => only_enqueues(device, configured, Wanted::POOLED),
         }
     }
 
-    fn only_enqueues(device: &Device, configured: &Configured, wish: Wish) -> Answer {
-        let conv = match drawn::ready(device, configured, wish) {
+    fn only_enqueues(device: &Device, configured: &Configured, wanted: Wanted) -> Answer {
+        let conv = match drawn::ready(device, configured, wanted) {
             Ok(conv) => conv,
             Err(answer) => return answer,
         };

@@ -8,7 +8,7 @@ mod common;
 
 use common::{
     Answer, Configured,
-    drawn::{self, Wish},
+    drawn::{self, Wanted},
     ensure, numbers, poison, with_element,
 };
 use convforge::{
@@ -58,7 +58,7 @@ fn equal(device: &Device, configured: &Configured) -> Answer {
         let why = "a transform's output may depend on the batch it is in";
         return Ok(Completion::ignored_with(why));
     }
-    let whole = match drawn::ready(device, configured, Wish::CHUNKS) {
+    let whole = match drawn::ready(device, configured, Wanted::CHUNKS) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };

@@ -5,31 +5,32 @@ mod common;
 
 use common::{
     Configured,
-    drawn::{self, Wish, nominal},
+    drawn::{self, Wanted, nominal},
 };
 use convforge::{Limits, variants};
 use convforge_check::Domain;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
-    let wishes = [
-        ("zeros", Wish::ZEROS),
-        ("sums", Wish::SUMS),
-        ("chunks", Wish::CHUNKS),
-        ("anything", Wish::ANY),
+    let all = [
+        ("zeros", Wanted::ZEROS),
+        ("sums", Wanted::SUMS),
+        ("chunks", Wanted::CHUNKS),
+        ("anything", Wanted::ANY),
     ];
     let mut trials = Vec::new();
     for configured in common::configured() {
         let name = configured.0.info().spelled(configured.1);
-        let mut trial = |what: &str, test: fn(&Configured, Wish) -> Result<(), Failed>, wish| {
-            let configured = configured.clone();
-            let test = move || test(&configured, wish);
-            trials.push(Trial::test(format!("{name} {what}"), test));
-        };
-        for (what, wish) in wishes {
-            trial(what, has_one, wish);
+        let mut trial =
+            |what: &str, test: fn(&Configured, Wanted) -> Result<(), Failed>, wanted| {
+                let configured = configured.clone();
+                let test = move || test(&configured, wanted);
+                trials.push(Trial::test(format!("{name} {what}"), test));
+            };
+        for (what, wanted) in all {
+            trial(what, has_one, wanted);
         }
-        trial("pooled", pools_or_says_so, Wish::POOLED);
+        trial("pooled", pools_or_says_so, Wanted::POOLED);
     }
     trials.extend(variants::all().iter().map(|variant| {
         let configured = (variant.clone(), 0);
@@ -48,20 +49,20 @@ fn domain<'a>((variant, config): &'a Configured, limits: &'a Limits) -> Domain<'
     }
 }
 
-fn has_one(configured: &Configured, wish: Wish) -> Result<(), Failed> {
+fn has_one(configured: &Configured, wanted: Wanted) -> Result<(), Failed> {
     let limits = nominal();
-    match wish.problems(domain(configured, &limits)).next() {
+    match wanted.problems(domain(configured, &limits)).next() {
         Some(_) => Ok(()),
         None => {
-            Err("none of what is drawn for it in tests/common/drawn.rs is what is wished".into())
+            Err("none of what is drawn for it in tests/common/drawn.rs is what is wanted".into())
         }
     }
 }
 
-fn pools_or_says_so(configured: &Configured, wish: Wish) -> Result<(), Failed> {
+fn pools_or_says_so(configured: &Configured, wanted: Wanted) -> Result<(), Failed> {
     match drawn::pools_nothing(domain(configured, &nominal())) {
         Some(_) => Ok(()),
-        None => has_one(configured, wish),
+        None => has_one(configured, wanted),
     }
 }
 

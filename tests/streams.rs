@@ -9,7 +9,7 @@ mod common;
 
 use common::{
     Answer, Configured,
-    drawn::{self, Wish},
+    drawn::{self, Wanted},
     numbers, poison, with_element,
 };
 use convforge::{Buffer, Conv, Device, Element, Operands, Packed, Result, Stream, Workspace};
@@ -63,7 +63,7 @@ impl<T: Element> Lane<T> {
 }
 
 fn two_filters(device: &Device, configured: &Configured) -> Answer {
-    let conv = match drawn::ready(device, configured, Wish::SUMS) {
+    let conv = match drawn::ready(device, configured, Wanted::SUMS) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };

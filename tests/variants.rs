@@ -125,6 +125,9 @@ const EDGES: &[&str] = &[
 
 /// So many problems of its own domain every configuration of every variant meets.
 const EACH: usize = 30;
+/// Of so many that are drawn for the GPU that is here, which may have more or less of what is rare on an H200: as many
+/// as `check --each` draws.
+const DRAWS_HERE: u64 = 2000 * EACH as u64;
 
 /// What the tests were told, and what they run on.
 struct Setting {
@@ -185,7 +188,7 @@ fn judged((variant, config): &Configured, setting: &Setting) -> Vec<Trial> {
         _ => &[],
     };
     let random = setting.random.iter().filter(|problem| domain.has(problem));
-    let own = domain.problems(setting.seed, DRAWS).take(EACH);
+    let own = domain.problems(setting.seed, DRAWS_HERE).take(EACH);
     let problems = setting.fixed.iter().chain(large).chain(random).cloned();
     let trial = |problem: Problem| {
         let (variant, config, seed) = (variant.clone(), *config, setting.seed);
@@ -238,7 +241,8 @@ fn domain((variant, config): &Configured, here: Option<&Limits>, seed: u64) -> A
         config: *config,
         limits: here.unwrap_or(&h200),
     };
-    let problems: Vec<Problem> = domain.problems(seed, DRAWS).take(EACH).collect();
+    let draws = here.map_or(DRAWS, |_| DRAWS_HERE);
+    let problems: Vec<Problem> = domain.problems(seed, draws).take(EACH).collect();
     if problems.len() < EACH {
         if let (Some(_), Some(why)) = (here, drawn::unable_here(&domain)) {
             return Ok(Completion::ignored_with(why));
@@ -248,7 +252,7 @@ fn domain((variant, config): &Configured, here: Option<&Limits>, seed: u64) -> A
             .filter_map(|problem| domain.plan(&problem).err())
             .next();
         return Err(format!(
-            "it can do {} of the {DRAWS} problems that are drawn for it, and should meet {EACH} \
+            "it can do {} of the {draws} problems that are drawn for it, and should meet {EACH} \
              (it says for instance: {}); they are met with\n    convforge check --variant {} \
              --each {EACH} --seed {seed}",
             problems.len(),

@@ -27,22 +27,22 @@ const MOST_CONSTANT: usize = 8 << 10;
 
 /// What a test wants of a problem.
 #[derive(Clone, Copy)]
-pub struct Wish {
+pub struct Wanted {
     /// Changes what was drawn.
     edit: fn(&mut Shape),
     /// What else the configuration has to do.
     able: fn(&Domain, &Problem) -> bool,
 }
 
-impl Wish {
+impl Wanted {
     /// Anything.
-    pub const ANY: Self = Wish {
+    pub const ANY: Self = Wanted {
         edit: |_| {},
         able: |_, _| true,
     };
 
     /// Zeros give zeros, without a residual.
-    pub const ZEROS: Self = Wish {
+    pub const ZEROS: Self = Wanted {
         edit: |shape| {
             shape.epilogue = Epilogue {
                 bias: true,
@@ -54,7 +54,7 @@ impl Wish {
     };
 
     /// The same with pooling, which most rows leave to a pass behind them.
-    pub const POOLED: Self = Wish {
+    pub const POOLED: Self = Wanted {
         edit: |shape| {
             (Self::ZEROS.edit)(shape);
             shape.epilogue.pool = Some(POOL);
@@ -63,24 +63,24 @@ impl Wish {
     };
 
     /// Sums as they are, of enough work for launches to overlap.
-    pub const SUMS: Self = Wish {
+    pub const SUMS: Self = Wanted {
         edit: |shape| shape.epilogue = Epilogue::default(),
         able: |_, problem| problem.flops() >= LEAST_FLOPS,
     };
 
-    /// The same of a batch that is cut into chunks of a quarter, of which the last has fewer images.
-    pub const CHUNKS: Self = Wish {
+    /// Sums as they are, of a batch that is cut into chunks of a quarter, of which the last has fewer images.
+    pub const CHUNKS: Self = Wanted {
         edit: |shape| {
             (Self::SUMS.edit)(shape);
-            // Large batches are drawn for what differs in them.
-            shape.n = if shape.n < 100 { 13 } else { 8 * shape.n + 1 };
+            // A last chunk of as many images as were drawn.
+            shape.n = 4 * (shape.n + 2) + 1;
         },
         able: |domain, problem| {
             let chunk = problem.n().div_ceil(4);
             let mut parts = [chunk, problem.n() % chunk].into_iter();
             parts.all(|images| {
                 let part = problem.with(|shape| shape.n = images);
-                part.is_ok_and(|part| domain.has(&part))
+                part.is_ok_and(|part| images > 0 && domain.has(&part))
             })
         },
     };
@@ -117,8 +117,8 @@ fn leaves_constant_memory(domain: &Domain, problem: &Problem) -> bool {
 /// Why a configuration pools nothing: it is drawn no problem with pooling, and refuses what it does without.
 pub fn pools_nothing(domain: Domain) -> Option<String> {
     let mut said = None;
-    for plain in Wish::ZEROS.problems(domain).take(TRIES) {
-        if let Ok(pooled) = plain.with(Wish::POOLED.edit) {
+    for plain in Wanted::ZEROS.problems(domain).take(TRIES) {
+        if let Ok(pooled) = plain.with(Wanted::POOLED.edit) {
             said = Some(domain.plan(&pooled).err()?);
         }
     }
@@ -155,16 +155,16 @@ pub fn unable_here(domain: &Domain) -> Option<String> {
 }
 
 /// The configuration on the first of its problems that it can be readied for, or what the trial ends with.
-pub fn ready(device: &Device, configured: &Configured, wish: Wish) -> Result<Conv, Answer> {
-    ready_for(device, configured, wish, |_| true)
+pub fn ready(device: &Device, configured: &Configured, wanted: Wanted) -> Result<Conv, Answer> {
+    ready_for(device, configured, wanted, |_| true)
 }
 
-/// The same of the problems that are `wanted` besides.
+/// The same of the problems for which `also` holds.
 pub fn ready_for(
     device: &Device,
     (variant, config): &Configured,
-    wish: Wish,
-    wanted: impl Fn(&Problem) -> bool,
+    wanted: Wanted,
+    also: impl Fn(&Problem) -> bool,
 ) -> Result<Conv, Answer> {
     let limits = device.limits();
     let domain = Domain {
@@ -173,7 +173,7 @@ pub fn ready_for(
         limits: &limits,
     };
     let mut refused = "none is drawn for it".to_owned();
-    for problem in wish.problems(domain).filter(wanted).take(TRIES) {
+    for problem in wanted.problems(domain).filter(also).take(TRIES) {
         match Conv::with_variant(device, &problem, variant.clone(), *config) {
             Ok(conv) => return Ok(conv),
             Err(error @ Error::Library { .. }) => return Err(missing(&error)),
