@@ -33,7 +33,7 @@ usage: gpu.sh [options] COMMAND
   tenth              compare all on a tenth of the problems of the committed results, drawn by --seed;
                      scripts/agree.py compares two such runs
   counters           ncu's counters of the largest layer of each filter size, by the family that it is for
-  host               the host's time of a run beside bare driver calls
+  host               the host's time of a run beside bare driver calls, and of a library's beside its own calls too
   guide              the guide's programs and the example in C
   candle             models of candle, by convforge, by candle and by candle with cuDNN
   sanitize [NAME...] compute-sanitizer's memcheck, initcheck, synccheck and racecheck over a problem of

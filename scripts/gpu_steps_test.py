@@ -87,9 +87,18 @@ echo '{"cudnn": false, "difference": 1e-6, "from_f32": null, "convforge_ms": 2.0
     '"convforge_bytes": 1048576, "candle_bytes": 2097152, "layers": []}'
 """
 HOST = """#!/bin/sh
-echo 'variant                        calls   bare us    run us     (p10 to p90)  ratio'
-echo 'wide                               1      3.00      3.60 (  3.50 to   3.70)   1.20'
-echo 'library                            1      4.00      6.00 (  5.50 to   6.70)   1.50'
+echo "host $*" >>"$CALLS"
+header='variant                        calls   bare us    run us     (p10 to p90)  ratio'
+library='library:auto                       2      4.00      6.00 (  5.50 to   6.70)   1.50'
+if [ -n "$LD_PRELOAD" ]; then
+    echo "$header   library    others  ratio"
+    echo "$library      3.00      2.00   LIBRARY"
+else
+    echo "$header"
+    echo 'wide                               1      3.00      WIDE (  3.50 to   3.70)   WIDE'
+    echo "$library"
+    echo 'missing                        not measured: libmissing.so could not be used: (1 to 2) of 3'
+fi
 """
 
 
@@ -225,11 +234,39 @@ class Steps(PackedFolder):
                                  "variants [library ]"])
         self.assertIn("test-variants-library: status 0", answer.stdout)
 
+    def hosts_time(self, wide="1.20", library="1.20", host=HOST):
+        """The answer of `host`: a row's ratio to the bare calls, a library's to its own and the others."""
+        shutil.rmtree(self.results, ignore_errors=True)
+        # Nothing has to be there for the loader to go on without it.
+        self.program("bin/inside.so", "")
+        self.program("bin/host", host.replace("WIDE", wide).replace("LIBRARY", library))
+        return self.run_it("host")
+
     def test_the_hosts_time_is_held_to_its_limit(self):
-        self.program("bin/host", HOST)
-        answer, _ = self.run_it("host")
+        answer, calls = self.hosts_time()
+        self.assertEqual(calls, ["host ", "host cublas cudnn"])
+        self.assertIn("1 rows, of which 0 take more than 1.3 times the bare calls; the most is 1.20", answer.stdout)
+        self.assertIn("library:auto takes 1.50 times the bare calls, and 1.20 times its own and the other bare calls\n",
+                      answer.stdout)
+        self.assertEqual(answer.returncode, 0, answer.stdout)
+        answer, _ = self.hosts_time(wide="1.40")
+        self.assertIn("1 rows, of which 1 take more than 1.3 times the bare calls; the most is 1.40", answer.stdout)
+        self.assertEqual(self.line(answer, "  wide")[-1], "1.40")
+        self.assertEqual(answer.returncode, 1)
+
+    def test_a_library_is_held_to_its_own_calls_and_the_others(self):
+        answer, _ = self.hosts_time(library="1.31")
+        self.assertIn("and 1.31 times its own and the other bare calls: more than 1.3\n", answer.stdout)
+        self.assertEqual(answer.returncode, 1)
+        # Where these are not known, as any other.
+        answer, _ = self.hosts_time(library="inf")
         self.assertIn("2 rows, of which 1 take more than 1.3 times the bare calls; the most is 1.50", answer.stdout)
-        self.assertEqual(self.line(answer, "  library")[-1], "1.50")
+        self.assertEqual(answer.returncode, 1)
+
+    def test_a_row_without_a_problem_fails_the_hosts_time(self):
+        answer, _ = self.hosts_time(host=HOST + "echo 'error: without a problem: narrow' >&2; exit 1\n")
+        self.assertIn("FAILED", answer.stdout)
+        self.assertIn("without a problem: narrow", answer.stdout)
         self.assertEqual(answer.returncode, 1)
 
     def test_a_tenth_is_compared_in_steps_of_two_problems(self):

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Packs what a machine with a GPU and without Rust needs into dist/convforge-gpu: the command, the tests that need a
-# GPU, the benchmark of the host's time, the guide's programs, the example in C, gpu.sh with the results that are
-# committed, profile.sh with the kernels' sources, which ncu shows line by line, images and weights.
+# GPU, the benchmark of the host's time with what times libraries' own calls, the guide's programs, the example in C,
+# gpu.sh with the results that are committed, profile.sh with the kernels' sources, which ncu shows line by line, images
+# and weights.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -131,6 +132,7 @@ placed "$pack/bin/tests" test --no-run --features cudnn $(printf -- '--test %s '
 python3 scripts/guide.py --features cudnn target/guide
 CARGO_TARGET_DIR=target placed "$pack/bin" build --manifest-path target/guide/Cargo.toml --bin guide
 c_example
+cc -O2 -shared -fPIC -o "$pack/bin/inside.so" benches/inside.c -ldl
 [[ -z $with_candle ]] || (candle)
 
 cp scripts/{gpu.sh,toolkit.lock,profile.sh} "$pack/"

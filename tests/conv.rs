@@ -18,14 +18,16 @@ mod common;
 use std::thread;
 
 use bytemuck::Pod;
-use common::{Answer, Configured};
+use common::{
+    Answer, Configured,
+    drawn::{self, SEED, Wanted},
+    poison, with_element,
+};
 use convforge::{
     Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream, View,
-    ViewMut, Workspace,
-    variant::{Kind, Space},
-    variants,
+    ViewMut, Workspace, variant::Kind, variants,
 };
-use convforge_check::{Data, Domain, Recipe, Tensor};
+use convforge_check::{Data, Domain, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
 
 fn main() {
@@ -43,73 +45,12 @@ fn main() {
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
 
-/// `test::<T>(arguments)` with the type that a storage stands for.
-macro_rules! with_element {
-    ($storage:expr, $test:ident($($argument:expr),*)) => {
-        match $storage {
-            Storage::F32 => $test::<f32>($($argument),*),
-            Storage::F16 => $test::<half::f16>($($argument),*),
-            Storage::Bf16 => $test::<half::bf16>($($argument),*),
-        }
-    };
-}
-
-/// Problems are drawn from this seed, so many at most.
-const SEED: u64 = 1;
-const DRAWS: u64 = 20_000;
-
-/// The problems of a variant that have enough outputs to show something.
-fn problems<'a>(domain: &Domain<'a>) -> impl Iterator<Item = Problem> + use<'a> {
-    let drawn = domain.problems(SEED, DRAWS);
-    drawn.filter(|problem| problem.n() > 0 && problem.y_len() / problem.n() >= 16)
-}
-
-/// The variant on the first of its problems that it can be readied for, or what the trial ends with.
-fn ready(device: &Device, configured: &Configured) -> Result<Conv, Answer> {
-    ready_for(device, configured, |_| true)
-}
-
-/// The same of the problems that are `wanted`.
-fn ready_for(
-    device: &Device,
-    (variant, config): &Configured,
-    wanted: impl Fn(&Problem) -> bool,
-) -> Result<Conv, Answer> {
-    let limits = device.limits();
-    let domain = Domain {
-        variant: &**variant,
-        config: *config,
-        limits: &limits,
-    };
-    let mut refused = "can do none of the problems here".to_owned();
-    for problem in problems(&domain).filter(wanted).take(20) {
-        match Conv::with_variant(device, &problem, variant.clone(), *config) {
-            Ok(conv) => return Ok(conv),
-            // A library that is not there, or that has no such plan.
-            Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
-                refused = error.to_string();
-            }
-            Err(error) => return Err(Err(error.into())),
-        }
-    }
-    Err(Ok(Completion::ignored_with(refused)))
-}
-
 fn values<T: Pod>(problem: &Problem, tensor: Tensor, seed: u64) -> Vec<T> {
-    let bytes = Recipe::new(problem, Data::Normal, seed).bytes(tensor);
-    let elements = bytes.chunks_exact(size_of::<T>());
-    elements.map(bytemuck::pod_read_unaligned).collect()
+    common::values(problem, Data::Normal, tensor, seed)
 }
 
 fn bytes<T: Element>(y: &Buffer<T>, stream: &Stream) -> Result<Vec<u8>> {
     Ok(bytemuck::cast_slice(&y.to_vec(stream)?).to_vec())
-}
-
-/// NaN in every storage.
-fn poison<T: Element>(len: usize) -> Vec<T> {
-    let mut values = vec![T::zeroed(); len];
-    bytemuck::cast_slice_mut::<T, u8>(&mut values).fill(0xff);
-    values
 }
 
 /// What a convolution only reads, but for the input.
@@ -170,7 +111,7 @@ fn recorded(_: &Device, _: &Configured) -> Answer {
 
 #[cfg(feature = "cuda")]
 fn recorded(device: &Device, configured: &Configured) -> Answer {
-    let conv = match ready(device, configured) {
+    let conv = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -241,13 +182,13 @@ fn replayed<T: Element>(conv: &Conv) -> Answer {
 }
 
 fn shared(device: &Device, configured: &Configured) -> Answer {
-    let first = match ready(device, configured) {
+    let first = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
     // One of another size: what a launch asks of its kernel differs.
     let problem = first.problem().clone();
-    let other = ready_for(device, configured, |other| {
+    let other = drawn::ready_for(device, configured, Wanted::ANY, |other| {
         other.storage() == problem.storage() && other.w_len() != problem.w_len()
     });
     let convs: Vec<Conv> = [Some(first), other.ok()].into_iter().flatten().collect();
@@ -340,7 +281,18 @@ fn infinities(device: &Device, configured: &Configured) -> Answer {
         let word = problem.to_string();
         problem.storage() == Storage::F32 && !word.contains("math=")
     };
-    let conv = match ready_for(device, configured, plain) {
+    let limits = device.limits();
+    let domain = Domain {
+        variant: &*configured.0,
+        config: configured.1,
+        limits: &limits,
+    };
+    if !Wanted::ANY.problems(domain).any(|problem| plain(&problem)) {
+        let why = drawn::unable_here(&domain);
+        let why = why.unwrap_or_else(|| "makes no fp32 sums of f32".to_owned());
+        return Ok(Completion::ignored_with(why));
+    }
+    let conv = match drawn::ready_for(device, configured, Wanted::ANY, plain) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -393,7 +345,7 @@ fn elsewhere(device: &Device, configured: &Configured) -> Answer {
         Ok(other) => other,
         Err(why) => return Ok(Completion::ignored_with(format!("no other device: {why}"))),
     };
-    let conv = match ready(device, configured) {
+    let conv = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -461,7 +413,7 @@ fn refused(what: &str, result: Result<()>) -> Result<(), Failed> {
 }
 
 fn viewed(device: &Device, configured: &Configured) -> Answer {
-    let conv = match ready(device, configured) {
+    let conv = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
@@ -502,9 +454,6 @@ fn in_the_middle<T: Element>(conv: &Conv) -> Answer {
     Ok(Completion::Completed)
 }
 
-/// So many bytes in constant memory leave room for some filters.
-const MOST_CONSTANT: usize = 8 << 10;
-
 /// A problem with other numbers of images, as far as the variant can do them.
 fn batches(domain: &Domain, problem: &Problem) -> Vec<Problem> {
     let numbers = [1, 3, 100, problem.n(), problem.n() + 1, 2 * problem.n()];
@@ -522,12 +471,19 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
         limits: &limits,
     };
     let packs = |problem: &Problem| {
-        let packing = domain.plan(problem).ok().and_then(|plan| plan.packing);
-        packing.is_some_and(|p| p.space != Space::Constant || p.bytes <= MOST_CONSTANT)
+        domain
+            .plan(problem)
+            .is_ok_and(|plan| plan.packing.is_some())
     };
-    let packing: Vec<Problem> = problems(&domain).take(200).filter(packs).collect();
+    let packing: Vec<Problem> = Wanted::ANY
+        .problems(domain)
+        .take(200)
+        .filter(packs)
+        .collect();
     let Some(any) = packing.first() else {
-        return Ok(Completion::ignored_with("packs none of its filters"));
+        let why = drawn::unable_here(&domain);
+        let why = why.unwrap_or_else(|| "packs none of its filters".to_owned());
+        return Ok(Completion::ignored_with(why));
     };
     let mut served = packing.iter().map(|problem| batches(&domain, problem));
     let Some(batches) = served.find(|batches| batches.len() >= 3) else {
@@ -538,7 +494,7 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
     let convs = batches.iter().map(conv);
     let convs = match convs.collect::<Result<Vec<Conv>>>() {
         Err(missing @ Error::Library { .. }) => {
-            return Ok(Completion::ignored_with(missing.to_string()));
+            return drawn::missing(&missing);
         }
         convs => convs?,
     };

@@ -1,6 +1,6 @@
-//! A run only enqueues: for every configuration of every variant, a run allocates nothing on the heap
-//! and makes no call of the driver's but those that enqueue its kernels; also where pooling follows in
-//! a pass of its own. Of a handwritten row it is the first run of its plan; of cuBLAS and cuDNN, which
+//! A run only enqueues: for every configuration of every variant, on a problem of its own range, a run
+//! allocates nothing on the heap and makes no call of the driver's but those that enqueue its kernels;
+//! also with pooling, which most rows leave to a pass behind them, where it is taken. Of a handwritten row it is the first run of its plan; of cuBLAS and cuDNN, which
 //! load their kernels then, the second. What a process loaded stays loaded, so each trial has a
 //! process of its own.
 //!
@@ -36,35 +36,20 @@ mod cases {
     };
 
     use convforge::{
-        Buffer, Conv, Device, Element, Error, Operands, Storage, Stream, Workspace, variant::Kind,
+        Buffer, Conv, Device, Element, Error, Operands, Stream, Workspace, variant::Kind,
     };
+    use convforge_check::Domain;
     use cudarc::cupti::sys::{self, CUpti_ApiCallbackSite, CUpti_CallbackDomain, CUptiResult};
     use libtest_mimic::{Arguments, Completion, Trial};
 
     use super::{
-        common::{self, Answer, Configured},
+        common::{
+            self, Answer, Configured,
+            drawn::{self, Wanted},
+            with_element,
+        },
         recording::Recording,
     };
-
-    /// Small ones, of which each variant takes the first that it can do.
-    const PROBLEMS: [&str; 8] = [
-        "mb2ic3ih20oc8kh5+bias+relu",
-        "mb2ic3ih20oc8kh5+f16+bias+relu",
-        "mb2ic8ih20oc16kh3ph1+f16+nhwc",
-        "mb2ic3ih20oc16kh3ph1+math=tf32",
-        "mb2ic3ih20oc16kh3ph1+math=f16acc",
-        "mb1ic4ih40oc16oh34kh7+f16",
-        "mb8ic3ih224oc64oh224kh3ph1",
-        "mb1ic512ih1oc64kh1",
-    ];
-
-    /// With pooling, which most rows leave to a pass behind them.
-    const POOLED: [&str; 4] = [
-        "mb2ic3ih20oc8kh5+bias+relu+pool=2x2",
-        "mb2ic8ih20oc16kh3ph1+f16+nhwc+pool=2x2",
-        "mb2ic3ih20oc16kh3ph1+math=tf32+pool=2x2",
-        "mb2ic3ih20oc16kh3ph1+math=f16acc+pool=2x2",
-    ];
 
     /// Nothing but the host's memory: which context is current, and addresses put into the copy of a
     /// tensor map that a kernel is given.
@@ -85,11 +70,9 @@ mod cases {
         let trials = |what, test| common::trials(&gpu, what, test);
         let all: Vec<Trial> = if env::var_os(ALONE).is_some() {
             trials(PLAIN, |device, configured| {
-                only_enqueues(device, configured, &PROBLEMS)
+                only_enqueues(device, configured, Wanted::ZEROS)
             })
-            .chain(trials(POOLING, |device, configured| {
-                only_enqueues(device, configured, &POOLED)
-            }))
+            .chain(trials(POOLING, pooling_too))
             .collect()
         } else {
             trials(PLAIN, |_, configured| alone(configured, PLAIN))
@@ -121,16 +104,25 @@ mod cases {
         }
     }
 
-    fn only_enqueues(device: &Device, configured: &Configured, problems: &[&str]) -> Answer {
-        let conv = match common::conv(device, configured, problems) {
+    fn pooling_too(device: &Device, configured: &Configured) -> Answer {
+        let limits = device.limits();
+        let why = drawn::pools_nothing(Domain {
+            variant: &*configured.0,
+            config: configured.1,
+            limits: &limits,
+        });
+        match why {
+            Some(why) => Ok(Completion::ignored_with(why)),
+            None => only_enqueues(device, configured, Wanted::POOLED),
+        }
+    }
+
+    fn only_enqueues(device: &Device, configured: &Configured, wanted: Wanted) -> Answer {
+        let conv = match drawn::ready(device, configured, wanted) {
             Ok(conv) => conv,
             Err(answer) => return answer,
         };
-        match conv.problem().storage() {
-            Storage::F32 => counted::<f32>(&conv),
-            Storage::F16 => counted::<half::f16>(&conv),
-            Storage::Bf16 => counted::<half::bf16>(&conv),
-        }
+        with_element!(conv.problem().storage(), counted(&conv))
     }
 
     fn counted<T: Element>(conv: &Conv) -> Answer {
@@ -202,9 +194,7 @@ mod cases {
         )?;
 
         // What the benchmark of host time stands a run beside.
-        let mut poison = vec![T::zeroed(); problem.y_len()];
-        bytemuck::cast_slice_mut::<T, u8>(&mut poison).fill(0xff);
-        y.copy_from(&poison, &stream)?;
+        y.copy_from(&common::poison(problem.y_len()), &stream)?;
         // SAFETY: all that was recorded is alive, and the context current.
         unsafe { recording.enqueue(queue) }?;
         let same = bytes(&y, &stream)? == zeros;

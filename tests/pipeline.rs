@@ -1,25 +1,22 @@
-//! Pipelines of every variant: over any number of streams, from either kind of host memory, the
-//! output is that of the whole batch at once. And both copy engines are busy at the same time.
+//! Pipelines of every configuration of every variant, on a batch of its own range: over any number of
+//! streams, from either kind of host memory, the output is that of the whole batch at once. And both copy engines are busy at the same time.
 //!
 //! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
 //! failure.
 
 mod common;
 
-use common::{Answer, Configured};
-use convforge::{
-    Conv, Device, Operands, Pipeline, Problem, Result, pipeline::Options, variant::Arithmetic,
+use common::{
+    Answer, Configured,
+    drawn::{self, Wanted},
+    ensure, numbers, poison, with_element,
 };
-use convforge_check::{Data, Recipe, Tensor};
+use convforge::{
+    Conv, Device, Element, Operands, Pipeline, Problem, Result, pipeline::Options,
+    variant::Arithmetic,
+};
+use convforge_check::{Data, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
-
-/// The first that a variant can do is taken.
-const PROBLEMS: [&str; 4] = [
-    "mb25ic4ih40oc16oh34kh7",
-    "mb25ic4ih40oc16oh34kh7+math=f16",
-    "mb25ic4ih40oc16oh34kh7+math=f16acc",
-    "mb3ic4096ih1oc1024oh1kh1",
-];
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -39,19 +36,16 @@ fn main() {
 }
 
 /// Whole numbers, so that sums are exact whatever a library's plan for a batch of another size.
-fn values(problem: &Problem, tensor: Tensor) -> Vec<f32> {
-    let bytes = Recipe::new(problem, Data::Integer, 1).bytes(tensor);
-    let values = bytes.chunks_exact(4);
-    values
-        .map(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
-        .collect()
+fn values<T: Element>(problem: &Problem, tensor: Tensor) -> Vec<T> {
+    common::values(problem, Data::Integer, tensor, drawn::SEED)
 }
 
 /// The whole batch at once.
-fn unpipelined(device: &Device, conv: &Conv, x: &[f32], w: &[f32]) -> Result<Vec<f32>> {
+fn unpipelined<T: Element>(conv: &Conv, x: &[T], w: &[T]) -> Result<Vec<T>> {
+    let device = conv.device();
     let stream = device.stream()?;
     let (x, w) = (device.upload(x)?, device.upload(w)?);
-    let mut y = device.alloc(conv.problem().y_len())?;
+    let mut y = device.upload(&poison(conv.problem().y_len()))?;
     let packed = conv.pack(&w, &stream)?;
     let operands = Operands::new(&x, &w, &mut y).packed(packed.as_ref());
     let mut workspace = conv.workspace(&stream)?;
@@ -64,30 +58,33 @@ fn equal(device: &Device, configured: &Configured) -> Answer {
         let why = "a transform's output may depend on the batch it is in";
         return Ok(Completion::ignored_with(why));
     }
-    let whole = match common::conv(device, configured, &PROBLEMS) {
+    let whole = match drawn::ready(device, configured, Wanted::CHUNKS) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
-    let problem = whole.problem();
-    let (x, w) = (values(problem, Tensor::X), values(problem, Tensor::W));
-    let expected = unpipelined(device, &whole, &x, &w)?;
-    if expected.iter().all(|y| *y == 0.0) {
-        return Err("every output is zero, which shows nothing".into());
-    }
-    // Of 25 images the last chunk has fewer.
+    with_element!(whole.problem().storage(), cut(&whole, configured))
+}
+
+fn cut<T: Element>(whole: &Conv, configured: &Configured) -> Answer {
+    let (device, problem) = (whole.device(), whole.problem());
+    let (x, w) = (values::<T>(problem, Tensor::X), values(problem, Tensor::W));
+    let expected = numbers(&unpipelined(whole, &x, &w)?);
+    let nothing = expected.iter().all(|y| *y == 0.0);
+    ensure(!nothing, "every output is zero, which shows nothing")?;
     let options = Options {
         streams: 1,
         chunk: Some(problem.n().div_ceil(4)),
         timeline: false,
     };
     let one = Pipeline::with_variant(device, problem, configured.clone(), &w, &[], &options)?;
+    ensure(one.rest().is_some(), "the last chunk is as large as others")?;
     for streams in [1, 2, 3, 16] {
         for timeline in [false, true] {
             let mut pipeline = one.over(streams, timeline)?;
-            let mut y = vec![f32::NAN; expected.len()];
+            let mut y = poison(expected.len());
             let spans = pipeline.run(&x, &mut y)?.spans;
-            let wrong = format!("over {streams} streams the output is another");
-            ensure(y == expected, &wrong)?;
+            let wrong = format!("{problem}: over {streams} streams the output is another");
+            ensure(numbers(&y) == expected, &wrong)?;
             let pieces = if timeline { 3 * pipeline.chunks() } else { 0 };
             ensure(spans.len() == pieces, "pieces of work are missing")?;
             pinned(device, &mut pipeline, &x, &expected)?;
@@ -97,10 +94,10 @@ fn equal(device: &Device, configured: &Configured) -> Answer {
 }
 
 #[cfg(feature = "cuda")]
-fn pinned(
+fn pinned<T: Element>(
     device: &Device,
-    pipeline: &mut Pipeline<f32>,
-    x: &[f32],
+    pipeline: &mut Pipeline<T>,
+    x: &[T],
     expected: &[f32],
 ) -> Result<(), Failed> {
     use convforge::gpu::PinnedBuffer;
@@ -112,17 +109,17 @@ fn pinned(
     pinned_x.copy_from_slice(x);
     let mut y = PinnedBuffer::alloc(gpu, expected.len())?;
     for _ in 0..3 {
-        y.fill(f32::NAN);
+        y.copy_from_slice(&poison(expected.len()));
         pipeline.run(&pinned_x, &mut y)?;
         let streams = pipeline.streams();
         let wrong = format!("from pinned memory over {streams} streams the output is another");
-        ensure(y[..] == expected[..], &wrong)?;
+        ensure(numbers(&y) == expected, &wrong)?;
     }
     Ok(())
 }
 
 #[cfg(not(feature = "cuda"))]
-fn pinned(_: &Device, _: &mut Pipeline<f32>, _: &[f32], _: &[f32]) -> Result<(), Failed> {
+fn pinned<T: Element>(_: &Device, _: &mut Pipeline<T>, _: &[T], _: &[f32]) -> Result<(), Failed> {
     Ok(())
 }
 
@@ -148,7 +145,7 @@ fn both_copy_engines_are_busy(device: &Device) -> Result<Completion, Failed> {
     };
     let mut cut = Pipeline::new(device, &problem, &Pick::Kernels, &w, &[], &options)?;
     let mut x = PinnedBuffer::alloc(gpu, problem.x_len())?;
-    x.copy_from_slice(&values(&problem, Tensor::X));
+    x.copy_from_slice(&values::<f32>(&problem, Tensor::X));
     let mut y = PinnedBuffer::alloc(gpu, problem.y_len())?;
     // Spans of one direction do not overlap each other, so the sum counts no moment twice.
     let mut shares = |pipeline: &mut Pipeline<f32>| -> Result<f64> {
@@ -179,8 +176,4 @@ fn both_copy_engines_are_busy(device: &Device) -> Result<Completion, Failed> {
 #[cfg(not(feature = "cuda"))]
 fn both_copy_engines_are_busy(_: &Device) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with("built without the feature `cuda`"))
-}
-
-fn ensure(holds: bool, otherwise: &str) -> Result<(), Failed> {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
 }

@@ -1,22 +1,20 @@
 //! Two filters on two streams: what one stream computes is not the other's business, whatever a
-//! variant keeps per device (a filter in constant memory) or per stream (a library's handle).
+//! variant keeps per device (a filter in constant memory) or per stream (a library's handle). Every
+//! configuration of every variant meets a problem of its own range.
 //!
 //! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
 //! failure.
 
 mod common;
 
-use common::{Answer, Configured};
-use convforge::{Buffer, Conv, Device, Operands, Packed, Result, Stream, Workspace};
+use common::{
+    Answer, Configured,
+    drawn::{self, Wanted},
+    numbers, poison, with_element,
+};
+use convforge::{Buffer, Conv, Device, Element, Operands, Packed, Result, Stream, Workspace};
+use convforge_check::{Data, Tensor};
 use libtest_mimic::{Arguments, Completion};
-
-/// The first that a variant can do is taken.
-const PROBLEMS: [&str; 4] = [
-    "mb24ic4ih40oc16oh34kh7",
-    "mb24ic4ih40oc16oh34kh7+math=f16",
-    "mb24ic4ih40oc16oh34kh7+math=f16acc",
-    "mb3ic4096ih1oc1024oh1kh1",
-];
 
 /// Runs on each stream, alternating. None is waited for before the last.
 const ROUNDS: usize = 12;
@@ -31,89 +29,85 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// A stream with its own filter, and what it has computed.
-struct Lane {
+/// A stream with its own filter, and an output for each run, since nothing may wait between them.
+struct Lane<T: Element> {
     stream: Stream,
     workspace: Workspace,
-    filter: Buffer<f32>,
+    filter: Buffer<T>,
     packed: Option<Packed>,
-    outputs: Vec<Buffer<f32>>,
+    outputs: Vec<Buffer<T>>,
 }
 
-impl Lane {
-    fn new(device: &Device, conv: &Conv, factor: f32) -> Result<Self> {
-        let problem = conv.problem();
-        let stream = device.stream()?;
-        let filter: Vec<f32> = (0..problem.w_len())
-            .map(|i| factor * ((i % 5) as f32 - 2.0))
-            .collect();
-        let filter = device.upload(&filter)?;
+impl<T: Element> Lane<T> {
+    fn new(conv: &Conv, filter: &[T]) -> Result<Self> {
+        let stream = conv.device().stream()?;
+        let filter = conv.device().upload(filter)?;
         let packed = conv.pack(&filter, &stream)?;
         stream.synchronize()?;
+        let nothing = poison(conv.problem().y_len());
+        let outputs = (0..ROUNDS).map(|_| conv.device().upload(&nothing));
         Ok(Lane {
             workspace: conv.workspace(&stream)?,
-            stream,
             filter,
             packed,
-            outputs: Vec::new(),
+            outputs: outputs.collect::<Result<_>>()?,
+            stream,
         })
     }
 
-    fn run(&mut self, device: &Device, conv: &Conv, x: &Buffer<f32>) -> Result<()> {
-        let mut y = device.alloc::<f32>(conv.problem().y_len())?;
-        let mut operands = Operands::new(x, &self.filter, &mut y);
-        if let Some(packed) = &self.packed {
-            operands = operands.packed(packed);
-        }
-        conv.run_with(operands, &mut self.workspace, &self.stream)?;
-        self.outputs.push(y);
-        Ok(())
+    fn run(&mut self, conv: &Conv, x: &Buffer<T>, round: usize) -> Result<()> {
+        let y = &mut self.outputs[round];
+        let operands = Operands::new(x, &self.filter, y).packed(self.packed.as_ref());
+        conv.run_with(operands, &mut self.workspace, &self.stream)
     }
 }
 
 fn two_filters(device: &Device, configured: &Configured) -> Answer {
-    let conv = match common::conv(device, configured, &PROBLEMS) {
+    let conv = match drawn::ready(device, configured, Wanted::SUMS) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
-    let problem = conv.problem();
-    let x: Vec<f32> = (0..problem.x_len()).map(|i| (i % 7) as f32 - 3.0).collect();
-    let x = device.upload(&x)?;
+    with_element!(conv.problem().storage(), alternating(&conv))
+}
 
-    // The second filter is the first times -2, so whole numbers make its outputs exact as well.
+fn alternating<T: Element>(conv: &Conv) -> Answer {
+    let values = |tensor| common::values::<T>(conv.problem(), Data::Integer, tensor, drawn::SEED);
+    let x = conv.device().upload(&values(Tensor::X))?;
+    // Whole numbers, so that the sums of either filter are exact, and each other's negatives.
+    let filter = values(Tensor::W);
     let mut lanes = [
-        Lane::new(device, &conv, 1.0)?,
-        Lane::new(device, &conv, -2.0)?,
+        Lane::new(conv, &filter)?,
+        Lane::new(conv, &negated(&filter))?,
     ];
     // Alone first.
-    lanes[0].run(device, &conv, &x)?;
+    lanes[0].run(conv, &x, 0)?;
     let alone = lanes[0].outputs[0].to_vec(&lanes[0].stream)?;
-    if alone.iter().all(|v| *v == 0.0) {
+    if numbers(&alone).iter().all(|y| *y == 0.0) {
         return Err("every output is zero, which shows nothing".into());
     }
-    for _ in 0..ROUNDS {
+    let alone = [numbers(&alone), numbers(&negated(&alone))];
+    for round in 0..ROUNDS {
         for lane in &mut lanes {
-            lane.run(device, &conv, &x)?;
+            lane.run(conv, &x, round)?;
         }
     }
-    for (lane, factor) in lanes.iter().zip([1.0, -2.0]) {
+    for (lane, (expected, filter)) in lanes.iter().zip(alone.iter().zip(["", "negated "])) {
         lane.stream.synchronize()?;
         for (round, output) in lane.outputs.iter().enumerate() {
-            let output = output.to_vec(&lane.stream)?;
-            let wrong = output
-                .iter()
-                .zip(&alone)
-                .filter(|(y, v)| **y != factor * **v);
-            match wrong.count() {
-                0 => {}
-                count => {
-                    return Err(format!(
-                        "{count} outputs of run {round} with the filter times {factor} are wrong"
-                    )
-                    .into());
-                }
-            }
+            let output = numbers(&output.to_vec(&lane.stream)?);
+            let wrong = output.iter().zip(expected).filter(|(y, v)| y != v).count();
+            let why = format!("{wrong} outputs of run {round} with the {filter}filter are wrong");
+            common::ensure(wrong == 0, &why)?;
         }
     }
     Ok(Completion::Completed)
+}
+
+fn negated<T: Element>(values: &[T]) -> Vec<T> {
+    let mut values = values.to_vec();
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+    // The sign is the highest bit of the last byte.
+    let elements = bytes.chunks_exact_mut(size_of::<T>());
+    elements.for_each(|element| element[size_of::<T>() - 1] ^= 0x80);
+    values
 }

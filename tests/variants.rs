@@ -16,8 +16,15 @@ mod common;
 
 use std::{env, sync::Arc};
 
-use common::{Answer, Configured};
-use convforge::{Device, Limits, Problem, variant::Variant, variants};
+use common::{
+    Answer, Configured,
+    drawn::{self, DRAWS, nominal},
+};
+use convforge::{
+    Device, Limits, Problem,
+    variant::{Kind, Variant},
+    variants,
+};
 use convforge_check::{Domain, Options, Outcome, Profile, case};
 use libtest_mimic::{Arguments, Completion, Trial};
 
@@ -118,8 +125,9 @@ const EDGES: &[&str] = &[
 
 /// So many problems of its own domain every configuration of every variant meets.
 const EACH: usize = 30;
-/// Of so many that are drawn.
-const DRAWS: u64 = 20_000;
+/// Of so many that are drawn for the GPU that is here, which may have more or less of what is rare on an H200: as many
+/// as `check --each` draws.
+const DRAWS_HERE: u64 = 2000 * EACH as u64;
 
 /// What the tests were told, and what they run on.
 struct Setting {
@@ -159,15 +167,10 @@ fn main() {
     }
     let mut trials: Vec<Trial> = variants::all().iter().map(coverage).collect();
     for configured in common::configured() {
-        trials.push(domain(&configured, seed));
+        trials.extend(domains(&configured, &setting));
         trials.extend(judged(&configured, &setting));
     }
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-/// The limits of an H200, so that what is planned is the same on every machine.
-fn nominal() -> Limits {
-    Limits::of_chip("h200").expect("a chip that is known")
 }
 
 /// A trial for each problem.
@@ -185,7 +188,7 @@ fn judged((variant, config): &Configured, setting: &Setting) -> Vec<Trial> {
         _ => &[],
     };
     let random = setting.random.iter().filter(|problem| domain.has(problem));
-    let own = domain.problems(setting.seed, DRAWS).take(EACH);
+    let own = domain.problems(setting.seed, DRAWS_HERE).take(EACH);
     let problems = setting.fixed.iter().chain(large).chain(random).cloned();
     let trial = |problem: Problem| {
         let (variant, config, seed) = (variant.clone(), *config, setting.seed);
@@ -213,37 +216,55 @@ fn judge(device: &Device, (variant, config): &Configured, problem: &Problem, see
     }
 }
 
-/// Nothing that a variant can do is so rare that it is not met, and its plans make sense.
-fn domain((variant, config): &Configured, seed: u64) -> Trial {
-    let (variant, config) = (variant.clone(), *config);
-    let name = variant.info().spelled(config);
-    Trial::test(format!("{name} domain"), move || {
-        let limits = nominal();
-        let domain = Domain {
-            variant: &*variant,
-            config,
-            limits: &limits,
-        };
-        let problems: Vec<Problem> = domain.problems(seed, DRAWS).take(EACH).collect();
-        if problems.len() < EACH {
-            let random = (0..100).map(|index| Profile::default().problem(seed, index));
-            let refusal = random
-                .filter_map(|problem| domain.plan(&problem).err())
-                .next();
-            return Err(format!(
-                "it can do {} of the {DRAWS} problems that are drawn for it, and should meet {EACH} \
-                 (it says for instance: {}); they are met with\n    convforge check --variant {name} \
-                 --each {EACH} --seed {seed}",
-                problems.len(),
-                refusal.unwrap_or_default()
-            )
-            .into());
+/// Nothing that a variant can do is so rare that it is not met, and its plans make sense: for an H200, and for
+/// the GPU that is here, where its own problems are judged.
+fn domains(configured: &Configured, setting: &Setting) -> Vec<Trial> {
+    let name = configured.0.info().spelled(configured.1);
+    let trial = |what: &str, here: Option<Limits>| {
+        let (configured, seed) = (configured.clone(), setting.seed);
+        Trial::ignorable_test(format!("{name} {what}"), move || {
+            domain(&configured, here.as_ref(), seed)
+        })
+    };
+    let mut trials = vec![trial("domain", None)];
+    if let (Ok(gpu), false) = (&setting.gpu, configured.0.info().kind == Kind::Cpu) {
+        trials.push(trial("domain here", Some(gpu.limits())));
+    }
+    trials
+}
+
+/// On the chip that is `here`; without one for an H200.
+fn domain((variant, config): &Configured, here: Option<&Limits>, seed: u64) -> Answer {
+    let h200 = nominal();
+    let domain = Domain {
+        variant: &**variant,
+        config: *config,
+        limits: here.unwrap_or(&h200),
+    };
+    let draws = here.map_or(DRAWS, |_| DRAWS_HERE);
+    let problems: Vec<Problem> = domain.problems(seed, draws).take(EACH).collect();
+    if problems.len() < EACH {
+        if let (Some(_), Some(why)) = (here, drawn::unable_here(&domain)) {
+            return Ok(Completion::ignored_with(why));
         }
-        for problem in problems {
-            plan(&domain, &problem).map_err(|why| format!("{problem}: {why}"))?;
-        }
-        Ok(())
-    })
+        let random = (0..100).map(|index| Profile::default().problem(seed, index));
+        let refusal = random
+            .filter_map(|problem| domain.plan(&problem).err())
+            .next();
+        return Err(format!(
+            "it can do {} of the {draws} problems that are drawn for it, and should meet {EACH} \
+             (it says for instance: {}); they are met with\n    convforge check --variant {} \
+             --each {EACH} --seed {seed}",
+            problems.len(),
+            refusal.unwrap_or_default(),
+            variant.info().spelled(*config)
+        )
+        .into());
+    }
+    for problem in problems {
+        plan(&domain, &problem).map_err(|why| format!("{problem}: {why}"))?;
+    }
+    Ok(Completion::Completed)
 }
 
 /// What a plan says must hold together, and for any number of images.

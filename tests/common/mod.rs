@@ -1,13 +1,18 @@
 //! What tests share that need a GPU, or go through every variant.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub mod drawn;
+
 use std::{env, sync::Arc};
 
+use bytemuck::Pod;
 use convforge::{
-    Conv, Device, Error, Problem,
+    Device, Element, Problem, Storage,
     variant::{Kind, Variant},
     variants,
 };
+use convforge_check::{Data, Recipe, Tensor};
+use half::{bf16, f16};
 use libtest_mimic::{Completion, Failed, Trial};
 
 /// What a trial ends with.
@@ -70,23 +75,52 @@ pub fn gpu_is_required() -> bool {
     env::var("CONVFORGE_REQUIRE_GPU").is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
-/// The first of the problems that the variant can do, ready to run; or what the trial ends with.
-pub fn conv(
-    device: &Device,
-    (variant, config): &Configured,
-    problems: &[&str],
-) -> Result<Conv, Answer> {
-    let mut refused = "can do none of the problems".to_owned();
-    for text in problems {
-        let problem: Problem = text.parse().expect("a problem");
-        match Conv::with_variant(device, &problem, variant.clone(), *config) {
-            Ok(conv) => return Ok(conv),
-            // A library that is not there, or that has no such plan.
-            Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
-                refused = error.to_string();
-            }
-            Err(error) => return Err(Err(error.into())),
+/// `test::<T>(arguments)` with the type that a storage stands for.
+#[allow(unused_macros, reason = "each test takes what it needs")]
+macro_rules! with_element {
+    ($storage:expr, $test:ident($($argument:expr),*)) => {
+        match $storage {
+            convforge::Storage::F32 => $test::<f32>($($argument),*),
+            convforge::Storage::F16 => $test::<half::f16>($($argument),*),
+            convforge::Storage::Bf16 => $test::<half::bf16>($($argument),*),
+        }
+    };
+}
+#[allow(unused_imports, reason = "each test takes what it needs")]
+pub(crate) use with_element;
+
+/// Operands of a recipe.
+pub fn values<T: Pod>(problem: &Problem, data: Data, tensor: Tensor, seed: u64) -> Vec<T> {
+    let bytes = Recipe::new(problem, data, seed).bytes(tensor);
+    let elements = bytes.chunks_exact(size_of::<T>());
+    elements.map(bytemuck::pod_read_unaligned).collect()
+}
+
+/// Those of the benchmark of the host's time.
+pub fn host_problems() -> impl Iterator<Item = Problem> {
+    let lines = include_str!("../../benches/host-problems.txt").lines();
+    let problems = lines.filter(|line| !line.starts_with('#'));
+    problems.map(|text| text.parse().unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// NaN in every storage.
+pub fn poison<T: Element>(len: usize) -> Vec<T> {
+    let mut values = vec![T::zeroed(); len];
+    bytemuck::cast_slice_mut::<T, u8>(&mut values).fill(0xff);
+    values
+}
+
+/// Elements as f32, of which zeros of both signs are equal.
+pub fn numbers<T: Element>(values: &[T]) -> Vec<f32> {
+    match T::STORAGE {
+        Storage::F32 => bytemuck::cast_slice::<T, f32>(values).to_vec(),
+        Storage::F16 => {
+            let values: &[f16] = bytemuck::cast_slice(values);
+            values.iter().map(|v| v.to_f32()).collect()
+        }
+        Storage::Bf16 => {
+            let values: &[bf16] = bytemuck::cast_slice(values);
+            values.iter().map(|v| v.to_f32()).collect()
         }
     }
-    Err(Ok(Completion::ignored_with(refused)))
 }

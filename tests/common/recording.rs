@@ -48,6 +48,9 @@ impl Recording {
         let mut count = 0;
         // SAFETY: without an array it writes the number of nodes.
         fine(unsafe { sys::cuGraphGetNodes(recording.graph, ptr::null_mut(), &mut count) })?;
+        if count == 0 {
+            return Ok(recording);
+        }
         let mut handles = vec![ptr::null_mut(); count];
         // SAFETY: the array has room for all.
         fine(unsafe { sys::cuGraphGetNodes(recording.graph, handles.as_mut_ptr(), &mut count) })?;

@@ -1,0 +1,97 @@
+//! No row is left out by the tests and the benchmark that need a GPU: for every configuration of every variant there
+//! is a problem that it can do of those they try, planned for an H200 on any machine.
+
+mod common;
+
+use common::{
+    Configured,
+    drawn::{self, Wanted, nominal},
+};
+use convforge::{Limits, variants};
+use convforge_check::Domain;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() {
+    let all = [
+        ("zeros", Wanted::ZEROS),
+        ("sums", Wanted::SUMS),
+        ("chunks", Wanted::CHUNKS),
+        ("anything", Wanted::ANY),
+    ];
+    let mut trials = Vec::new();
+    for configured in common::configured() {
+        let name = configured.0.info().spelled(configured.1);
+        let mut trial =
+            |what: &str, test: fn(&Configured, Wanted) -> Result<(), Failed>, wanted| {
+                let configured = configured.clone();
+                let test = move || test(&configured, wanted);
+                trials.push(Trial::test(format!("{name} {what}"), test));
+            };
+        for (what, wanted) in all {
+            trial(what, has_one, wanted);
+        }
+        trial("pooled", pools_or_says_so, Wanted::POOLED);
+    }
+    trials.extend(variants::all().iter().map(|variant| {
+        let configured = (variant.clone(), 0);
+        let name = &variant.info().name;
+        Trial::test(format!("{name} host"), move || is_timed(&configured))
+    }));
+    trials.push(Trial::test("a chip that is too small", a_chip_is_told));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn domain<'a>((variant, config): &'a Configured, limits: &'a Limits) -> Domain<'a> {
+    Domain {
+        variant: &**variant,
+        config: *config,
+        limits,
+    }
+}
+
+fn has_one(configured: &Configured, wanted: Wanted) -> Result<(), Failed> {
+    let limits = nominal();
+    match wanted.problems(domain(configured, &limits)).next() {
+        Some(_) => Ok(()),
+        None => {
+            Err("none of what is drawn for it in tests/common/drawn.rs is what is wanted".into())
+        }
+    }
+}
+
+fn pools_or_says_so(configured: &Configured, wanted: Wanted) -> Result<(), Failed> {
+    match drawn::pools_nothing(domain(configured, &nominal())) {
+        Some(_) => Ok(()),
+        None => has_one(configured, wanted),
+    }
+}
+
+/// By the benchmark of the host's time, which takes the first configuration alone.
+fn is_timed(configured: &Configured) -> Result<(), Failed> {
+    let limits = nominal();
+    let domain = domain(configured, &limits);
+    let mut refused = None;
+    for problem in common::host_problems() {
+        match domain.plan(&problem) {
+            Ok(_) => return Ok(()),
+            Err(why) => refused = Some(why),
+        }
+    }
+    Err(format!("add a problem to benches/host-problems.txt: {refused:?}").into())
+}
+
+/// What no chip of its kind can do is not for want of a problem, and the reason says so.
+fn a_chip_is_told() -> Result<(), Failed> {
+    let (h200, l40s) = (nominal(), Limits::of_chip("l40s").ok_or("a chip")?);
+    for configured in common::configured() {
+        let info = configured.0.info();
+        let name = info.spelled(configured.1);
+        let why = drawn::unable_here(&domain(&configured, &h200));
+        common::ensure(why.is_none(), &format!("{name} on an H200: {why:?}"))?;
+        let why = drawn::unable_here(&domain(&configured, &l40s));
+        let told = why.is_some_and(|why| why.contains("sm_89"));
+        let must = info.min_arch > 89;
+        common::ensure(told || !must, &format!("{name} on an L40S"))?;
+    }
+    Ok(())
+}
