@@ -9,9 +9,9 @@ use convforge::{
     variants,
 };
 
-#[cfg(feature = "cudnn")]
-use crate::cudnn;
 use crate::{Contender, contender::TRANSFORM, error::closest};
+#[cfg(feature = "cudnn")]
+use crate::{cudnn, measure::Referee};
 
 /// The one list of variants that are compared.
 ///
@@ -35,7 +35,9 @@ impl Contenders {
         let mut all = Vec::new();
         for variant in variants::all() {
             match &*variant.info().name {
-                cudnn::NAME => all.extend(cudnn::searched(variant, options)),
+                cudnn::NAME => {
+                    all.extend(cudnn::searched(variant, options, || Box::new(Referee)));
+                }
                 _ => all.push(variant.clone()),
             }
         }
