@@ -9,7 +9,7 @@ use convforge::{
     variants,
 };
 
-use crate::{Contender, contender::TRANSFORM, error::closest};
+use crate::{Contender, contender::TRANSFORM};
 #[cfg(feature = "cudnn")]
 use crate::{cudnn, measure::Referee};
 
@@ -66,7 +66,7 @@ impl Contenders {
         let place = names().position(|known| known == name);
         let place = place.ok_or_else(|| Error::UnknownVariant {
             name: name.to_owned(),
-            close: closest(name, names()),
+            close: Error::closest(name, names()),
         })?;
         Ok(self.0[place].clone())
     }
