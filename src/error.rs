@@ -272,6 +272,17 @@ pub enum Error {
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl Error {
+    /// What an error says was meant by an unknown name, its `close`: the candidate that differs from it in the fewest
+    /// letters, if one is close at all.
+    pub fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+        let (least, candidate) = candidates
+            .map(|candidate| (strsim::levenshtein(name, candidate), candidate))
+            .min()?;
+        (least <= name.len().max(3) / 2).then(|| candidate.to_owned())
+    }
+}
+
 fn near(close: &Option<String>) -> String {
     close
         .iter()
@@ -308,12 +319,4 @@ fn suggestion(close: &Option<String>) -> String {
         None if cfg!(feature = "cuda") => "; `convforge list` shows them all".to_owned(),
         None => "; this build has no CUDA (feature `cuda`)".to_owned(),
     }
-}
-
-/// The candidate that differs from `name` in the fewest letters, if it is close at all.
-pub(crate) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    let (best, candidate) = candidates
-        .map(|candidate| (strsim::levenshtein(name, candidate), candidate))
-        .min()?;
-    (best <= name.len().max(3) / 2).then(|| candidate.to_owned())
 }

@@ -8,7 +8,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{Error, Problem, Result, error::closest};
+use crate::{Error, Problem, Result};
 
 /// The files, in reading order.
 const FILES: [(&str, &str); 3] = [
@@ -88,7 +88,7 @@ impl Policy {
         let found = FILES.iter().find(|(known, _)| *known == name);
         let (name, text) = found.ok_or_else(|| Error::UnknownPolicy {
             name: name.to_owned(),
-            close: closest(name, Policy::names()),
+            close: Error::closest(name, Policy::names()),
             known: Policy::names().collect::<Vec<_>>().join(", "),
         })?;
         Policy::read(name, text)

@@ -120,7 +120,12 @@ impl Problem {
     /// # Errors
     /// [`Error::InvalidProblem`], naming the shapes.
     pub fn new(shape: Shape) -> Result<Self> {
-        check::checked(shape)
+        let (shape, conv_out, out) = check::checked(shape)?;
+        Ok(Problem {
+            shape,
+            conv_out,
+            out,
+        })
     }
 
     /// What happens to a sum before it is stored.

@@ -28,8 +28,8 @@ use crate::{
 };
 
 use judge::{Judge, Verdict};
-use timer::Timer;
 pub use timer::rest_after;
+use timer::{Budget, Timer};
 
 /// How many times the least estimate of the variants that rules choose from a configuration of them may
 /// be estimated to take, and still be measured. Those that rules do not choose are in any case.
@@ -279,19 +279,6 @@ fn entrants(device: &Device, problem: &Problem) -> (Vec<Entrant>, Vec<String>) {
         .fold(f64::INFINITY, f64::min);
     entrants.retain(|entrant| !ranked(entrant) || entrant.us <= FACTOR * least);
     (entrants, notes)
-}
-
-/// How long all of it may take.
-#[derive(Clone, Copy)]
-struct Budget {
-    began: Instant,
-    of: Duration,
-}
-
-impl Budget {
-    fn is_spent(&self) -> bool {
-        self.began.elapsed() >= self.of
-    }
 }
 
 /// What variants of one problem are checked and timed with.

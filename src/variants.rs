@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::{Error, Result, error::closest, variant::Variant};
+use crate::{Error, Result, variant::Variant};
 
 /// Every variant of this build, in reading order: kernels, then baselines, then the CPU.
 pub fn all() -> &'static [Arc<dyn Variant>] {
@@ -24,6 +24,6 @@ pub fn find(name: &str) -> Result<Arc<dyn Variant>> {
     let found = all().iter().find(|v| v.info().name == name);
     found.cloned().ok_or_else(|| Error::UnknownVariant {
         name: name.to_owned(),
-        close: closest(name, all().iter().map(|v| v.info().name.as_str())),
+        close: Error::closest(name, all().iter().map(|v| v.info().name.as_str())),
     })
 }

@@ -1,6 +1,6 @@
 //! Which numbers describe a convolution, and within what limits.
 
-use super::{Padding, Pool, Problem, Shape};
+use super::{Padding, Pool, Shape};
 use crate::{Error, Result};
 
 /// Largest value of one dimension: kernels may count a single dimension in 32 bits.
@@ -26,8 +26,12 @@ pub(super) fn extent(k: usize, dilation: usize) -> usize {
     (k - 1) * dilation + 1
 }
 
-/// Checks the shape; see [`Problem::new`].
-pub(super) fn checked(mut shape: Shape) -> Result<Problem> {
+/// What was checked: the shape, with its padding as far as it is read, and height and width of the convolution's
+/// output and of what is stored.
+pub(super) type Checked = (Shape, [usize; 2], [usize; 2]);
+
+/// Checks the shape; see [`Problem::new`](super::Problem::new).
+pub(super) fn checked(mut shape: Shape) -> Result<Checked> {
     sizes(&shape)?;
     padding(&shape)?;
     let conv_out = conv_out(&shape)?;
@@ -39,11 +43,7 @@ pub(super) fn checked(mut shape: Shape) -> Result<Problem> {
     };
     shape.pad = read_padding(&shape, conv_out);
     elements(&shape, conv_out)?;
-    Ok(Problem {
-        shape,
-        conv_out,
-        out,
-    })
+    Ok((shape, conv_out, out))
 }
 
 fn sizes(s: &Shape) -> Result<()> {

@@ -1,7 +1,13 @@
-use super::*;
+use std::sync::Arc;
+
+use super::{
+    candidates::{best_config, by_reason},
+    *,
+};
 use crate::{
     Conv,
-    variant::{Info, Packing, Prepared, Space},
+    variant::{Info, Packing, Plan, Prepared, Space, Variant},
+    variants,
 };
 
 /// A variant of the CPU that its library keeps from being planned.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Candidate, Candidates, Place, by_rank, find};
+use super::candidates::{Candidate, Candidates, Place, by_rank, find};
 use crate::{
     Device, Limits, Problem,
     tuning::{Line, Outcome, Record, Store, shipped::Shipped},

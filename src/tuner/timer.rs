@@ -1,9 +1,12 @@
 //! Taking the time of a convolution as it will run: by a graph or call by call, on operands that the L2
 //! cache has or has not.
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
-use super::{Budget, operands::Operands};
+use super::operands::Operands;
 use crate::{
     Conv, Device, Packed, Problem, Result, Stream, Workspace,
     tuning::{Conditions, Outcome},
@@ -27,6 +30,19 @@ const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Sets of operands at most, so that a graph stays small.
 const MOST_SETS: usize = 1024;
+
+/// How long measuring a problem may take.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    pub began: Instant,
+    pub of: Duration,
+}
+
+impl Budget {
+    pub fn is_spent(&self) -> bool {
+        self.began.elapsed() >= self.of
+    }
+}
 
 pub(super) struct Timer {
     stream: Stream,

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 #[cfg(feature = "cuda")]
 use crate::oracle;
 use crate::{
-    Bounds, Data, Expected, Recipe, Result, Tensor, Verdict,
+    Bounds, Data, Expected, Recipe, Result, Sets, Tensor, Verdict,
     fence::{POISON, elsewhere},
     judge::judge_part,
     judged::wrong_outputs,
@@ -191,19 +191,6 @@ impl Launched {
         };
         (0..left.sets * parts).map(part).collect()
     }
-}
-
-/// Where outputs of a problem lie in several sets, each followed by a gap.
-#[derive(Clone, Copy, Debug)]
-pub struct Sets<'a> {
-    /// Whose outputs they are.
-    pub problem: &'a Problem,
-    /// Bytes before the first one.
-    pub start: usize,
-    /// Elements from one set to the next.
-    pub stride: usize,
-    /// How many there are.
-    pub count: usize,
 }
 
 /// Makes all of a buffer poison: NaN in every storage.

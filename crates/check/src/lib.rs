@@ -29,6 +29,7 @@
 //! | `verdict` | [`Verdict`]: what comparing an output with the oracle found |
 //! | `judge` | [`judge`]: comparing them |
 //! | `judged` | what a verdict means |
+//! | `sets` | [`Sets`]: where the outputs of timed launches lie |
 //! | `launched` | [`Launched`]: what timed launches should leave behind |
 //! | `bounds` | [`Bounds`]: how wrong a result may be, and why |
 //! | `split` | [`split`]: sums on tensor cores whose operands come in parts, emulated |
@@ -63,6 +64,7 @@ mod recipe;
 mod reference;
 mod rng;
 mod run;
+mod sets;
 pub mod split;
 mod stored;
 mod trial;
@@ -77,7 +79,7 @@ pub use error::{Error, Result};
 pub use fence::forget_memory;
 pub use generate::Profile;
 pub use judge::judge;
-pub use launched::{Launched, Left, Sets, find_poison, poison};
+pub use launched::{Launched, Left, find_poison, poison};
 pub use options::Options;
 pub use outcome::{Measured, Outcome};
 #[cfg(feature = "cuda")]
@@ -85,5 +87,6 @@ pub use proof::prove_oracle;
 pub use recipe::{Recipe, Tensor, narrow, widen};
 pub use reference::{Expected, Reference, Tensors, position};
 pub use run::{beside, case, conv};
+pub use sets::Sets;
 pub use stored::{Deviation, rounds, sequential};
 pub use verdict::Verdict;

@@ -9,9 +9,9 @@ use convforge::{
     variants,
 };
 
+use crate::{Contender, contender::TRANSFORM};
 #[cfg(feature = "cudnn")]
-use crate::cudnn;
-use crate::{Contender, contender::TRANSFORM, error::closest};
+use crate::{cudnn, measure::Referee};
 
 /// The one list of variants that are compared.
 ///
@@ -35,7 +35,9 @@ impl Contenders {
         let mut all = Vec::new();
         for variant in variants::all() {
             match &*variant.info().name {
-                cudnn::NAME => all.extend(cudnn::searched(variant, options)),
+                cudnn::NAME => {
+                    all.extend(cudnn::searched(variant, options, || Box::new(Referee)));
+                }
                 _ => all.push(variant.clone()),
             }
         }
@@ -64,7 +66,7 @@ impl Contenders {
         let place = names().position(|known| known == name);
         let place = place.ok_or_else(|| Error::UnknownVariant {
             name: name.to_owned(),
-            close: closest(name, names()),
+            close: Error::closest(name, names()),
         })?;
         Ok(self.0[place].clone())
     }

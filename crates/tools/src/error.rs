@@ -104,10 +104,3 @@ fn did_you_mean(close: &Option<String>) -> String {
         .next()
         .unwrap_or_else(|| ".".to_owned())
 }
-
-/// The candidate that differs from `name` in the fewest letters, if it is close at all.
-pub(crate) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    let distances = candidates.map(|candidate| (strsim::levenshtein(name, candidate), candidate));
-    let (least, candidate) = distances.min()?;
-    (least <= name.len().max(3) / 2).then(|| candidate.to_owned())
-}

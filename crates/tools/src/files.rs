@@ -1,6 +1,7 @@
 //! Files that are whole at any time, and JSON.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::MetadataExt,
@@ -25,6 +26,21 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, what: &str) -> Result<
 pub(crate) fn json(value: &impl Serialize) -> String {
     // What is written here consists of strings and numbers only, which all have a form.
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}
+
+/// A folder's files with one of these endings, by their names.
+pub(crate) fn files_ending(folder: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let failed = |why| Error::file_because(folder, "cannot be read", why);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        files.push(entry.map_err(failed)?.path());
+    }
+    files.retain(|file| {
+        let ending = file.extension().and_then(OsStr::to_str);
+        ending.is_some_and(|ending| endings.contains(&ending))
+    });
+    files.sort();
+    Ok(files)
 }
 
 /// A file's name of a text, `mb1ic3ih8oc4kh3-on-NVIDIA-H200.json`: without what file systems dislike.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    error::closest,
     files::{file_stem, read_text},
 };
 
@@ -134,7 +133,7 @@ impl Suite {
         let group = GROUPS.iter().find(|(known, _)| *known == name);
         let (_, files) = group.ok_or_else(|| Error::UnknownSuite {
             name: name.to_owned(),
-            close: closest(name, Suite::names()),
+            close: convforge::Error::closest(name, Suite::names()),
             known: Suite::names().collect::<Vec<_>>().join(", "),
         })?;
         let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();

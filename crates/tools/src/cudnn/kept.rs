@@ -117,7 +117,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::cudnn::tests::found;
+    use crate::cudnn::tests::found_on_h200;
 
     fn kept_in(folder: Option<PathBuf>) -> Kept {
         Kept::new(folder, Searches::default())
@@ -127,24 +127,27 @@ mod tests {
     fn results_come_back_and_others_find_them() {
         let folder = tempfile::tempdir().unwrap();
         let plans = folder.path().join("plans");
-        let mut none = found();
+        let mut none = found_on_h200();
         none.transform = None;
         let kept = kept_in(Some(plans.clone()));
         assert_eq!((kept.here("a on b"), kept.earlier("a on b")), (None, None));
-        kept.put("a on b", &found()).unwrap();
+        kept.put("a on b", &found_on_h200()).unwrap();
         kept.put("a/b", &none).unwrap();
-        assert_eq!(kept.here("a on b"), Some(found()));
+        assert_eq!(kept.here("a on b"), Some(found_on_h200()));
         let others = kept_in(Some(plans.clone()));
         assert_eq!(others.here("a on b"), None);
-        assert_eq!(others.earlier("a on b"), Some(found()));
+        assert_eq!(others.earlier("a on b"), Some(found_on_h200()));
         assert_eq!(others.earlier("a/b"), Some(none));
         // The same name, another key.
         assert_eq!(others.earlier("a on/b"), None);
         assert_eq!(fs::read_dir(plans).unwrap().count(), 2);
 
         let alone = kept_in(None);
-        alone.put("a", &found()).unwrap();
-        assert_eq!((alone.here("a"), alone.earlier("a")), (Some(found()), None));
+        alone.put("a", &found_on_h200()).unwrap();
+        assert_eq!(
+            (alone.here("a"), alone.earlier("a")),
+            (Some(found_on_h200()), None)
+        );
     }
 
     #[test]
@@ -154,10 +157,10 @@ mod tests {
         let want = || {
             let search = || {
                 searches.fetch_add(1, Ordering::Relaxed);
-                kept.keep_here("a", &found());
-                Ok::<_, Error>(found())
+                kept.keep_here("a", &found_on_h200());
+                Ok::<_, Error>(found_on_h200())
             };
-            assert_eq!(kept.or_search("a", search).unwrap(), found());
+            assert_eq!(kept.or_search("a", search).unwrap(), found_on_h200());
         };
         thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(want))));
         assert_eq!(searches.load(Ordering::Relaxed), 1);
@@ -175,8 +178,8 @@ mod tests {
             fs::write(folder.path().join("a.json"), text).unwrap();
             assert_eq!(kept.earlier("a"), None);
         }
-        kept.put("a", &found()).unwrap();
-        assert_eq!(kept.earlier("a"), Some(found()));
+        kept.put("a", &found_on_h200()).unwrap();
+        assert_eq!(kept.earlier("a"), Some(found_on_h200()));
     }
 
     #[test]
@@ -185,21 +188,21 @@ mod tests {
         let taken = folder.path().join("taken");
         fs::write(&taken, "").unwrap();
         let kept = kept_in(Some(taken));
-        let why = kept.put("a", &found()).unwrap_err().to_string();
+        let why = kept.put("a", &found_on_h200()).unwrap_err().to_string();
         assert!(why.contains("taken"), "{why}");
-        assert_eq!(kept.here("a"), Some(found()));
+        assert_eq!(kept.here("a"), Some(found_on_h200()));
     }
 
     #[test]
     fn what_was_found_elsewhere_is_known_where_the_folder_has_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let mut slow = found();
+        let mut slow = found_on_h200();
         slow.exact.as_mut().unwrap().us = 200.0;
         let elsewhere = kept_in(Some(path("elsewhere")));
-        elsewhere.put("a on b", &found()).unwrap();
+        elsewhere.put("a on b", &found_on_h200()).unwrap();
         elsewhere.put("a on c", &slow).unwrap();
-        let mut cut_short = found();
+        let mut cut_short = found_on_h200();
         cut_short.incomplete = Some("40 plans left out".to_owned());
         elsewhere.put("a on d", &cut_short).unwrap();
 
@@ -213,10 +216,10 @@ mod tests {
         assert!(more.add(&path("absent")).is_err());
 
         let here = kept_in(Some(path("here")));
-        here.put("a on c", &found()).unwrap();
+        here.put("a on c", &found_on_h200()).unwrap();
         let kept = Kept::new(Some(path("here")), known);
-        assert_eq!(kept.earlier("a on b"), Some(found().finalists()));
-        assert_eq!(kept.earlier("a on c"), Some(found()));
+        assert_eq!(kept.earlier("a on b"), Some(found_on_h200().finalists()));
+        assert_eq!(kept.earlier("a on c"), Some(found_on_h200()));
         assert_eq!(kept.earlier("a on d"), None);
     }
 

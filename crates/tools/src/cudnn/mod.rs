@@ -8,36 +8,30 @@
 //! A search costs seconds, so it is made when a convolution is readied and never when it runs, and
 //! once for a problem in a process. Where the environment variable `CONVFORGE_CUDNN_PLANS` names a
 //! folder, what it finds is kept there for other processes: [`Stored`] says what those do with it, and with
-//! what a file of [`Searches`] has of problems that the folder lacks.
+//! what a file of [`Searches`] has of problems that the folder lacks. Who measures and judges plans, a
+//! [`Referee`], is handed in.
 //!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `mod` | the two variants |
-//! | `referee` | how plans are measured and judged |
 //! | `kept` | what keeps what searches found |
 //! | `searches` | many of them in one file, short |
 
 mod kept;
-mod referee;
 mod searches;
 
 use std::{any::Any, env, ffi::c_void, path::PathBuf, sync::Arc};
 
 use convforge::{
     Device, Error, Problem, Result, Stream,
-    cudnn::{self, Found, Options as SearchOptions, Search, Winner},
+    cudnn::{self, Found, Options as SearchOptions, Referee, Search, Winner},
     variant::{Args, Arithmetic, Bytes, Info, Packing, Plan, Prepared, Query, Variant},
 };
 
 use kept::Kept;
-use referee::Referee;
 pub use searches::Searches;
 
-use crate::{
-    Contender,
-    contender::TRANSFORM,
-    measure::{COMPLETE, Row},
-};
+use crate::{Contender, contender::TRANSFORM};
 
 /// The library's variant, and the one that takes its place.
 pub(crate) const NAME: &str = "cudnn";
@@ -81,8 +75,15 @@ impl Default for Options {
     }
 }
 
+/// Makes a [`Referee`] for each search.
+pub(crate) type Referees = fn() -> Box<dyn Referee>;
+
 /// The two variants in the place of the library's.
-pub(crate) fn searched(library: &Arc<dyn Variant>, options: &Options) -> [Arc<dyn Variant>; 2] {
+pub(crate) fn searched(
+    library: &Arc<dyn Variant>,
+    options: &Options,
+    referees: Referees,
+) -> [Arc<dyn Variant>; 2] {
     let kept = Arc::new(Kept::new(options.plans.clone(), options.known.clone()));
     let variant = |name: &str, idea: &str, arithmetic| -> Arc<dyn Variant> {
         let mut info = library.info().clone();
@@ -94,6 +95,7 @@ pub(crate) fn searched(library: &Arc<dyn Variant>, options: &Options) -> [Arc<dy
             library: library.clone(),
             search: options.search,
             stored: options.stored,
+            referees,
             kept: kept.clone(),
         })
     };
@@ -118,6 +120,7 @@ struct Searched {
     library: Arc<dyn Variant>,
     search: SearchOptions,
     stored: Stored,
+    referees: Referees,
     /// Shared by both, as one search finds both winners.
     kept: Arc<Kept>,
 }
@@ -210,7 +213,7 @@ impl Searched {
             known: known.as_ref(),
             finalists: self.stored == Stored::Finalists,
         };
-        let mut found = search.run(&mut Referee)?;
+        let mut found = search.run(&mut *(self.referees)())?;
         // Where there is no winner at all, something may be missing that will be there another time.
         if (found.exact.is_some() || found.transform.is_some())
             && let Err(why) = self.kept.put(key, &found)
@@ -259,22 +262,10 @@ fn searched_of(contender: &Contender) -> Option<&Searched> {
     any.downcast_ref()
 }
 
-/// Writes into a row of one of the two variants how far the search went that it stands on, and which
-/// faster plan is no baseline.
-pub(crate) fn tell(contender: &Contender, device: &Device, row: &mut Row) {
-    let found = searched_of(contender).and_then(|searched| {
-        let key = searched.key(&row.problem, device).ok()?;
-        searched.kept.here(&key)
-    });
-    if let Some(found) = found {
-        let search = found.incomplete.unwrap_or_else(|| COMPLETE.to_owned());
-        row.cudnn_search = Some(search);
-        if let Some(wrong) = found.wrong {
-            row.cudnn_any_us = Some(wrong.us);
-            row.cudnn_any_plan = Some(wrong.choice.to_string());
-            row.cudnn_any_why = Some(wrong.why);
-        }
-    }
+/// What this process found for a contender that is one of the two variants.
+pub(crate) fn found(contender: &Contender, device: &Device, problem: &Problem) -> Option<Found> {
+    let searched = searched_of(contender)?;
+    searched.kept.here(&searched.key(problem, device).ok()?)
 }
 
 /// A plan of the library's whose note says how it was found.
@@ -335,8 +326,13 @@ mod tests {
 
     use super::*;
 
+    /// No search is made here.
+    fn unasked() -> Box<dyn Referee> {
+        unreachable!("a test without a GPU searches nothing")
+    }
+
     fn both(options: &Options) -> [Arc<dyn Variant>; 2] {
-        searched(&variants::find(NAME).unwrap(), options)
+        searched(&variants::find(NAME).unwrap(), options, unasked)
     }
 
     fn of(arithmetic: Arithmetic) -> Searched {
@@ -348,6 +344,7 @@ mod tests {
             library,
             search: SearchOptions::default(),
             stored: Stored::default(),
+            referees: unasked,
             kept: Arc::new(Kept::new(None, Searches::default())),
         }
     }
@@ -384,7 +381,7 @@ mod tests {
     }
 
     /// What a search of an H200 might have found.
-    pub(super) fn found() -> Found {
+    pub(super) fn found_on_h200() -> Found {
         let text = r#"{
             "exact": {"choice": "engine 12 k2=5 k13=-1 (fused epilogue)", "us": 100.0},
             "transform": {"choice": "algorithm fft_tiling, math type 3", "us": 80.0},
@@ -408,7 +405,7 @@ mod tests {
     #[test]
     fn without_a_winner_there_is_a_reason() {
         let problem = "ic8ih8oc8kh3".parse().unwrap();
-        let mut found = found();
+        let mut found = found_on_h200();
         assert_eq!(
             of(Arithmetic::Exact).winner(&found, &problem).unwrap().us,
             100.0
@@ -429,7 +426,7 @@ mod tests {
     #[test]
     fn only_a_complete_search_is_not_made_again() {
         let mut variant = of(Arithmetic::Exact);
-        let mut found = found();
+        let mut found = found_on_h200();
         assert!(variant.is_enough(&found));
         variant.stored = Stored::Again;
         assert!(!variant.is_enough(&found));

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    files::{read_json, read_text, write_whole},
-    results::files_ending,
+    files::{files_ending, read_json, read_text, write_whole},
 };
 
 /// A search and what it is of. The name of a file in a folder leaves out some letters of the key.

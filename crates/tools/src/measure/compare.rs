@@ -12,6 +12,8 @@ use std::{
 use convforge::{Conv, Device, Error, Problem, variant::Arithmetic};
 use convforge_check::{self as check, Measured, Outcome};
 
+#[cfg(feature = "cudnn")]
+use super::row::COMPLETE;
 use super::{
     entry::Status,
     options::Options,
@@ -19,6 +21,8 @@ use super::{
     row::Row,
     timing::Timing,
 };
+#[cfg(feature = "cudnn")]
+use crate::cudnn;
 use crate::{
     Contender, Range, error,
     suite::{CPU_FLOPS, Layer},
@@ -86,6 +90,18 @@ impl Row {
         self
     }
 
+    /// Says how far the search went that it stands on, and which faster plan of cuDNN's is no baseline.
+    #[cfg(feature = "cudnn")]
+    fn tell(&mut self, found: convforge::cudnn::Found) {
+        let search = found.incomplete.unwrap_or_else(|| COMPLETE.to_owned());
+        self.cudnn_search = Some(search);
+        if let Some(wrong) = found.wrong {
+            self.cudnn_any_us = Some(wrong.us);
+            self.cudnn_any_plan = Some(wrong.choice.to_string());
+            self.cudnn_any_why = Some(wrong.why);
+        }
+    }
+
     fn timed(mut self, timing: Timing, conv: &Conv, interrupted: bool) -> Self {
         let median = timing.median_us();
         self.reason = interrupted.then(|| Error::Interrupted.to_string());
@@ -149,7 +165,9 @@ pub fn compare(
             Ok(conv)
         });
         #[cfg(feature = "cudnn")]
-        crate::cudnn::tell(contender, device, &mut row);
+        if let Some(found) = cudnn::found(contender, device, &layer.problem) {
+            row.tell(found);
+        }
         row.took_s = Some((began.elapsed().as_secs_f64() * 1e3).round() / 1e3);
         rows.push(match conv {
             Ok(conv) => {

@@ -24,6 +24,8 @@ mod look;
 mod network;
 mod options;
 mod profile;
+#[cfg(feature = "cudnn")]
+mod referee;
 mod report;
 mod rounds;
 mod row;
@@ -36,8 +38,6 @@ mod trace;
 mod view;
 
 pub use compare::compare;
-#[cfg(feature = "cudnn")]
-pub(crate) use compare::thoroughness;
 pub(crate) use compare::{Ending, beside_cudnn, checked};
 pub use entry::Status;
 pub(crate) use entry::{Entry, put};
@@ -48,6 +48,8 @@ pub use look::Look;
 pub use network::{Best, FASTEST, Network, NetworkLayer, Sum};
 pub use options::{LEAST_SAMPLES, Options};
 pub use profile::profile;
+#[cfg(feature = "cudnn")]
+pub(crate) use referee::Referee;
 pub(crate) use report::has;
 pub use report::{ClockLog, Format, Report};
 pub use rounds::time;

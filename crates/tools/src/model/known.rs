@@ -10,6 +10,9 @@ use super::{
 /// A size, if it is known; never negative.
 pub(super) type Dim = Option<i64>;
 
+/// A shape whose rank is known.
+pub(super) type Dims = Vec<Dim>;
+
 /// What is known of tensors, by their names.
 #[derive(Default)]
 pub(super) struct Known<'a> {

@@ -17,7 +17,7 @@ use std::{collections::HashMap, path::Path};
 
 use convforge::Problem;
 
-use crate::{Error, Result, error::closest, suite::Layer};
+use crate::{Error, Result, suite::Layer};
 use conv::Refusal;
 use known::{Known, tensor};
 use proto::{Dimension, Function, Graph};
@@ -107,7 +107,7 @@ fn settle(graph: &mut Graph, asked: &Asked) -> Result<HashMap<String, i64>, Stri
     let mut sizes = HashMap::new();
     for (name, given) in &asked.sizes {
         if !names.contains(name) {
-            let close = closest(name, names.iter().map(String::as_str));
+            let close = convforge::Error::closest(name, names.iter().map(String::as_str));
             let close = close.map(|close| format!("; did you mean `{close}`?"));
             let known = match names.is_empty() {
                 true => "all are fixed".to_owned(),

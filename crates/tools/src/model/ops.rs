@@ -16,14 +16,11 @@ mod folding;
 mod images;
 
 use super::{
-    known::{Dim, Known},
+    known::{Dims, Known},
     proto::Node,
 };
 
 pub(super) use folding::fold;
-
-/// A shape whose rank is known.
-type Dims = Vec<Dim>;
 
 /// The shapes of a node's outputs, as far as they are asked for; none where the operator is not followed. Of a
 /// damaged file they may be negative.
@@ -176,25 +173,6 @@ const BROADCASTING: [&str; 22] = [
     "Sum",
     "Xor",
 ];
-
-/// An axis that may be counted from the end.
-fn axis(axis: i64, rank: usize) -> Option<usize> {
-    let rank = i64::try_from(rank).ok()?;
-    let at = if axis < 0 {
-        axis.checked_add(rank)?
-    } else {
-        axis
-    };
-    (0..rank).contains(&at).then_some(at as usize)
-}
-
-/// Integers of an attribute, or of the input that took its place.
-fn ints(node: &Node, known: &Known, name: &str, index: usize) -> Option<Vec<i64>> {
-    match node.ints(name) {
-        Some(ints) => Some(ints.to_vec()),
-        None => known.input_values(node, index)?.all_ints(),
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 //! again.
 
 use std::{
-    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -10,7 +9,7 @@ use std::{
 use super::{lines, source::Source};
 use crate::{
     Error, Result,
-    files::{file_stem, write_whole},
+    files::{file_stem, files_ending, write_whole},
     measure::{Entry, Row, Status, View},
     study::Study,
 };
@@ -36,21 +35,6 @@ pub fn committed() -> Result<Vec<PathBuf>> {
 /// A folder's files in the compact form, by their names.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     files_ending(folder, &[lines::EXTENSION])
-}
-
-/// A folder's files with one of these endings, by their names.
-pub(crate) fn files_ending(folder: &Path, endings: &[&str]) -> Result<Vec<PathBuf>> {
-    let failed = |why| Error::file_because(folder, "cannot be read", why);
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        files.push(entry.map_err(failed)?.path());
-    }
-    files.retain(|file| {
-        let ending = file.extension().and_then(OsStr::to_str);
-        ending.is_some_and(|ending| endings.contains(&ending))
-    });
-    files.sort();
-    Ok(files)
 }
 
 /// The reports of such a folder.

@@ -15,8 +15,6 @@ mod source;
 mod tests;
 
 pub use kept::files;
-#[cfg(feature = "cudnn")]
-pub(crate) use kept::files_ending;
 pub use kept::{Kept, committed};
 pub use recorded::Recorded;
 pub use source::{FullRow, Source};

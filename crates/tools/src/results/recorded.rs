@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use convforge::{Limits, Problem};
 
-use super::{kept::files_ending, lines, seconds, source::Source};
+use super::{lines, seconds, source::Source};
 use crate::{
     Contender, Error, Result,
+    files::files_ending,
     measure::{Environment, Options, Report, Row, View},
     suite::Layer,
 };

@@ -1,6 +1,8 @@
 //! Options that several subcommands share.
 
-use std::{io, path::Path, str::FromStr, sync::Arc, time::Duration};
+#[cfg(feature = "cudnn")]
+use std::time::Duration;
+use std::{io, path::Path, str::FromStr, sync::Arc};
 
 use clap::ValueEnum;
 use convforge::{Device, Layout, Math, Pick, Problem, Storage, variant::Variant};
@@ -11,7 +13,9 @@ use convforge_tools::{
     suite::{Layer, Overrides, Suite, read_layers},
 };
 
-use crate::{failure::Failure, model::ModelArgs, shape::ShapeArgs, terminal};
+#[cfg(feature = "cudnn")]
+use crate::numbers::seconds;
+use crate::{failure::Failure, model::ModelArgs, numbers::number, shape::ShapeArgs, terminal};
 
 /// `cpu`, `gpu` or `gpu:1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,31 +224,6 @@ pub enum Configs {
     All,
     /// The default one
     First,
-}
-
-/// A whole number, of which a size of a problem has its bounds told by the problem.
-pub fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match text.parse() {
-        Ok(number) => Ok(number),
-        Err(_) if digits => Err(format!("{text} is too large")),
-        Err(_) => Err(format!("`{text}` is no number of 0 or more")),
-    }
-}
-
-/// A whole number of things of which there must be one.
-pub fn positive<T: FromStr + From<u8> + PartialOrd>(text: &str) -> Result<T, String> {
-    match number(text)? {
-        number if number >= T::from(1) => Ok(number),
-        _ => Err("it must be at least 1".to_owned()),
-    }
-}
-
-/// A number of seconds.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok();
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| format!("`{text}` is no number of seconds, as in 0.5 or 60"))
 }
 
 /// How cuDNN's plans are searched, in a build that has it.

@@ -16,8 +16,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs, number, positive},
+    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs},
     failure::Failure,
+    numbers::{number, positive},
     terminal::{self, Progress},
 };
 

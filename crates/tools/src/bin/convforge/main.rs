@@ -11,6 +11,7 @@ mod infer;
 mod list;
 mod measuring;
 mod model;
+mod numbers;
 mod page;
 mod profile;
 mod report;

@@ -23,9 +23,10 @@ use convforge_tools::{
 };
 
 use crate::{
-    args::{DeviceArgs, number, positive, seconds},
+    args::DeviceArgs,
     charts,
     failure::Failure,
+    numbers::{number, positive, seconds},
     report::networks,
     terminal::{self, Progress},
 };

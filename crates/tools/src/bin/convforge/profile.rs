@@ -11,8 +11,9 @@ use convforge_tools::measure::{self, Environment};
 use serde_json::json;
 
 use crate::{
-    args::{DeviceArgs, SearchArgs, number, positive},
+    args::{DeviceArgs, SearchArgs},
     failure::Failure,
+    numbers::{number, positive},
     terminal,
 };
 

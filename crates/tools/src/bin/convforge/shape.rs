@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use convforge::{Padding, Problem, Shape};
 
-use crate::{args::number, failure::Failure};
+use crate::{failure::Failure, numbers::number};
 
 /// `3`, or `3x2` where height and width differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

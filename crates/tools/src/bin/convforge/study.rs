@@ -16,11 +16,11 @@ use convforge_tools::{
 };
 
 use crate::{
-    args::{self, Configs, DeviceArgs, Shard, VariantArgs},
+    args::{Configs, DeviceArgs, Shard, VariantArgs},
     data::{Data, DataArgs},
     failure::Failure,
     measuring::{self, continued, find_ceilings, print_end},
-    report,
+    numbers, report,
     terminal::{self, Progress},
 };
 use part::Part;
@@ -47,7 +47,7 @@ pub struct Args {
     data: DataArgs,
     /// Batches of the network and of the layers of report-86; streams take the largest
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = BATCHES)]
-    #[arg(value_parser = args::positive::<usize>, allow_negative_numbers = true)]
+    #[arg(value_parser = numbers::positive::<usize>, allow_negative_numbers = true)]
     batches: Vec<usize>,
     #[command(flatten)]
     variants: VariantArgs,
@@ -68,14 +68,14 @@ pub struct Args {
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
     /// Runs of the network, and of each number of streams
-    #[arg(long, default_value_t = 5, value_parser = args::positive::<u32>, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 5, value_parser = numbers::positive::<u32>, allow_negative_numbers = true)]
     runs: u32,
     /// Time for the samples of one layer's table, or for the runs of one row of the network
     /// [default: 60 on a GPU, 2 on the CPU]
-    #[arg(long, value_name = "SECONDS", value_parser = args::seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = numbers::seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Seed of the data
-    #[arg(long, default_value_t = 1, value_parser = args::number::<u64>, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1, value_parser = numbers::number::<u64>, allow_negative_numbers = true)]
     seed: u64,
     #[command(flatten)]
     device: DeviceArgs,

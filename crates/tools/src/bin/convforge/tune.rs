@@ -23,8 +23,9 @@ use convforge_tools::{
 use serde::Serialize;
 
 use crate::{
-    args::{DeviceArgs, ProblemArgs, number, positive, seconds},
+    args::{DeviceArgs, ProblemArgs},
     failure::Failure,
+    numbers::{number, positive, seconds},
     terminal::{self, Progress},
 };
 

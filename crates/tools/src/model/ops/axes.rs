@@ -1,6 +1,9 @@
 //! What takes tensors apart, puts them together, or changes their axes.
 
-use super::{Dim, Dims, Known, Node, axis, ints};
+use super::super::{
+    known::{Dim, Dims, Known},
+    proto::Node,
+};
 
 pub(super) fn concat(node: &Node, known: &Known) -> Option<Dims> {
     let parts = (0..node.input.len()).map(|i| known.input(node, i));
@@ -261,4 +264,23 @@ pub(super) fn unsqueeze(node: &Node, known: &Known) -> Option<Dims> {
         false => sizes.next(),
     });
     dims.collect()
+}
+
+/// An axis that may be counted from the end.
+pub(super) fn axis(axis: i64, rank: usize) -> Option<usize> {
+    let rank = i64::try_from(rank).ok()?;
+    let at = if axis < 0 {
+        axis.checked_add(rank)?
+    } else {
+        axis
+    };
+    (0..rank).contains(&at).then_some(at as usize)
+}
+
+/// Integers of an attribute, or of the input that took its place.
+fn ints(node: &Node, known: &Known, name: &str, index: usize) -> Option<Vec<i64>> {
+    match node.ints(name) {
+        Some(ints) => Some(ints.to_vec()),
+        None => known.input_values(node, index)?.all_ints(),
+    }
 }

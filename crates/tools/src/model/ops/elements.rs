@@ -1,6 +1,12 @@
 //! What takes tensors element by element, multiplies matrices or makes tensors of nothing but a shape.
 
-use super::{Dim, Dims, Known, Node, folding::fold};
+use super::{
+    super::{
+        known::{Dim, Dims, Known},
+        proto::Node,
+    },
+    folding::fold,
+};
 
 pub(super) fn keeping(node: &Node, known: &Known) -> Option<Dims> {
     Some(known.input(node, 0)?.to_vec())

@@ -1,6 +1,9 @@
 //! Constant folding: exporters compute the sizes of Reshape, Resize and others within the graph.
 
-use super::{super::values::Values, Known, Node, axes::slices};
+use super::{
+    super::{known::Known, proto::Node, values::Values},
+    axes::slices,
+};
 
 /// What a node computes, for the operators that exporters compute sizes with.
 pub(in super::super) fn fold(node: &Node, known: &Known) -> Option<Values> {

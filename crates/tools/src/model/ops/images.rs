@@ -1,8 +1,12 @@
 //! What slides windows over images or changes their size.
 
 use super::{
-    super::window::{self, Axis},
-    Dim, Dims, Known, Node, axis,
+    super::{
+        known::{Dim, Dims, Known},
+        proto::Node,
+        window::{self, Axis},
+    },
+    axes::axis,
 };
 
 pub(super) fn conv(node: &Node, known: &Known) -> Option<Dims> {

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use convforge::{Math, Pick};
 
 use crate::{
-    args::{DeviceArgs, SearchArgs, positive},
+    args::{DeviceArgs, SearchArgs},
     data::DataArgs,
+    numbers::positive,
 };
 
 /// Classifies Fashion-MNIST images, enlarged to 86x86, with a small LeNet whose two convolutions

@@ -8,7 +8,7 @@ use convforge::{
 };
 use convforge_check::{self as check, Outcome};
 
-use crate::measure::{self, How, thoroughness};
+use super::{compare::thoroughness, options::Options, rounds::time, timing::How};
 
 /// Samples of each plan.
 const SAMPLES: usize = 15;
@@ -18,14 +18,14 @@ const BUDGET: Duration = Duration::from_secs(30);
 const SEED: u64 = 1;
 
 /// Measures cold and in graphs, and judges with the oracle.
-pub(super) struct Referee;
+pub(crate) struct Referee;
 
 impl cudnn::Referee for Referee {
     fn time(&mut self, convs: &[Conv]) -> Result<Vec<Result<f64, String>>> {
         let Some(first) = convs.first() else {
             return Ok(Vec::new());
         };
-        let options = measure::Options {
+        let options = Options {
             samples: SAMPLES,
             budget: BUDGET,
             warm: false,
@@ -33,7 +33,7 @@ impl cudnn::Referee for Referee {
             ceilings: None,
         };
         let go_on = AtomicBool::new(false);
-        let timings = measure::time(first.device(), first.problem(), convs, &options, &go_on)?;
+        let timings = time(first.device(), first.problem(), convs, &options, &go_on)?;
         let times = timings.into_iter().map(|timing| match timing {
             Ok(timing) if timing.how == How::Graph => Ok(timing.median_us()),
             Ok(_) => Err("cannot be captured in a graph".to_owned()),
