@@ -53,8 +53,10 @@
 //!
 //! # Graphs
 //!
-//! A run can be captured ([`Conv::run`] allocates nothing and waits for nothing); packing and
-//! [`Workspace::reserve`] cannot. A graph knows by addresses alone what its launches use: operands, packed
+//! A run can be captured ([`Conv::run`] allocates nothing on the device and waits for nothing); packing and
+//! [`Workspace::reserve`] cannot. On the host a run allocates nothing either, but for `cudnn` and `cudnn_transform`: cuDNN
+//! takes addresses in a descriptor of its own, so a workspace's first run with new addresses makes one, and keeps those of
+//! the last 32 sets of addresses. A graph knows by addresses alone what its launches use: operands, packed
 //! filter, the workspace's memory, and what the [`Conv`] keeps. All of these stay as they are for as long
 //! as it is launched; reserving more in the workspace moves its memory. Whoever launches promises it.
 //!
