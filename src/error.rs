@@ -64,8 +64,8 @@ pub enum Error {
     },
     /// No variant on this device can do the problem.
     #[error(
-        "no variant on {device} can do {problem}: {why}; `convforge list --problem {problem}` has \
-         every variant's answer"
+        "no variant on {device} can do {problem}: {why}; variant::plan asks each of variants::all() for \
+         its own answer, or the command `convforge list --problem {problem}` all of them"
     )]
     NoVariant {
         /// The device asked.
@@ -305,7 +305,9 @@ fn asked(close: &Option<String>) -> String {
 fn suggestion(close: &Option<String>) -> String {
     match close {
         Some(_) => near(close),
-        None if cfg!(feature = "cuda") => "; `convforge list` shows them all".to_owned(),
+        None if cfg!(feature = "cuda") => {
+            "; variants::all() has them all, or the command `convforge list` shows them".to_owned()
+        }
         None => "; this build has no CUDA (feature `cuda`)".to_owned(),
     }
 }

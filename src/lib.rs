@@ -63,7 +63,8 @@
 //! # Environment
 //!
 //! `CONVFORGE_CUDA_LIB`, `CONVFORGE_CUBLAS_LIB`, `CONVFORGE_CUDNN_LIB` and `CONVFORGE_NVRTC_LIB` name
-//! libraries, or folders of them; `CONVFORGE_CACHE` is where scripts/toolkit.py installs them and where a user's
+//! libraries, or folders of them; `CONVFORGE_CACHE` is where the installer that a failed build's error names
+//! (toolkit.py of the crate convforge-bind) puts them, and where a user's
 //! [results of tuning](tuning::Store::of_user) lie. Beside which libraries can be opened and which results there
 //! are, no variable changes what is chosen or computed, and no default searches by time: what costs seconds is asked for by
 //! a value that has a budget.
