@@ -160,8 +160,10 @@ pub enum Error {
         problem: String,
     },
     /// An address that cannot be what it was given for.
-    #[error("{address:#x} is no memory of {device}: {why}")]
+    #[error("{what}: {address:#x} is no memory of {device}: {why}")]
     Memory {
+        /// What it was given for.
+        what: &'static str,
         /// The device that it was given for.
         device: String,
         /// The address.
