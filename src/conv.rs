@@ -26,7 +26,8 @@ pub use packed::Packed;
 use stages::Stages;
 pub use workspace::Workspace;
 
-/// What errors call it.
+/// What errors call the filter, and that which a variant re-arranged.
+const FILTER: &str = "the filter (w)";
 const PACKED: &str = "the packed filter";
 
 /// A convolution ready to run, any number of times, from any number of threads.
@@ -223,22 +224,34 @@ impl Conv {
         stream: &Stream,
     ) -> Result<Option<Packed>> {
         let w = w.into();
-        self.check_view("the filter (w)", &w, self.problem.w_len())?;
+        self.check_view(FILTER, &w, self.problem.w_len())?;
         // SAFETY: the filter is of this device and of the right size, and stays as in `run_with`.
-        unsafe { self.pack_raw(w.as_ptr(), stream) }
+        unsafe { self.pack_checked(w.as_ptr(), stream) }
     }
 
     /// [`pack`](Self::pack) of a filter at a plain address.
     ///
     /// # Errors
-    /// As [`pack`](Self::pack).
+    /// [`Error::Memory`] for an address that is null or, as far as the driver knows, not of this
+    /// convolution's device; otherwise as [`pack`](Self::pack). A variant that uses filters as they are reads
+    /// none here, and asks nothing of it.
     ///
     /// # Safety
     /// `w` is a filter of the problem's size on this convolution's device until `stream` is past
     /// this work.
     pub unsafe fn pack_raw(&self, w: *const c_void, stream: &Stream) -> Result<Option<Packed>> {
         self.check_stream(stream)?;
-        self.check_align("the filter (w)", w, self.problem.align())?;
+        if self.packing().is_some() {
+            self.device.expect_own(FILTER, w)?;
+        }
+        // SAFETY: as this function's.
+        unsafe { self.pack_checked(w, stream) }
+    }
+
+    /// [`pack_raw`](Self::pack_raw) of what is known to be this device's.
+    unsafe fn pack_checked(&self, w: *const c_void, stream: &Stream) -> Result<Option<Packed>> {
+        self.check_stream(stream)?;
+        self.check_align(FILTER, w, self.problem.align())?;
         let Some(key) = self.key.clone() else {
             return Ok(None);
         };
@@ -258,7 +271,7 @@ impl Conv {
     ///
     /// # Errors
     /// [`Error::Unavailable`] for a variant that packs into constant memory, which is not the
-    /// caller's to give; otherwise as [`pack_raw`](Self::pack_raw).
+    /// caller's to give; otherwise as [`pack_raw`](Self::pack_raw), of both addresses.
     ///
     /// # Safety
     /// As [`pack_raw`](Self::pack_raw), and `packed` has [`packing`](Self::packing)'s bytes on the
@@ -270,21 +283,22 @@ impl Conv {
         stream: &Stream,
     ) -> Result<()> {
         self.check_stream(stream)?;
-        self.check_align("the filter (w)", w, self.problem.align())?;
-        self.check_align(PACKED, packed, Workspace::ALIGN)?;
-        match self.packing() {
-            None => Ok(()),
-            Some(Packing {
-                space: Space::Constant,
-                ..
-            }) => Err(Error::Unavailable(format!(
+        self.check_align(FILTER, w, self.problem.align())?;
+        let Some(packing) = self.packing() else {
+            return Ok(());
+        };
+        if packing.space == Space::Constant {
+            return Err(Error::Unavailable(format!(
                 "memory of the caller's for filters of {}, which lie in constant memory: \
                  Conv::pack and Conv::pack_raw take their own",
                 self.name()
-            ))),
-            // SAFETY: the caller vouches for the addresses.
-            Some(_) => unsafe { self.prepared.pack(w, packed, stream.raw()) },
+            )));
         }
+        self.device.expect_own(FILTER, w)?;
+        self.device.expect_own(PACKED, packed)?;
+        self.check_align(PACKED, packed, Workspace::ALIGN)?;
+        // SAFETY: the caller vouches for the addresses.
+        unsafe { self.prepared.pack(w, packed, stream.raw()) }
     }
 
     /// Enqueues y = conv(x, w) on `stream`, for a variant that uses the filter as it is
@@ -328,6 +342,11 @@ impl Conv {
 
     /// [`run`](Self::run) for plain addresses: any crate's buffers, and with
     /// `gpu::Stream::from_raw` its streams.
+    ///
+    /// An address tells neither its device nor its length, and neither is asked for here: asking the driver
+    /// whose an address is takes a call for each operand of each run, and how much lies behind it no call
+    /// tells. [`View::from_raw`] asks once, when a view is made; what sets up does as well:
+    /// [`pack_raw`](Self::pack_raw), [`pack_into`](Self::pack_into), [`Workspace::from_raw`].
     ///
     /// # Errors
     /// A misaligned or missing address, a workspace that does not fit, or what the launch answers.

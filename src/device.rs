@@ -20,7 +20,7 @@ mod host_copies;
 mod stream;
 mod view;
 
-use std::{fs::File, io::Read};
+use std::{ffi::c_void, fs::File, io::Read};
 
 #[cfg(feature = "cuda")]
 use crate::gpu;
@@ -123,6 +123,29 @@ impl Device {
             #[cfg(feature = "cuda")]
             Place::Gpu(gpu) => gpu.limits().clone(),
         }
+    }
+
+    /// Refuses an address that is null, or that the driver does not know as memory of this GPU; of the CPU
+    /// any other serves. It calls the driver, so no run does it.
+    pub(crate) fn expect_own(&self, what: &'static str, address: *const c_void) -> Result<()> {
+        let error = |why: String| Error::Memory {
+            what,
+            device: self.to_string(),
+            address: address as usize,
+            why,
+        };
+        if address.is_null() {
+            return Err(error("a null address".to_owned()));
+        }
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = self.as_gpu() {
+            return match gpu.owner(address) {
+                Ok(owner) if owner == gpu.ordinal() => Ok(()),
+                Ok(owner) => Err(error(format!("it is memory of GPU {owner}"))),
+                Err(why) => Err(error(why.to_string())),
+            };
+        }
+        Ok(())
     }
 
     /// Refuses what lives on another device.

@@ -64,8 +64,8 @@ pub enum Error {
     },
     /// No variant on this device can do the problem.
     #[error(
-        "no variant on {device} can do {problem}: {why}; `convforge list --problem {problem}` has \
-         every variant's answer"
+        "no variant on {device} can do {problem}: {why}; variant::plan asks each of variants::all() for \
+         its own answer, or the command `convforge list --problem {problem}` all of them"
     )]
     NoVariant {
         /// The device asked.
@@ -160,8 +160,10 @@ pub enum Error {
         problem: String,
     },
     /// An address that cannot be what it was given for.
-    #[error("{address:#x} is no memory of {device}: {why}")]
+    #[error("{what}: {address:#x} is no memory of {device}: {why}")]
     Memory {
+        /// What it was given for.
+        what: &'static str,
         /// The device that it was given for.
         device: String,
         /// The address.
@@ -316,7 +318,9 @@ fn asked(close: &Option<String>) -> String {
 fn suggestion(close: &Option<String>) -> String {
     match close {
         Some(_) => near(close),
-        None if cfg!(feature = "cuda") => "; `convforge list` shows them all".to_owned(),
+        None if cfg!(feature = "cuda") => {
+            "; variants::all() has them all, or the command `convforge list` shows them".to_owned()
+        }
         None => "; this build has no CUDA (feature `cuda`)".to_owned(),
     }
 }

@@ -53,15 +53,18 @@
 //!
 //! # Graphs
 //!
-//! A run can be captured ([`Conv::run`] allocates nothing and waits for nothing); packing and
-//! [`Workspace::reserve`] cannot. A graph knows by addresses alone what its launches use: operands, packed
+//! A run can be captured ([`Conv::run`] allocates nothing on the device and waits for nothing); packing and
+//! [`Workspace::reserve`] cannot. On the host a run allocates nothing either, but for `cudnn` and `cudnn_transform`: cuDNN
+//! takes addresses in a descriptor of its own, so a workspace's first run with new addresses makes one, and keeps those of
+//! the last 32 sets of addresses. A graph knows by addresses alone what its launches use: operands, packed
 //! filter, the workspace's memory, and what the [`Conv`] keeps. All of these stay as they are for as long
 //! as it is launched; reserving more in the workspace moves its memory. Whoever launches promises it.
 //!
 //! # Environment
 //!
 //! `CONVFORGE_CUDA_LIB`, `CONVFORGE_CUBLAS_LIB`, `CONVFORGE_CUDNN_LIB` and `CONVFORGE_NVRTC_LIB` name
-//! libraries, or folders of them; `CONVFORGE_CACHE` is where scripts/toolkit.py installs them and where a user's
+//! libraries, or folders of them; `CONVFORGE_CACHE` is where the installer that a failed build's error names
+//! (toolkit.py of the crate convforge-bind) puts them, and where a user's
 //! [results of tuning](tuning::Store::of_user) lie. Beside which libraries can be opened and which results there
 //! are, no variable changes what is chosen or computed, and no default searches by time: what costs seconds is asked for by
 //! a value that has a budget.

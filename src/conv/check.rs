@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, ptr::null};
 
-use super::{Conv, Operands, PACKED, Packed, Workspace};
+use super::{Conv, FILTER, Operands, PACKED, Packed, Workspace};
 use crate::{Element, Error, Result, Stream, View, variant::RawOperands};
 
 impl Conv {
@@ -18,7 +18,7 @@ impl Conv {
         } = operands;
         self.check_presence(bias.is_some(), residual.is_some())?;
         self.check_view("the input (x)", &x, problem.x_len())?;
-        self.check_view("the filter (w)", &w, problem.w_len())?;
+        self.check_view(FILTER, &w, problem.w_len())?;
         self.device.expect("the output (y)", y.device())?;
         self.check_storage::<T>("the output (y)")?;
         self.check_len("the output (y)", y.len(), problem.y_len())?;
@@ -30,7 +30,7 @@ impl Conv {
             self.check_len("the bias", bias.len(), problem.bias_len())?;
         }
         if let Some(packed) = packed {
-            self.device.expect("the packed filter", &packed.device)?;
+            self.device.expect(PACKED, &packed.device)?;
             if self.key.as_ref() != Some(&packed.key) {
                 let wanted = self.key.as_ref().map_or_else(
                     || format!("{} uses filters as they are", self.name()),
@@ -74,7 +74,7 @@ impl Conv {
         }
         let tensors = [
             ("the input (x)", raw.x),
-            ("the filter (w)", raw.w),
+            (FILTER, raw.w),
             ("the output (y)", raw.y.cast_const()),
         ];
         let missing = tensors.iter().find(|(_, address)| address.is_null());

@@ -67,16 +67,23 @@ impl Workspace {
     /// It never grows; [`reserve`](Self::reserve) makes the library handles.
     ///
     /// # Errors
-    /// [`Error::WorkspaceMisaligned`] where the address is no multiple of [`ALIGN`](Self::ALIGN).
+    /// [`Error::WorkspaceMisaligned`] where the address is no multiple of [`ALIGN`](Self::ALIGN);
+    /// [`Error::Memory`] where it is null or, as far as the driver knows, not of `stream`'s device. Of no bytes
+    /// nothing is asked.
     ///
     /// # Safety
     /// The address is of `stream`'s device, and until the workspace is dropped and the stream is
     /// past its work, nothing else uses these bytes.
     pub unsafe fn from_raw(stream: &Stream, address: *mut c_void, bytes: usize) -> Result<Self> {
+        const WHAT: &str = "the workspace";
+        let device = stream.device();
+        if bytes > 0 {
+            device.expect_own(WHAT, address)?;
+        }
         let address = address as usize;
         if !address.is_multiple_of(Self::ALIGN) {
             return Err(Error::WorkspaceMisaligned {
-                what: "the workspace",
+                what: WHAT,
                 address,
                 align: Self::ALIGN,
             });
@@ -86,7 +93,7 @@ impl Workspace {
             memory: Memory::Borrowed { address, bytes },
             limit: bytes,
             stream: stream.clone(),
-            device: stream.device(),
+            device,
         })
     }
 

@@ -14,6 +14,9 @@ use super::Device;
 use crate::gpu;
 use crate::{Error, Result};
 
+/// What errors call it.
+const WHAT: &str = "a view";
+
 /// Elements that a convolution reads: `&buffer`, a [part](crate::Buffer::view) of one, on the CPU a slice, and
 /// anybody's memory by [`from_raw`](Self::from_raw).
 ///
@@ -251,7 +254,7 @@ fn part(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)> {
         return Ok((start, end - start));
     }
     Err(Error::OutOfRange {
-        what: "a view",
+        what: WHAT,
         start,
         end,
         len,
@@ -261,6 +264,7 @@ fn part(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)> {
 /// Refuses addresses that cannot be of so many elements on the device.
 fn check_foreign<T>(device: &Device, address: *const c_void, len: usize) -> Result<()> {
     let error = |why: String| Error::Memory {
+        what: WHAT,
         device: device.to_string(),
         address: address as usize,
         why,
@@ -282,13 +286,5 @@ fn check_foreign<T>(device: &Device, address: *const c_void, len: usize) -> Resu
     if !(address as usize).is_multiple_of(align) {
         return Err(error(format!("no multiple of an element's {align} bytes")));
     }
-    #[cfg(feature = "cuda")]
-    if let Some(gpu) = device.as_gpu() {
-        return match gpu.owner(address) {
-            Ok(owner) if owner == gpu.ordinal() => Ok(()),
-            Ok(owner) => Err(error(format!("it is memory of GPU {owner}"))),
-            Err(why) => Err(error(why.to_string())),
-        };
-    }
-    Ok(())
+    device.expect_own(WHAT, address)
 }

@@ -91,8 +91,12 @@ fn of_many_reasons_the_first_are_told_and_the_rest_counted() {
         lenient: true,
     };
     let text = candidates.none("a GPU", &problem()).to_string();
-    let told = "v4 says no; others say no for 2 more reasons; `convforge list --problem";
+    let told = "v4 says no; others say no for 2 more reasons; variant::plan asks each of";
     assert!(text.contains(told) && !text.contains("v5"), "{text}");
+    assert!(
+        text.contains("or the command `convforge list --problem"),
+        "{text}"
+    );
 }
 
 #[test]

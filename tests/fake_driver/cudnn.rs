@@ -3,7 +3,7 @@
 use std::{env, ffi::c_int, mem, sync::atomic::AtomicBool, time::Duration};
 
 use convforge::{
-    Conv, Device, Error, Problem, Result,
+    Buffer, Conv, Device, Error, Problem, Result,
     cudnn::{Fate, Found, Judgement, Options, Referee, Search},
     variants,
 };
@@ -38,6 +38,7 @@ impl Referee for Nobody {
 pub fn all() {
     what_things_are_made_of_outlives_them();
     a_search_tries_every_plan_and_adds_to_an_earlier_one();
+    buffers_in_turns_make_their_descriptors_once();
     finalists_race_by_themselves_while_they_stand_up();
 }
 
@@ -184,6 +185,40 @@ fn a_search_tries_every_plan_and_adds_to_an_earlier_one() {
     assert!(why.contains(left), "{why}");
     assert_eq!(executed, 0);
     assert_eq!(count("fake_early"), 0, "in a race");
+    assert_eq!(count("fake_made"), count("fake_destroyed"));
+}
+
+/// A set of addresses has its descriptor from its first run on, however many others come between, up to as many
+/// as are kept.
+fn buffers_in_turns_make_their_descriptors_once() {
+    let device = Device::gpu(0).unwrap();
+    let problem: Problem = "mb2ic8ih8oc8kh3".parse().unwrap();
+    let cudnn = variants::find("cudnn").unwrap();
+    let conv = Conv::with_variant(&device, &problem, cudnn, 0).unwrap();
+    let stream = device.stream().unwrap();
+    let mut workspace = conv.workspace(&stream).unwrap();
+    let x = device.alloc::<f32>(problem.x_len()).unwrap();
+    let w = device.alloc::<f32>(problem.w_len()).unwrap();
+    let outputs = (0..33).map(|_| device.alloc::<f32>(problem.y_len()).unwrap());
+    let mut outputs: Vec<_> = outputs.collect();
+    // Descriptors made in two rounds over so many outputs.
+    let mut two_rounds = |outputs: &mut [Buffer<f32>]| {
+        [0; 2].map(|_| {
+            let (made, executed) = (count("fake_made"), count("fake_executed"));
+            for y in &mut *outputs {
+                conv.run(&x, &w, y, &mut workspace, &stream).unwrap();
+            }
+            let executed = count("fake_executed") - executed;
+            assert_eq!(executed as usize, outputs.len());
+            count("fake_made") - made
+        })
+    };
+    assert_eq!(two_rounds(&mut outputs[..3]), [3, 0]);
+    assert_eq!(two_rounds(&mut outputs[..32]), [29, 0]);
+    // One more than are kept: each is made in the place of the next one that is asked for.
+    assert_eq!(two_rounds(&mut outputs), [1, 33]);
+    drop((conv, workspace));
+    assert_eq!(count("fake_early"), 0);
     assert_eq!(count("fake_made"), count("fake_destroyed"));
 }
 

@@ -9,6 +9,7 @@ mod pipeline;
 mod plans;
 mod recording;
 mod scale;
+mod set_up;
 
 use std::{
     env,
@@ -66,6 +67,10 @@ fn main() -> ExitCode {
             foreign::the_legacy_default_stream,
         ),
         case("null_operands", foreign::operands_that_are_null),
+        case(
+            "set_up_asks_whose_memory_it_is",
+            set_up::set_up_asks_whose_memory_it_is,
+        ),
         case(
             "nothing_is_allocated_per_chunk",
             pipeline::nothing_is_allocated_per_chunk,

@@ -65,7 +65,7 @@ impl From<Error> for Failure {
             Error::Operand { .. } => Status::Operand,
             Error::Misaligned { .. } | Error::WorkspaceMisaligned { .. } => Status::Misaligned,
             Error::WorkspaceTooSmall { .. } => Status::Workspace,
-            Error::WrongDevice { .. } => Status::Device,
+            Error::WrongDevice { .. } | Error::Memory { .. } => Status::Device,
             Error::WrongThread => Status::Thread,
             Error::NoGpu(_) => Status::NoGpu,
             Error::Library { .. } => Status::Library,

@@ -13,7 +13,8 @@
 //! | `proposals` | what cuDNN proposes for a problem, and building it |
 //! | `until` | when building and timing them has to end |
 //! | `rank` | the estimate of its time |
-//! | `variant_pack` | the addresses of a launch |
+//! | `variant_pack` | the addresses of a launch, and descriptors of those of the last ones |
+//! | `recent` | a few things by their keys |
 //! | `trial`, `tally` | what became of each of them; counted |
 //! | `call`, `descriptor` | safe wrappers: one call, a handle, a descriptor of the graph API |
 
@@ -27,6 +28,7 @@ mod legacy;
 mod plan;
 mod proposals;
 mod rank;
+mod recent;
 mod rules;
 mod tally;
 mod trial;

@@ -4,7 +4,7 @@ use std::{ffi::c_void, ptr::null_mut};
 
 use cudnn_sys::{cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind};
 
-use super::{call::Handle, descriptor::Descriptor, graph::Operand};
+use super::{call::Handle, descriptor::Descriptor, graph::Operand, recent::Recent};
 use crate::{Result, gpu::Gpu};
 
 /// There are no more operands than these.
@@ -13,9 +13,10 @@ const MOST: usize = Operand::Scale as usize;
 /// What a launch gives addresses of, and which.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Addresses {
+    // Compared first, as most differ here.
+    addresses: [*mut c_void; MOST],
     count: usize,
     ids: [i64; MOST],
-    addresses: [*mut c_void; MOST],
     workspace: *mut c_void,
 }
 
@@ -26,9 +27,9 @@ impl Addresses {
         workspace: *mut c_void,
     ) -> Self {
         let mut all = Addresses {
+            addresses: [null_mut(); MOST],
             count: operands.len(),
             ids: [0; MOST],
-            addresses: [null_mut(); MOST],
             workspace,
         };
         for (at, operand) in operands.iter().enumerate() {
@@ -47,11 +48,15 @@ impl Addresses {
     }
 }
 
-/// What launches on one stream need: a handle, and the variant pack of the last of them. Most launches
-/// repeat the addresses of the one before, and a finalized descriptor cannot be changed.
+/// Sets of addresses that a stream's launches go round without a descriptor being made: layers of a network
+/// times the buffers that each of them takes in turns.
+const PACKS: usize = 32;
+
+/// What launches on one stream need: a handle, and the variant packs of the last of them. A finalized
+/// descriptor cannot be changed, so each set of addresses has its own, which the first launch with it makes.
 pub(super) struct Launcher {
     pub(super) handle: Handle,
-    last: Option<(Addresses, Descriptor)>,
+    packs: Recent<Addresses, Descriptor, PACKS>,
 }
 
 // SAFETY: the addresses are only compared, and handed to launches whose callers vouch for them.
@@ -59,22 +64,14 @@ unsafe impl Send for Launcher {}
 
 impl Launcher {
     pub(super) fn new(handle: Handle) -> Self {
-        Launcher { handle, last: None }
+        let packs = Recent::new();
+        Launcher { handle, packs }
     }
 
     /// The handle, and a descriptor of these addresses.
     pub(super) fn with(&mut self, addresses: Addresses) -> Result<(&Handle, &Descriptor)> {
-        if self
-            .last
-            .as_ref()
-            .is_some_and(|(made, _)| *made != addresses)
-        {
-            self.last = None;
-        }
-        let (_, descriptor) = match &mut self.last {
-            Some(last) => last,
-            none => none.insert((addresses, addresses.descriptor(self.handle.gpu())?)),
-        };
-        Ok((&self.handle, descriptor))
+        let handle = &self.handle;
+        let make = |addresses: &Addresses| addresses.descriptor(handle.gpu());
+        Ok((handle, self.packs.get(addresses, make)?))
     }
 }
