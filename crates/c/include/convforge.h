@@ -68,8 +68,8 @@ typedef enum convforge_status {
     CONVFORGE_MISALIGNED = 8,
     /* The memory given for the workspace is smaller than CONVFORGE_WORKSPACE_LEAST. */
     CONVFORGE_WORKSPACE_TOO_SMALL = 9,
-    /* A stream or workspace of another device or context; memory for a workspace, a filter to pack or
-     * its place that is not the device's. */
+    /* A stream or workspace of another device or context; memory for a workspace, a filter to pack
+     * or its place that is not the device's. */
     CONVFORGE_WRONG_DEVICE = 10,
     /* A workspace on CU_STREAM_PER_THREAD, used on another thread than the one that created it. */
     CONVFORGE_WRONG_THREAD = 11,

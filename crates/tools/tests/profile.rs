@@ -5,18 +5,13 @@
 
 mod common;
 
-use common::{Answer, Configured};
+use common::{
+    Answer, Configured,
+    drawn::{self, Wanted},
+};
 use convforge::Device;
 use convforge_tools::measure;
 use libtest_mimic::{Arguments, Completion};
-
-/// The first that a variant can do is taken.
-const PROBLEMS: [&str; 4] = [
-    "mb4ic4ih40oc16oh34kh7",
-    "mb4ic4ih40oc16oh34kh7+math=f16",
-    "mb4ic4ih40oc16oh34kh7+math=f16acc",
-    "mb3ic4096ih1oc64oh1kh1",
-];
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -29,7 +24,7 @@ fn main() {
 }
 
 fn in_order(device: &Device, configured: &Configured) -> Answer {
-    let conv = match common::conv(device, configured, &PROBLEMS) {
+    let conv = match drawn::ready(device, configured, Wanted::SUMS) {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
