@@ -15,7 +15,7 @@
 
 mod buffer;
 mod element;
-mod host_buffer;
+pub(crate) mod host_buffer;
 mod host_copies;
 mod stream;
 mod view;

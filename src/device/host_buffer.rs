@@ -24,6 +24,16 @@ unsafe impl bytemuck::Zeroable for Block {}
 // SAFETY: as above.
 unsafe impl Pod for Block {}
 
+/// That so many bytes were asked for in vain.
+pub(crate) fn out_of_memory(asked: usize) -> Error {
+    Error::OutOfMemory {
+        device: Device::cpu().to_string(),
+        asked,
+        free: 0,
+        total: 0,
+    }
+}
+
 impl<T: Pod> HostBuffer<T> {
     /// `len` elements of zero bytes.
     ///
@@ -42,12 +52,7 @@ impl<T: Pod> HostBuffer<T> {
                 align_of::<Block>()
             )));
         }
-        let out_of_memory = || Error::OutOfMemory {
-            device: Device::cpu().to_string(),
-            asked: len.saturating_mul(size_of::<T>()),
-            free: 0,
-            total: 0,
-        };
+        let out_of_memory = || out_of_memory(len.saturating_mul(size_of::<T>()));
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(out_of_memory)?;
         let count = bytes.div_ceil(size_of::<Block>());
         let mut blocks = Vec::new();

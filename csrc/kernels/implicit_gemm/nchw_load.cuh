@@ -16,7 +16,7 @@ template <class Element, int Vector>
 struct Batch {
     static constexpr int Bytes = Vector * int(sizeof(Element)), Words = Bytes < 4 ? 1 : Bytes / 4;
     static constexpr int Channels = PieceChannels<Element>;
-    static constexpr int Pieces = pieces_at_once(Vector, sizeof(Element));
+    static constexpr int Pieces = pieces_in_flight(Vector, sizeof(Element));
     static constexpr int Turns = LinePieces / Vector / Pieces; // until all of a line are there
     static constexpr int Vectors = 32 / Vector;                // of a warp
     using Load = std::conditional_t<

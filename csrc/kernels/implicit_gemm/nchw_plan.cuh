@@ -240,7 +240,7 @@ inline bool tile_planes(const cf_query &query, const View &v, const TilePixels &
     // Of vectors of 32 pixels in all.
     const auto batches_of = [&](int vectors, int vector) {
         return int(ceil_div(int64_t(vectors) * vector, 32)) * LinePieces / vector /
-               pieces_at_once(vector, element_bytes(p));
+               pieces_in_flight(vector, element_bytes(p));
     };
     if (!planes.straight)
         choose_vectors(p, v, t, int(height), reading, 16, batches_of, planes);

@@ -68,7 +68,7 @@ inline int staging_bytes(int width) {
                     RowChannels * LineBytes);
 }
 // 16 bytes of a line that a lane loads at a time, in vectors of so many pixels.
-__host__ __device__ constexpr int pieces_at_once(int vector, int element) {
+__host__ __device__ constexpr int pieces_in_flight(int vector, int element) {
     const int words = 16 / element * (vector * element < 4 ? 1 : vector * element / 4);
     return LinePieces / vector * words < BatchWords ? LinePieces / vector : BatchWords / words;
 }

@@ -165,15 +165,15 @@ __device__ __forceinline__ Corner corner_of(const Block &block, int m, int ring)
     return {tile.n, tile.row - t.pad_top, tile.column - t.pad_left, channel};
 }
 
-// The first items of a ring, whose stages nobody has to hand back, by a lane for each: ask(item,
+// The first items of a ring, whose stages nobody has to hand back, by a lane for each: issue(item,
 // stage). So they wait for nothing but their turn to be sent; a short sum has no others. Says how
 // many there are.
-template <class Ask>
-__device__ __forceinline__ int ask_at_once(int items, int stages, const Share &share, int lane,
-                                           const Ask &ask) {
+template <class Issue>
+__device__ __forceinline__ int issue_first(int items, int stages, const Share &share, int lane,
+                                           const Issue &issue) {
     const int first = min(items, stages);
     if (lane < first && share.has({lane, 0}))
-        ask(lane, lane);
+        issue(lane, lane);
     __syncwarp();
     return first;
 }
@@ -185,8 +185,8 @@ struct PixelCopies {
     const CUtensorMap &x;
     int ring;
 
-    __device__ __forceinline__ void ask(const Corner &from, int b, int r, int s, int stage,
-                                        int turn) const {
+    __device__ __forceinline__ void issue(const Corner &from, int b, int r, int s, int stage,
+                                          int turn) const {
         const Tiling &t = block.tiling;
         const Peers &peers = block.of_pixels;
         Barrier &full = block.shared.pixels[ring].full[stage];
@@ -216,8 +216,8 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
     const PixelCopies<Element> copies = {block, x, ring};
     int first = 0;
     if (block.count > 0 && t.load_rows * t.load_columns == 1)
-        first = ask_at_once(block.blocks, t.pixel_stages, share, lane, [&](int b, int stage) {
-            copies.ask(next, b, 0, 0, stage, b & (peers - 1));
+        first = issue_first(block.blocks, t.pixel_stages, share, lane, [&](int b, int stage) {
+            copies.issue(next, b, 0, 0, stage, b & (peers - 1));
         });
     RingPosition at = RingPosition::behind(first, t.pixel_stages);
     int turn = first & (peers - 1);
@@ -230,7 +230,7 @@ __device__ __forceinline__ void produce_pixels(const Block &block, const CUtenso
                         continue;
                     pixels.wait_empty(at);
                     if (lane == 0)
-                        copies.ask(next, b, r, s, at.stage, turn);
+                        copies.issue(next, b, r, s, at.stage, turn);
                     __syncwarp();
                 }
         next = corner_of<Element>(block, m + 1, ring);
@@ -260,7 +260,7 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
     const int64_t tap_bytes = int64_t(t.filter_lines) * LineBytes;
     WeightRing &weights = block.shared.weights;
     const Peers &peers = block.of_weights;
-    const auto ask = [&](const char *from, int stage, int turn) {
+    const auto issue = [&](const char *from, int stage, int turn) {
         Barrier &full = weights.full[stage];
         full.arrive_and_expect(next.bytes);
         if (peers.count == 1)
@@ -272,8 +272,8 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
     const int items = block.blocks * t.taps;
     int first = 0;
     if (tiles > 0)
-        first = ask_at_once(items, t.weight_stages, share, lane, [&](int i, int stage) {
-            ask(next.first + i * tap_bytes, stage, i & (peers.count - 1));
+        first = issue_first(items, t.weight_stages, share, lane, [&](int i, int stage) {
+            issue(next.first + i * tap_bytes, stage, i & (peers.count - 1));
         });
     RingPosition at = RingPosition::behind(first, t.weight_stages);
     int turn = first & (peers.count - 1);
@@ -285,7 +285,7 @@ __device__ __forceinline__ void produce_weights(const Block &block, const char *
                 continue;
             weights.wait_empty(at);
             if (lane == 0)
-                ask(from, at.stage, turn);
+                issue(from, at.stage, turn);
             __syncwarp();
         }
         next = lines_of(block, filter, m + 1);

@@ -59,7 +59,7 @@ inline double norm5(double a, double b) { return std::pow(std::pow(a, 5) + std::
 // moves. What products take more than their count, and what is added where blocks of a cluster read
 // the same: a share, and once.
 constexpr double Fill = 550, Latency = 1100, Refill = 3300, PixelRound = 390, WeightRound = 240,
-                 AtOnce = 450, OfTile = 300, OfPiece = 300, TapRound = 490, TapOfOnce = 400;
+                 FirstIssue = 450, OfTile = 300, OfPiece = 300, TapRound = 490, TapOfFirst = 400;
 constexpr double FillBytes = 40, PortBytes = 128;
 constexpr double ProductShare = 1.08, ClusterShare = 0.1, Clustered = 1000;
 // The same where a block keeps its weights, so that warpgroups come to store together (the tiles
@@ -92,18 +92,18 @@ inline double estimate(const cf_query &query, const Option &option, bool as_comp
     const double filled = (pixel_bytes / t.pixel_peers + weight_bytes / t.weight_peers) / FillBytes;
     const double port =
         steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
-    const double tap_round = t.once && blocks_beside(option.width) > 1 ? TapOfOnce : TapRound;
+    const double tap_round = t.once && blocks_beside(option.width) > 1 ? TapOfFirst : TapRound;
     const double products = std::max(ProductShare * std::max(steps * option.width / 2.0, port),
                                      blocks * taps * tap_round);
     // The first ones are asked for at once; a stage that was handed back comes some time later.
-    const auto ask = [&](double count, double clocks, int stages, int warps) {
+    const auto issue_clocks = [&](double count, double clocks, int stages, int warps) {
         const double first = std::min(count, stages / std::max(rounds, 1.0));
         const double others = std::max(clocks / warps, Latency / std::max(stages - 1, 1));
-        return first * AtOnce / warps + (count - first) * others +
+        return first * FirstIssue / warps + (count - first) * others +
                (count > first && rounds <= 1 ? Refill : 0);
     };
-    const double issue = std::max(ask(loads, PixelRound, t.pixel_stages, t.apart ? 1 : 2),
-                                  ask(weights, WeightRound, t.weight_stages, 2));
+    const double issue = std::max(issue_clocks(loads, PixelRound, t.pixel_stages, t.apart ? 1 : 2),
+                                  issue_clocks(weights, WeightRound, t.weight_stages, 2));
     const double main = norm5(products, norm5(filled, issue)) *
                         (1 + ClusterShare * (t.pixel_peers * t.weight_peers - 1));
     const double meet =

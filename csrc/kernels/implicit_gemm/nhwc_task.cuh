@@ -102,8 +102,8 @@ template <class Element, int N>
 __device__ __forceinline__ void multiply_tile(const Block &block, Held &held, int ring,
                                               uint32_t rows, float (&sums)[N / 2]) {
     const Tiling &t = block.tiling;
-    const bool is_cut = block.first_block + block.blocks == t.blocks && t.last_steps < Steps;
-    const int taps = block.blocks * t.taps, whole = is_cut ? taps - t.taps : taps;
+    const bool is_partial = block.first_block + block.blocks == t.blocks && t.last_steps < Steps;
+    const int taps = block.blocks * t.taps, whole = is_partial ? taps - t.taps : taps;
     TapStages before;
     int r = 0, s = 0;
     uint32_t row = block.pixels(ring, held.pixels_at.stage), line = row;

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     Device, Layout, Math, Problem, Result, Storage,
+    device::host_buffer,
     variant::{Args, Bytes, Info, Plan, Prepared, Query, Variant},
 };
 
@@ -32,6 +33,8 @@ use crate::{
 const CHANNELS: usize = 128;
 /// Slices start on cache lines of their own.
 const ALIGN: usize = 128 / size_of::<f32>();
+/// Bytes that the `gemm` crate keeps for each thread: as many as a core's second cache has, so at most these.
+const GEMM_BYTES: usize = 4 << 20;
 
 pub(crate) struct Gemm(Info);
 
@@ -177,8 +180,12 @@ impl Blocked {
             residual,
             scratch,
         }: Tensors<T>,
-    ) {
+    ) -> Result<()> {
         let (filter, slices) = scratch.split_at_mut(self.filter);
+        let slots = (slices.len() / self.slice.len()).min(rayon::current_num_threads());
+        if self.method != Method::Depthwise {
+            self.has_memory(slots)?;
+        }
         let w = match T::as_f32(w) {
             Some(w) if self.filter == 0 => w,
             _ => {
@@ -188,7 +195,6 @@ impl Blocked {
         };
         let y = Shared::new(y);
         let next = AtomicUsize::new(0);
-        let slots = (slices.len() / self.slice.len()).min(rayon::current_num_threads());
         slices
             .par_chunks_exact_mut(self.slice.len())
             .take(slots)
@@ -207,6 +213,15 @@ impl Blocked {
                     finish::store(&self.problem, &tile, sums, line, &y);
                 }
             });
+        Ok(())
+    }
+
+    /// An error where there is no memory for what the `gemm` crate packs, which would end the process: on
+    /// each thread its cache's worth, and operands of a product, which are no larger than a slice.
+    fn has_memory(&self, slots: usize) -> Result<()> {
+        let asked = slots * (GEMM_BYTES + self.slice.len() * size_of::<f32>());
+        let found = Vec::<u8>::new().try_reserve_exact(asked);
+        found.map_err(|_| host_buffer::out_of_memory(asked))
     }
 
     /// The filter in f32, rounded; depthwise in NHWC in the order r s k.
@@ -336,9 +351,8 @@ unsafe impl Prepared for Blocked {
         with_storage!(self.problem, T => {
             // SAFETY: as this function's.
             let tensors = unsafe { Tensors::<T>::new(&self.problem, &args) };
-            self.run(tensors);
-        });
-        Ok(())
+            self.run(tensors)
+        })
     }
 }
 
