@@ -428,6 +428,7 @@ fn in_the_middle<T: Element>(conv: &Conv) -> Answer {
     let inputs = Inputs::<T>::new(device, problem)?;
     let stream = device.stream()?;
     let packed = conv.pack(&inputs.w, &stream)?;
+    stream.synchronize()?;
     let x = values(problem, Tensor::X, SEED);
     let expected = alone(conv, &inputs, &device.upload(&x)?, packed.as_ref())?;
 

@@ -11,9 +11,12 @@ use cudarc::driver::sys::{self, CUgraphNodeType, CUstreamCaptureMode, cudaError_
 
 /// A call of the driver's that enqueues.
 enum Node {
-    Kernel(sys::CUDA_KERNEL_NODE_PARAMS),
+    Kernel(sys::CUDA_KERNEL_NODE_PARAMS, Cluster),
     Memset(sys::CUDA_MEMSET_NODE_PARAMS),
 }
+
+/// Blocks of a cluster along x, y and z; none where the launch asked for none.
+type Cluster = Option<sys::CUlaunchAttributeValue>;
 
 /// The nodes of a graph, in the order in which they were enqueued.
 pub struct Recording {
@@ -79,7 +82,7 @@ impl Recording {
             // SAFETY: as the caller says; the parameters are the graph's own.
             fine(unsafe {
                 match node {
-                    Node::Kernel(kernel) => launch(kernel, stream),
+                    Node::Kernel(kernel, cluster) => launch(kernel, *cluster, stream),
                     Node::Memset(memset) => set(memset, stream),
                 }
             })?;
@@ -106,7 +109,7 @@ fn node(handle: sys::CUgraphNode) -> Result<Node, String> {
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL => {
                 let mut kernel = mem::zeroed();
                 fine(sys::cuGraphKernelNodeGetParams_v2(handle, &mut kernel))?;
-                Ok(Node::Kernel(kernel))
+                Ok(Node::Kernel(kernel, cluster(handle)?))
             }
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET => {
                 let mut memset = mem::zeroed();
@@ -118,9 +121,31 @@ fn node(handle: sys::CUgraphNode) -> Result<Node, String> {
     }
 }
 
+/// Of a kernel's node. Without it, blocks that copy to each other's shared memory are ended by the hardware.
+unsafe fn cluster(kernel: sys::CUgraphNode) -> Result<Cluster, String> {
+    let attribute = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    // SAFETY: the node is of a graph that lives, and a kernel's; this attribute's value are numbers.
+    unsafe {
+        let mut value: sys::CUlaunchAttributeValue = mem::zeroed();
+        fine(sys::cuGraphKernelNodeGetAttribute(
+            kernel, attribute, &mut value,
+        ))?;
+        Ok((value.clusterDim.x > 0).then_some(value))
+    }
+}
+
 /// As the runtime launches: by the extended call. A node does not say whether its kernel may begin
 /// before the one ahead of it has ended, so here none may.
-unsafe fn launch(kernel: &sys::CUDA_KERNEL_NODE_PARAMS, stream: sys::CUstream) -> Code {
+unsafe fn launch(
+    kernel: &sys::CUDA_KERNEL_NODE_PARAMS,
+    cluster: Cluster,
+    stream: sys::CUstream,
+) -> Code {
+    let mut attribute = cluster.map(|value| sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        pad: [0; 4],
+        value,
+    });
     let config = sys::CUlaunchConfig {
         gridDimX: kernel.gridDimX,
         gridDimY: kernel.gridDimY,
@@ -130,8 +155,8 @@ unsafe fn launch(kernel: &sys::CUDA_KERNEL_NODE_PARAMS, stream: sys::CUstream) -
         blockDimZ: kernel.blockDimZ,
         sharedMemBytes: kernel.sharedMemBytes,
         hStream: stream,
-        attrs: ptr::null_mut(),
-        numAttrs: 0,
+        attrs: attribute.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+        numAttrs: u32::from(cluster.is_some()),
     };
     let function = match kernel.func.is_null() {
         // A kernel of a library, which the driver takes for a function.
