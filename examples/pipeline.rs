@@ -48,11 +48,7 @@ fn run(
     };
 
     for streams in [1, 2, 4, 8] {
-        let options = Options {
-            streams,
-            timeline,
-            ..Options::default()
-        };
+        let options = Options::default().streams(streams).timeline(timeline);
         // Memory, streams and the filter's copy; a run only copies images and computes.
         let mut pipeline = Pipeline::new(device, problem, pick, &filter, bias, &options)?;
         pipeline.run(x, y)?;

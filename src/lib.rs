@@ -21,6 +21,14 @@
     doc = "| [`cudnn`] | searching the fastest of cuDNN's plans |"
 )]
 //!
+//! # Growth
+//!
+//! What may have one more member in a later release is `#[non_exhaustive]`: build it with `new` or its default, and
+//! the methods that are called as its fields. What is not can be written out, and matched to the last one. Of these a
+//! [`Shape`] with all that stands in it ([`Layout`], [`Storage`], [`Math`], [`Padding`], [`Epilogue`], [`Activation`],
+//! [`Pool`]) must be known in full by whoever computes or judges a convolution; a field of an [`Error`]'s variant by
+//! whoever implements [`variant::Variant`] and answers with it. One more there is a breaking change.
+//!
 //! # Threads
 //!
 //! Whatever lives on a device is `Send`. [`Conv`], [`ConvCache`], [`Packed`], [`Filter`], devices, streams, buffers and views are

@@ -39,6 +39,7 @@ pub use timeline::{Span, Work};
 
 /// How a batch is cut.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// Streams; no more of them than chunks are made.
     pub streams: usize,
@@ -57,6 +58,29 @@ impl Default for Options {
             chunk: None,
             timeline: false,
         }
+    }
+}
+
+impl Options {
+    /// Streams; no more of them than chunks are made.
+    #[must_use]
+    pub fn streams(self, streams: usize) -> Self {
+        Options { streams, ..self }
+    }
+
+    /// Images in a chunk; none to have it chosen.
+    #[must_use]
+    pub fn chunk(self, chunk: impl Into<Option<usize>>) -> Self {
+        Options {
+            chunk: chunk.into(),
+            ..self
+        }
+    }
+
+    /// Whether a run tells what was done when.
+    #[must_use]
+    pub fn timeline(self, timeline: bool) -> Self {
+        Options { timeline, ..self }
     }
 }
 

@@ -1,9 +1,6 @@
 //! The problem: shapes, layout, storage, math, alignment and epilogue of one convolution, and the
 //! text that names it everywhere.
 //!
-//! Layouts, storages, maths and activations can be matched to the last one: whoever computes or judges
-//! must know them all, and one more is a new version.
-//!
 //! | file | what it holds |
 //! | --- | --- |
 //! | `problem` | [`Problem`]: a convolution that makes sense, and its sizes |

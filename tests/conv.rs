@@ -7,7 +7,7 @@
 //! | shared | several threads run it, and others of the same kernels in other sizes, on streams of their own at the same time |
 //! | elsewhere | what lies on another device is refused |
 //! | viewed | it reads and writes the middle of larger buffers as it does whole ones |
-//! | packed once | one packed filter serves every batch, another filter's is refused |
+//! | packed once | one packed filter serves every batch, and every configuration that arranges it alike; another filter's is refused |
 //! | infinities | a handwritten row without a caveat makes what an fp32 loop makes of an infinity, a NaN and a number near the largest |
 //!
 //! Without a GPU its variants are `ignored`, with the reason; `CONVFORGE_REQUIRE_GPU=1` makes that a
@@ -471,16 +471,7 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
         config: *config,
         limits: &limits,
     };
-    let packs = |problem: &Problem| {
-        domain
-            .plan(problem)
-            .is_ok_and(|plan| plan.packing.is_some())
-    };
-    let packing: Vec<Problem> = Wanted::ANY
-        .problems(domain)
-        .take(200)
-        .filter(packs)
-        .collect();
+    let packing = drawn::packing(domain);
     let Some(any) = packing.first() else {
         let why = drawn::unable_here(&domain);
         let why = why.unwrap_or_else(|| "packs none of its filters".to_owned());
@@ -503,11 +494,17 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
         .iter()
         .find(|other| other.storage() == problem.storage() && other.w_len() != problem.w_len());
     let strange = strange.map(conv).transpose()?;
-    with_element!(problem.storage(), every_batch(&convs, strange.as_ref()))
+    with_element!(problem.storage(), one_for_all(&convs, strange.as_ref()))?;
+    for (other, problem) in drawn::packed_alike(domain, &packing) {
+        let other = Conv::with_variant(device, &problem, variant.clone(), other)?;
+        let convs = [conv(&problem)?, other];
+        with_element!(problem.storage(), one_for_all(&convs, None))?;
+    }
+    Ok(Completion::Completed)
 }
 
-/// What one of them packs serves the others; what `strange` packs serves none.
-fn every_batch<T: Element>(convs: &[Conv], strange: Option<&Conv>) -> Answer {
+/// What the first of them packs serves the others; what `strange` packs serves none.
+fn one_for_all<T: Element>(convs: &[Conv], strange: Option<&Conv>) -> Answer {
     let device = convs[0].device();
     let stream = device.stream()?;
     let filter = |conv: &Conv| device.upload(&values::<T>(conv.problem(), Tensor::W, SEED));
@@ -526,10 +523,11 @@ fn every_batch<T: Element>(convs: &[Conv], strange: Option<&Conv>) -> Answer {
         stream.synchronize()?;
         let expected = alone(conv, &inputs, &x, own.as_ref())?;
         let same = alone(conv, &inputs, &x, packed.as_ref())? == expected;
-        let images = problem.n();
-        let first = convs[0].problem().n();
-        let wrong =
-            format!("with a filter packed for {first} images, {images} give another output");
+        let packed_by = format!("{} for {}", convs[0].name(), convs[0].problem());
+        let wrong = format!(
+            "with a filter packed by {packed_by}, {} gives another output for {problem}",
+            conv.name()
+        );
         common::ensure(same, &wrong)?;
 
         let mut workspace = conv.workspace(&stream)?;

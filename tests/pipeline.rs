@@ -71,11 +71,7 @@ fn cut<T: Element>(whole: &Conv, configured: &Configured) -> Answer {
     let expected = numbers(&unpipelined(whole, &x, &w)?);
     let nothing = expected.iter().all(|y| *y == 0.0);
     ensure(!nothing, "every output is zero, which shows nothing")?;
-    let options = Options {
-        streams: 1,
-        chunk: Some(problem.n().div_ceil(4)),
-        timeline: false,
-    };
+    let options = Options::default().streams(1).chunk(problem.n().div_ceil(4));
     let one = Pipeline::with_variant(device, problem, configured.clone(), &w, &[], &options)?;
     ensure(one.rest().is_some(), "the last chunk is as large as others")?;
     for streams in [1, 2, 3, 16] {
@@ -138,11 +134,7 @@ fn both_copy_engines_are_busy(device: &Device) -> Result<Completion, Failed> {
     };
     let problem: Problem = "mb2000ic1ih86oc4oh80kh7".parse()?;
     let w = values(&problem, Tensor::W);
-    let options = Options {
-        streams: 4,
-        chunk: None,
-        timeline: true,
-    };
+    let options = Options::default().streams(4).timeline(true);
     let mut cut = Pipeline::new(device, &problem, &Pick::Kernels, &w, &[], &options)?;
     let mut x = PinnedBuffer::alloc(gpu, problem.x_len())?;
     x.copy_from_slice(&values::<f32>(&problem, Tensor::X));

@@ -20,11 +20,7 @@ fn problem(text: &str) -> Problem {
 }
 
 fn options(streams: usize, chunk: Option<usize>) -> Options {
-    Options {
-        streams,
-        chunk,
-        timeline: false,
-    }
+    Options::default().streams(streams).chunk(chunk)
 }
 
 fn values<T: Element>(problem: &Problem, tensor: Tensor) -> Vec<T> {

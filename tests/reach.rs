@@ -7,6 +7,8 @@ use common::{
     Configured,
     drawn::{self, Wanted, nominal},
 };
+#[cfg(feature = "cuda")]
+use convforge::variant::Kind;
 use convforge::{Limits, variants};
 use convforge_check::Domain;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -38,6 +40,11 @@ fn main() {
         Trial::test(format!("{name} host"), move || is_timed(&configured))
     }));
     trials.push(Trial::test("a chip that is too small", a_chip_is_told));
+    #[cfg(feature = "cuda")]
+    trials.push(Trial::test(
+        "a filter for several configurations",
+        some_filters_are_packed_alike,
+    ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -94,4 +101,19 @@ fn a_chip_is_told() -> Result<(), Failed> {
         common::ensure(told || !must, &format!("{name} on an L40S"))?;
     }
     Ok(())
+}
+
+/// By a test that packs a filter with one configuration and runs another.
+#[cfg(feature = "cuda")]
+fn some_filters_are_packed_alike() -> Result<(), Failed> {
+    let limits = nominal();
+    let mut alike = common::configured().filter(|configured| {
+        let domain = domain(configured, &limits);
+        !drawn::packed_alike(domain, &drawn::packing(domain)).is_empty()
+    });
+    let row = alike.find(|(variant, _)| variant.info().kind == Kind::Kernel);
+    common::ensure(
+        row.is_some(),
+        "no two configurations of a row arrange a filter alike",
+    )
 }

@@ -64,7 +64,7 @@ fn main() {
     let trials = all.into_iter().flat_map(|(graph, cold)| {
         let gpu = gpu.clone();
         PROBLEMS.into_iter().map(move |text| {
-            let conditions = Conditions { graph, cold };
+            let conditions = Conditions::default().graph(graph).cold(cold);
             let name = format!("{text}, {conditions}");
             let test = move |device: &Device| tunes(device, text, conditions);
             trial(&name, gpu.clone(), test)

@@ -19,10 +19,6 @@ fuzz_target!(|text: &str| {
     }
     let _ = convforge_tools::tune::read(text);
     let problem: Problem = "mb2ic3ih8oc4kh3".parse().expect("a problem");
-    let shipped = Shipped {
-        model: "a model",
-        chip: "h200",
-        text,
-    };
+    let shipped = Shipped::new("a model", "h200", text);
     let _ = (shipped.get(&problem), shipped.nearest(&problem));
 });

@@ -16,7 +16,7 @@ pub trait Referee {
     fn judge(&mut self, conv: &Conv) -> Judgement;
 }
 
-/// What a [`Referee`] thinks of a result.
+/// What a [`Referee`] thinks of a result; there is no fourth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// It is right.

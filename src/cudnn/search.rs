@@ -25,6 +25,7 @@ use crate::{
 
 /// How long and how far a search goes.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// How long building plans may take, and running them for the first time, where that is limited;
     /// plans that come later are left out and counted, and the search is not complete. With many
@@ -47,8 +48,38 @@ impl Default for Options {
     }
 }
 
-/// A search for the fastest plans of one problem.
+impl Options {
+    /// How long building plans may take, and running them for the first time; none for no limit.
+    #[must_use]
+    pub fn budget(self, budget: impl Into<Option<Duration>>) -> Self {
+        Options {
+            budget: budget.into(),
+            ..self
+        }
+    }
+
+    /// Most bytes of workspace that a plan may ask for.
+    #[must_use]
+    pub fn workspace_cap(self, workspace_cap: usize) -> Self {
+        Options {
+            workspace_cap,
+            ..self
+        }
+    }
+
+    /// What ends the search once it is set; none for nothing.
+    #[must_use]
+    pub fn stop(self, stop: impl Into<Option<&'static AtomicBool>>) -> Self {
+        Options {
+            stop: stop.into(),
+            ..self
+        }
+    }
+}
+
+/// A search for the fastest plans of one problem. Build it with [`Search::new`] and add what is known.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Search<'a> {
     /// Where.
     pub device: &'a Device,
@@ -63,6 +94,40 @@ pub struct Search<'a> {
     /// their turn where cuDNN names more plans than then, where no finalist is right any more, or where the
     /// fastest takes over 1.1 times as long as then.
     pub finalists: bool,
+}
+
+impl<'a> Search<'a> {
+    /// Of all plans, as far as the default goes.
+    pub fn new(device: &'a Device, problem: &'a Problem) -> Self {
+        Search {
+            device,
+            problem,
+            options: Options::default(),
+            known: None,
+            finalists: false,
+        }
+    }
+
+    /// How far it goes.
+    #[must_use]
+    pub fn options(self, options: Options) -> Self {
+        Search { options, ..self }
+    }
+
+    /// What an earlier search of the same found, if there was one.
+    #[must_use]
+    pub fn known(self, known: impl Into<Option<&'a Found>>) -> Self {
+        Search {
+            known: known.into(),
+            ..self
+        }
+    }
+
+    /// Whether the finalists of the earlier search race by themselves.
+    #[must_use]
+    pub fn finalists(self, finalists: bool) -> Self {
+        Search { finalists, ..self }
+    }
 }
 
 impl Search<'_> {
@@ -89,7 +154,7 @@ impl Search<'_> {
         }
         let mut tally = Tally::default();
         let plans = every_plan(self.device, self.problem, &mut tally)?;
-        if let Some(found) = self.finalists(&race, &plans, &tally, referee)? {
+        if let Some(found) = self.race_of_finalists(&race, &plans, &tally, referee)? {
             return Ok(found);
         }
         let (plans, mut far) = self.without_known(plans, &mut tally);
@@ -101,7 +166,7 @@ impl Search<'_> {
 
     /// What the finalists of the search that is known come to by themselves, if that is enough; these are the
     /// plans that cuDNN named.
-    fn finalists(
+    fn race_of_finalists(
         &self,
         race: &Race,
         named: &[Proposal],

@@ -19,6 +19,7 @@ pub enum Work {
 /// One piece of work of a run, by events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Span {
     /// Its stream, from 0.
     pub stream: usize,
@@ -30,6 +31,19 @@ pub struct Span {
     pub begin_us: f64,
     /// As `begin_us`.
     pub end_us: f64,
+}
+
+impl Span {
+    /// Of a chunk on a stream, in microseconds from the run's beginning.
+    pub fn new(stream: usize, chunk: usize, work: Work, [begin_us, end_us]: [f64; 2]) -> Self {
+        Span {
+            stream,
+            chunk,
+            work,
+            begin_us,
+            end_us,
+        }
+    }
 }
 
 /// In the order in which a chunk goes through them.

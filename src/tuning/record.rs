@@ -28,6 +28,7 @@ const WHAT: &str = "a record of tuning";
 
 /// What was measured of one problem on one model of device.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Record {
     /// The problem.
     pub problem: Problem,
@@ -41,6 +42,7 @@ pub struct Record {
 
 /// How times are taken: as the convolution will run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Conditions {
     /// Launched by a captured graph, so that the host's part vanishes; otherwise call by call.
     pub graph: bool,
@@ -60,6 +62,18 @@ impl Default for Conditions {
 }
 
 impl Conditions {
+    /// Whether launched by a captured graph.
+    #[must_use]
+    pub fn graph(self, graph: bool) -> Self {
+        Conditions { graph, ..self }
+    }
+
+    /// Whether on operands that no cache holds.
+    #[must_use]
+    pub fn cold(self, cold: bool) -> Self {
+        Conditions { cold, ..self }
+    }
+
     /// These on a GPU. The CPU has no graphs, and its caches are no L2: it is called, warm.
     #[must_use]
     pub fn on(self, is_gpu: bool) -> Self {
@@ -75,6 +89,7 @@ impl Conditions {
 
 /// One variant in one configuration.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Line {
     /// `implicit_gemm_nhwc`, `fused_shared:tile=24`: names, never indices.
     pub name: String,
@@ -85,8 +100,20 @@ pub struct Line {
     pub source: String,
 }
 
+impl Line {
+    /// What became of the variant and configuration of this name, made of this source.
+    pub fn new(name: impl Into<String>, outcome: Outcome, source: impl Into<String>) -> Self {
+        Line {
+            name: name.into(),
+            outcome,
+            source: source.into(),
+        }
+    }
+}
+
 /// What measuring a variant came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// It passed its check, and took so long.
     Took {

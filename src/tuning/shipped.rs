@@ -10,6 +10,7 @@ use crate::{Limits, Problem};
 
 /// A text of shipped results.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Shipped<'a> {
     /// The model of GPU that it is of.
     pub model: &'static str,
@@ -39,6 +40,13 @@ impl Shipped<'static> {
     pub fn model_of(limits: &Limits) -> Option<&'static str> {
         let is = |shipped: &&Shipped| Limits::of_chip(shipped.chip).as_ref() == Some(limits);
         ALL.iter().find(is).map(|shipped| shipped.model)
+    }
+}
+
+impl<'a> Shipped<'a> {
+    /// A text of results of a model of GPU, which is this chip.
+    pub const fn new(model: &'static str, chip: &'static str, text: &'a str) -> Self {
+        Shipped { model, chip, text }
     }
 }
 

@@ -27,7 +27,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Bytes of workspace.
+/// Bytes of workspace, from the least to the most that serve; there is nothing else to say of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bytes {
     /// Works with this much.

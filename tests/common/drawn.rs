@@ -3,7 +3,8 @@
 //! configuration has some, for an H200.
 
 use convforge::{
-    Activation, Conv, Device, Epilogue, Error, Limits, Pool, Problem, Result, Shape, variant::Space,
+    Activation, Conv, Device, Epilogue, Error, Limits, Pool, Problem, Result, Shape,
+    variant::{Packing, Space},
 };
 use convforge_check::Domain;
 use libtest_mimic::Completion;
@@ -16,6 +17,8 @@ pub const SEED: u64 = 1;
 pub const DRAWS: u64 = 20_000;
 /// Of a library more are tried, since it refuses some that its plan takes.
 const TRIES: usize = 20;
+/// Problems that are looked through for filters that are packed.
+const FIRST: usize = 200;
 /// Outputs of an image: fewer show little.
 const LEAST_OUTPUTS: usize = 16;
 /// Outputs: a test with more takes long.
@@ -124,6 +127,34 @@ pub fn pools_nothing(domain: Domain) -> Option<String> {
     }
     let mut drawn = domain.problems(SEED, DRAWS / 10);
     said.filter(|_| drawn.all(|problem| problem.epilogue().pool.is_none()))
+}
+
+/// Problems whose filter a configuration packs, of the first that are drawn for it.
+pub fn packing(domain: Domain) -> Vec<Problem> {
+    let first = Wanted::ANY.problems(domain).take(FIRST);
+    first
+        .filter(|problem| packing_of(&domain, problem).is_some())
+        .collect()
+}
+
+/// For each other configuration of the variant that arranges the filter of one of these problems alike, its index and
+/// the first such problem.
+pub fn packed_alike(domain: Domain, problems: &[Problem]) -> Vec<(usize, Problem)> {
+    let others = Domain::of(domain.variant, domain.limits).into_iter();
+    let others = others.filter(|other| other.config != domain.config);
+    others
+        .filter_map(|other| {
+            let is_alike = |problem: &&Problem| {
+                let packing = packing_of(&domain, problem);
+                packing.is_some() && packing == packing_of(&other, problem)
+            };
+            Some((other.config, problems.iter().find(is_alike)?.clone()))
+        })
+        .collect()
+}
+
+fn packing_of(domain: &Domain, problem: &Problem) -> Option<Packing> {
+    domain.plan(problem).ok()?.packing
 }
 
 /// An H200's, so that what is planned is the same on every machine.

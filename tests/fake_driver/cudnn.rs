@@ -56,28 +56,13 @@ fn what_things_are_made_of_outlives_them() {
     // No time to build any of the plans that there are, with every setting of every knob.
     for problem in ["mb2ic8ih8oc8kh3", "mb2ic8ih8oc8kh3+bias+relu"] {
         let problem = problem.parse().unwrap();
-        let options = Options {
-            budget: Some(Duration::ZERO),
-            ..Options::default()
-        };
-        let search = Search {
-            device: &device,
-            problem: &problem,
-            options,
-            known: None,
-            finalists: false,
-        };
+        let options = Options::default().budget(Duration::ZERO);
+        let search = Search::new(&device, &problem).options(options);
         let found = search.run(&mut Nobody).unwrap();
         assert!(found.exact.is_none() && found.transform.is_none());
         // Stopped before it began.
         static STOP: AtomicBool = AtomicBool::new(true);
-        let stopped = Search {
-            options: Options {
-                stop: Some(&STOP),
-                ..Options::default()
-            },
-            ..search
-        };
+        let stopped = search.options(Options::default().stop(&STOP));
         let error = stopped.run(&mut Nobody).unwrap_err();
         assert!(matches!(error, Error::Interrupted), "{error}");
     }
@@ -135,13 +120,7 @@ fn a_search_tries_every_plan_and_adds_to_an_earlier_one() {
     let device = Device::gpu(0).unwrap();
     let search = |problem: &str, options, known: Option<&Found>| {
         let problem: Problem = problem.parse().unwrap();
-        let search = Search {
-            device: &device,
-            problem: &problem,
-            options,
-            known,
-            finalists: false,
-        };
+        let search = Search::new(&device, &problem).options(options).known(known);
         let before = count("fake_executed");
         let found = search.run(&mut Strict::new(90.0)).unwrap();
         (found, count("fake_executed") - before)
@@ -174,10 +153,7 @@ fn a_search_tries_every_plan_and_adds_to_an_earlier_one() {
         assert_eq!(again.exact, found.exact);
         assert_eq!(again.trials.len(), found.trials.len());
     }
-    let short = Options {
-        budget: Some(Duration::ZERO),
-        ..Options::default()
-    };
+    let short = Options::default().budget(Duration::ZERO);
     let (found, executed) = search("mb2ic8ih8oc8kh3", short, None);
     let why = found.incomplete.unwrap();
     // The engines, and what the older API might have.
@@ -228,13 +204,7 @@ fn finalists_race_by_themselves_while_they_stand_up() {
     let device = Device::gpu(0).unwrap();
     let problem: Problem = "mb2ic8ih8oc8kh3".parse().unwrap();
     let search = |known: Option<&Found>, from_us| {
-        let search = Search {
-            device: &device,
-            problem: &problem,
-            options: Options::default(),
-            known,
-            finalists: true,
-        };
+        let search = Search::new(&device, &problem).known(known).finalists(true);
         let before = count("fake_executed");
         let found = search.run(&mut Strict::new(from_us)).unwrap();
         let raced = found.report.contains("raced by themselves");

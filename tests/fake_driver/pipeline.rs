@@ -22,11 +22,7 @@ const CHUNKS: c_int = 4;
 
 /// Over two streams, with this weight.
 fn pipeline(weight: f32, timeline: bool) -> Pipeline<f32> {
-    let options = Options {
-        streams: 2,
-        chunk: Some(3),
-        timeline,
-    };
+    let options = Options::default().streams(2).chunk(3).timeline(timeline);
     let (device, problem) = (Device::gpu(0).unwrap(), PROBLEM.parse().unwrap());
     let variant = (scale::variant(), 0);
     Pipeline::with_variant(&device, &problem, variant, &[weight], &[], &options).unwrap()

@@ -60,10 +60,7 @@ fn what_was_measured_comes_before_what_is_estimated() {
         "{reason}"
     );
     // Who was wrong here does not serve where another can.
-    let wrong = Line {
-        outcome: Outcome::Wrong,
-        ..line("cpu_gemm", 0.0, gemm)
-    };
+    let wrong = Line::new("cpu_gemm", Outcome::Wrong, gemm);
     store.put(&on_cpu(&problem, vec![wrong])).unwrap();
     assert_eq!(chosen(&problem).0, "cpu_direct");
     // Nor where results for another number of images say that he is the fastest.

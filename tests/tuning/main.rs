@@ -30,11 +30,11 @@ fn images(n: usize) -> Problem {
 }
 
 fn line(name: &str, us: f64, source: &str) -> Line {
-    Line {
-        name: name.to_owned(),
-        outcome: Outcome::took(us, 0.01),
-        source: source.to_owned(),
-    }
+    Line::new(name, Outcome::took(us, 0.01), source)
+}
+
+fn late(budget: Duration) -> Outcome {
+    Outcome::Late { budget }
 }
 
 fn record(problem: &Problem) -> Record {
@@ -42,16 +42,8 @@ fn record(problem: &Problem) -> Record {
     record.lines = vec![
         line("small_fma:weights=shared", 4.6, "aa2647d7"),
         line("cublas_gemm:auto", 25.1, "cuBLAS-13.1.0/0f3a"),
-        Line {
-            outcome: Outcome::Wrong,
-            ..line("gemv_warp", 0.0, "51aa")
-        },
-        Line {
-            outcome: Outcome::Late {
-                budget: Duration::from_millis(1500),
-            },
-            ..line("direct_naive", 0.0, "27e4")
-        },
+        Line::new("gemv_warp", Outcome::Wrong, "51aa"),
+        Line::new("direct_naive", late(Duration::from_millis(1500)), "27e4"),
     ];
     record
 }

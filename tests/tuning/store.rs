@@ -28,10 +28,7 @@ fn what_is_kept_comes_back() {
     );
 
     // Others of the same name do not meet: other models, problems and conditions.
-    let warm = Conditions {
-        cold: false,
-        ..Conditions::default()
-    };
+    let warm = Conditions::default().cold(false);
     for other in [
         store.get("NVIDIA H100", &one.problem),
         store.get(MODEL, &images(5)),
@@ -65,11 +62,7 @@ fn the_nearest_number_of_images_serves_up_to_a_factor() {
     }
     let texts: Vec<Record> = [8, 32, 100].iter().map(|n| record(&images(*n))).collect();
     let text = convforge::tuning::shipped::text(&texts);
-    let shipped = Shipped {
-        model: MODEL,
-        chip: "h200",
-        text: text.leak(),
-    };
+    let shipped = Shipped::new(MODEL, "h200", text.leak());
     for (n, nearest) in [
         (1, None),
         (3, None),
@@ -154,11 +147,7 @@ fn shipped_results_are_found_among_many() {
         "# A remark.\n{}",
         convforge::tuning::shipped::text(&records)
     );
-    let shipped = Shipped {
-        model: MODEL,
-        chip: "h200",
-        text: text.leak(),
-    };
+    let shipped = Shipped::new(MODEL, "h200", text.leak());
     for record in &records {
         let mut found = shipped.get(&record.problem).unwrap();
         found.lines.reverse();
@@ -173,10 +162,8 @@ fn shipped_results_are_found_among_many() {
         assert_eq!(shipped.get(&problem(absent)), None, "{absent}");
     }
     // As a checkout for Windows has it.
-    let returns = Shipped {
-        text: shipped.text.replace('\n', "\r\n").leak(),
-        ..shipped
-    };
+    let returns = shipped.text.replace('\n', "\r\n");
+    let returns = Shipped::new(MODEL, "h200", returns.leak());
     for record in &records {
         assert_eq!(returns.get(&record.problem), shipped.get(&record.problem));
         let nearest = returns.nearest(&record.problem);
@@ -184,7 +171,7 @@ fn shipped_results_are_found_among_many() {
     }
     // A text that is none of it answers nothing.
     for text in ["", "\n\n", "mb1 -> ", "mb1ic1ih8oc4oh6kh3 -> x", "a\nb\nc"] {
-        let shipped = Shipped { text, ..shipped };
+        let shipped = Shipped::new(MODEL, "h200", text);
         assert_eq!(shipped.get(&images(1)), None);
         assert_eq!(shipped.nearest(&images(1)), None);
     }
@@ -266,7 +253,7 @@ proptest! {
         let mut record = Record::new(&images(n), "a model, of 4 threads", Conditions::default());
         for (i, (us, spread)) in times.into_iter().enumerate() {
             let outcome = Outcome::took(us, spread);
-            record.put(Line { outcome, ..line(&format!("v{i}:tile={i}"), 0.0, "1") });
+            record.put(Line::new(format!("v{i}:tile={i}"), outcome, "1"));
         }
         prop_assert_eq!(record.to_string().parse::<Record>().unwrap(), record);
     }
@@ -331,19 +318,16 @@ fn what_could_not_be_read_again_is_not_kept() {
         record
     };
     let lines = (0..10_000).map(|i| line(&format!("variant_{i}"), 1.0, "1"));
+    let (mut large, mut torn) = (one.clone(), one.clone());
+    large.lines = lines.collect();
+    torn.model = "two\nlines".to_owned();
     let spoiled = [
         with("a", f64::NAN),
         with("a", f64::INFINITY),
         with("two words", 1.0),
         with("two\nlines", 1.0),
-        Record {
-            lines: lines.collect(),
-            ..one.clone()
-        },
-        Record {
-            model: "two\nlines".to_owned(),
-            ..one.clone()
-        },
+        large,
+        torn,
     ];
     for record in spoiled {
         let note = store.put(&record).unwrap_err();

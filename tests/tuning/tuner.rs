@@ -57,26 +57,17 @@ fn without_time_the_rules_choice_is_measured() {
     let first = tuner(0).tune(&cpu, &problem).unwrap();
     assert_eq!(first.measured, 1);
     assert!(first.record.line(&ruled).unwrap().outcome.us().is_some());
-    let late = Outcome::Late {
-        budget: Duration::ZERO,
-    };
+    let out_of_time = late(Duration::ZERO);
     let others = first.record.lines.iter().filter(|line| line.name != ruled);
     let others: Vec<_> = others.map(|line| line.outcome).collect();
     assert!(
-        !others.is_empty() && others.iter().all(|other| *other == late),
+        !others.is_empty() && others.iter().all(|other| *other == out_of_time),
         "{others:?}"
     );
     assert_eq!(tuner(0).tune(&cpu, &problem).unwrap().measured, 0);
     // A budget between two milliseconds is remembered as well.
-    let rounded = Record {
-        lines: vec![Line {
-            outcome: Outcome::Late {
-                budget: Duration::from_micros(2_500),
-            },
-            ..line("a", 0.0, "1")
-        }],
-        ..first.record
-    };
+    let mut rounded = first.record;
+    rounded.lines = vec![Line::new("a", late(Duration::from_micros(2_500)), "1")];
     let rounded: Record = rounded.to_string().parse().unwrap();
     let Outcome::Late { budget } = rounded.lines[0].outcome else {
         panic!("{rounded}");

@@ -120,132 +120,195 @@ fn operand(math: Math) -> Storage {
     }
 }
 
-impl Product {
-    /// The form that was asked for, or the one that should be fastest; or why there is none.
-    pub fn new(problem: &Problem, wanted: Option<Form>) -> Result<Self, String> {
-        let (pixels, groups) = (problem.p() * problem.q(), problem.groups());
-        let (channels, reduction) = (problem.k() / groups, problem.reduction());
-        let input = problem.c() * problem.h() * problem.w();
-        let output = problem.k() * pixels;
-        let unrolled = (groups * reduction).checked_mul(pixels);
-        if unrolled.is_none_or(|elements| elements > MAX_ELEMENTS) {
-            return Err("has an unrolled image of more than 2^46 elements".to_owned());
-        }
+/// What a problem is settled by.
+struct Case<'a> {
+    problem: &'a Problem,
+    operand: Storage,
+    pixels: usize,
+    /// Output channels of a group.
+    channels: usize,
+    /// Whether the filter has one tap, and as many pixels come out as there are.
+    point: bool,
+    /// Whether the only pixel reads the whole image: a fully connected layer.
+    whole: bool,
+    /// Whether nothing is done to the sums, and cuBLAS has the types to store them in y.
+    storable: bool,
+}
+
+impl<'a> Case<'a> {
+    fn new(problem: &'a Problem) -> Self {
         let operand = operand(problem.math());
-        // Sums that nothing is done to can be stored by the product, in the types cuBLAS has.
         let storable = problem.epilogue().is_identity()
             && match problem.math() {
                 Math::F16Acc => problem.storage() == Storage::F16,
                 _ => problem.storage() == Storage::F32 || problem.storage() == operand,
             };
         let unpadded = problem.pad() == Padding::default();
-        let one_tap = unpadded && [problem.r(), problem.s()] == [1, 1];
-        let point = one_tap && [problem.p(), problem.q()] == [problem.h(), problem.w()];
-        // The only pixel reads the whole image: a fully connected layer.
-        let whole = unpadded && [problem.r(), problem.s()] == [problem.h(), problem.w()];
+        let (filter, image) = ([problem.r(), problem.s()], [problem.h(), problem.w()]);
+        Case {
+            problem,
+            operand,
+            pixels: problem.p() * problem.q(),
+            channels: problem.k() / problem.groups(),
+            point: unpadded && filter == [1, 1] && [problem.p(), problem.q()] == image,
+            whole: unpadded && filter == image,
+            storable,
+        }
+    }
 
-        let nhwc = problem.layout() == Layout::Nhwc;
-        // Tensor cores want columns that start on 16 bytes, and make do with 8.
-        let aligned = |bytes| {
-            problem.math() == Math::Fp32 || (pixels * operand.bytes()).is_multiple_of(bytes)
-        };
-        // For many images. One filter serves every number of them, so its rows are filled up as for
-        // many.
-        let many = match wanted {
-            _ if nhwc && groups > 1 && channels < ROWS && !point => Form::Wide,
-            _ if nhwc || whole => Form::Rows,
+    fn is_nhwc(&self) -> bool {
+        self.problem.layout() == Layout::Nhwc
+    }
+
+    /// Whether columns begin at multiples of so many bytes, where that matters: tensor cores want 16, and
+    /// make do with 8.
+    fn is_aligned(&self, bytes: usize) -> bool {
+        self.problem.math() == Math::Fp32
+            || (self.pixels * self.operand.bytes()).is_multiple_of(bytes)
+    }
+
+    /// The form for many images.
+    fn form_of_many(&self, wanted: Option<Form>) -> Form {
+        let groups = self.problem.groups();
+        match wanted {
+            _ if self.is_nhwc() && groups > 1 && self.channels < ROWS && !self.point => Form::Wide,
+            _ if self.is_nhwc() || self.whole => Form::Rows,
             Some(form) => form,
             None => {
                 // Where a pass follows anyway, permuting is free; groups would multiply the calls.
-                let narrow = problem.math() == Math::Fp32 && NARROW.contains(&channels);
-                let fills = pixels >= TILE && groups == 1 && storable && !narrow;
-                if (point && aligned(8)) || (fills && aligned(16)) {
+                let narrow = self.problem.math() == Math::Fp32 && NARROW.contains(&self.channels);
+                let fills = self.pixels >= TILE && groups == 1 && self.storable && !narrow;
+                if (self.point && self.is_aligned(8)) || (fills && self.is_aligned(16)) {
                     Form::Batched
                 } else {
                     Form::Wide
                 }
             }
-        };
-        // With one image, wide and batched are the same, and batched needs no permuting.
-        let form = match many {
-            Form::Wide if problem.n() <= 1 && !nhwc => Form::Batched,
+        }
+    }
+
+    /// The form for as many images as there are, where many have that one.
+    fn form(&self, many: Form) -> Form {
+        match many {
+            // With one image, wide and batched are the same, and batched needs no permuting.
+            Form::Wide if self.problem.n() <= 1 && !self.is_nhwc() => Form::Batched,
             many => many,
-        };
+        }
+    }
+
+    /// Whether x is the unrolled matrix as it lies, for many images of this form.
+    fn is_direct(&self, many: Form) -> bool {
+        match many {
+            // In NHWC the channels of a group are neighbours at one pixel only.
+            Form::Rows if self.is_nhwc() => {
+                self.point || (self.whole && self.problem.groups() == 1)
+            }
+            Form::Rows => true,
+            Form::Wide => false,
+            Form::Batched => self.point,
+        }
+    }
+
+    /// Whether lines of the batched form begin off the words that tensor cores read.
+    fn is_misaligned(&self, form: Form, direct: bool) -> bool {
+        // With one image, what is unrolled is the default's.
+        let differs = direct || self.problem.n() > 1;
+        let word = if self.point { 8 } else { 16 };
+        form == Form::Batched && differs && !self.is_aligned(word)
+    }
+
+    /// The reduction with the zeros that fill it up.
+    fn depth(&self, direct: bool) -> usize {
+        // As measured: zeros that TF32 multiplies for few output channels gain nothing, and for one
+        // channel cuBLAS does not take tensor cores.
+        let fill = !direct
+            && match self.problem.math() {
+                Math::Fp32 => false,
+                Math::Tf32 => self.channels >= 64,
+                Math::F16 | Math::Bf16 | Math::F16Acc => self.channels > 1,
+            };
+        let word = if fill { 16 / self.operand.bytes() } else { 1 };
+        self.problem.reduction().next_multiple_of(word)
+    }
+
+    /// What C is made of.
+    fn sum(&self, in_place: bool) -> Storage {
+        match self.problem.math() {
+            _ if in_place => self.problem.storage(),
+            Math::F16Acc => Storage::F16,
+            _ => Storage::F32,
+        }
+    }
+}
+
+/// Bytes of a region of the workspace, if it is there.
+fn region(there: bool, elements: usize, of: Storage) -> usize {
+    if there {
+        (elements * of.bytes()).next_multiple_of(ALIGN)
+    } else {
+        0
+    }
+}
+
+impl Gemm {
+    /// Refuses matrices that cuBLAS cannot count.
+    fn check(&self) -> Result<(), String> {
+        let sizes = [self.m, self.n, self.k, self.lda, self.ldb, self.ldc];
+        match sizes.into_iter().max() {
+            Some(size) if size > i32::MAX as usize => Err(format!(
+                "has a matrix with {size} rows or columns; cuBLAS counts them in 32 bits"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Product {
+    /// The form that was asked for, or the one that should be fastest; or why there is none.
+    pub fn new(problem: &Problem, wanted: Option<Form>) -> Result<Self, String> {
+        let case = Case::new(problem);
+        let (groups, reduction) = (problem.groups(), problem.reduction());
+        let unrolled = (groups * reduction).checked_mul(case.pixels);
+        if unrolled.is_none_or(|elements| elements > MAX_ELEMENTS) {
+            return Err("has an unrolled image of more than 2^46 elements".to_owned());
+        }
+        // One filter serves every number of images, so its rows are filled up as for many.
+        let many = case.form_of_many(wanted);
+        let form = case.form(many);
         if wanted.is_some_and(|wanted| wanted != form) {
             return Err(
                 "comes in one form for this problem, the default configuration's".to_owned(),
             );
         }
-        let direct = match many {
-            // In NHWC the channels of a group are neighbours at one pixel only.
-            Form::Rows if nhwc => point || (whole && groups == 1),
-            Form::Rows => true,
-            Form::Wide => false,
-            Form::Batched => point,
+        let direct = case.is_direct(many);
+        let depth = case.depth(direct);
+        let in_place = case.storable && form != Form::Wide;
+        let (operand, sum) = (case.operand, case.sum(in_place));
+        let columns = match direct {
+            true => problem.c() * problem.h() * problem.w(),
+            false => groups * depth * case.pixels,
         };
-        // With one image, what is unrolled is the default's.
-        let differs = direct || problem.n() > 1;
-        let misaligned = form == Form::Batched
-            && wanted == Some(form)
-            && differs
-            && !aligned(if point { 8 } else { 16 });
-        // As measured: zeros that TF32 multiplies for few output channels gain nothing, and for one
-        // channel cuBLAS does not take tensor cores.
-        let fill = !direct
-            && match problem.math() {
-                Math::Fp32 => false,
-                Math::Tf32 => channels >= 64,
-                Math::F16 | Math::Bf16 | Math::F16Acc => channels > 1,
-            };
-        let word = if fill { 16 / operand.bytes() } else { 1 };
-        let depth = reduction.next_multiple_of(word);
-        let in_place = storable && form != Form::Wide;
-        let sum = match problem.math() {
-            _ if in_place => problem.storage(),
-            Math::F16Acc => Storage::F16,
-            _ => Storage::F32,
-        };
-
-        let region = |there: bool, elements: usize, of: Storage| {
-            if there {
-                (elements * of.bytes()).next_multiple_of(ALIGN)
-            } else {
-                0
-            }
-        };
-        let columns = if direct {
-            input
-        } else {
-            groups * depth * pixels
-        };
+        let output = problem.k() * case.pixels;
         let product = Product {
             form,
             direct,
             operand,
             sum,
-            misaligned,
+            misaligned: wanted.is_some() && case.is_misaligned(form, direct),
             in_place,
             columns_bytes: region(!direct || operand != problem.storage(), columns, operand),
             product_bytes: region(!in_place, output, sum),
             sums_bytes: region(!in_place && sum != Storage::F32, output, Storage::F32),
             images: problem.n(),
-            pixels,
+            pixels: case.pixels,
             width: problem.q(),
             groups,
-            channels,
+            channels: case.channels,
             reduction,
             depth,
         };
-        let one = product.gemm(1);
-        match [one.m, one.n, one.k, one.lda, one.ldb, one.ldc]
-            .into_iter()
-            .max()
-        {
-            Some(size) if size > i32::MAX as usize => Err(format!(
-                "has a matrix with {size} rows or columns; cuBLAS counts them in 32 bits"
-            )),
-            _ => Ok(product),
-        }
+        product.gemm(1).check()?;
+        Ok(product)
     }
 
     /// Bytes of the filter, where it must be packed: in the operands' type, with its rows filled up.

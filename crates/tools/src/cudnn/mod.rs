@@ -206,13 +206,10 @@ impl Searched {
     /// Searches, and keeps what is found.
     fn find(&self, device: &Device, problem: &Problem, key: &str) -> Result<Found> {
         let known = self.kept.earlier(key);
-        let search = Search {
-            device,
-            problem,
-            options: self.search,
-            known: known.as_ref(),
-            finalists: self.stored == Stored::Finalists,
-        };
+        let search = Search::new(device, problem)
+            .options(self.search)
+            .known(known.as_ref())
+            .finalists(self.stored == Stored::Finalists);
         let mut found = search.run(&mut *(self.referees)())?;
         // Where there is no winner at all, something may be missing that will be there another time.
         if (found.exact.is_some() || found.transform.is_some())

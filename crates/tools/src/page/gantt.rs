@@ -62,13 +62,8 @@ mod tests {
 
     #[test]
     fn every_span_is_a_piece() {
-        let span = |stream, work, begin_us| Span {
-            stream,
-            chunk: stream,
-            work,
-            begin_us,
-            end_us: begin_us + 10.0,
-        };
+        let span =
+            |stream, work, begin_us| Span::new(stream, stream, work, [begin_us, begin_us + 10.0]);
         let spans = [
             span(0, Work::In, 0.0),
             span(0, Work::Kernel, 10.0),

@@ -332,13 +332,7 @@ mod tests {
             copy_in_us: None,
             copy_out_us: None,
             kernel_us: None,
-            timeline: vec![Span {
-                stream: 0,
-                chunk: 0,
-                work: Work::In,
-                begin_us: 0.0,
-                end_us: 1.0,
-            }],
+            timeline: vec![Span::new(0, 0, Work::In, [0.0, 1.0])],
         };
         let times = [(1, 9.0), (2, 5.0), (4, 6.0), (8, 7.0), (16, 4.0)];
         let pinned = times.map(|time| row(HostMemory::Pinned, time));

@@ -91,13 +91,7 @@ fn study() -> Source {
         copy_in_us: Some(600.0),
         copy_out_us: Some(2000.0),
         kernel_us: Some(70.0),
-        timeline: vec![Span {
-            stream: 0,
-            chunk: 0,
-            work: Work::In,
-            begin_us: 0.0,
-            end_us: 600.0,
-        }],
+        timeline: vec![Span::new(0, 0, Work::In, [0.0, 600.0])],
     };
     study.overlap = vec![overlap(1, 3000.0), overlap(4, 2100.0)];
     Source::Study(study)

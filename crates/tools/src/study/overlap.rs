@@ -165,11 +165,7 @@ impl Study<'_> {
         let recipe = Recipe::new(problem, Data::Integer, self.options.seed);
         let filter: Vec<T> = elements(&recipe.bytes(Tensor::W));
         let bias: Vec<f32> = elements(&recipe.bytes(Tensor::Bias));
-        let options = Options {
-            streams: 1,
-            chunk: self.options.chunk,
-            timeline: false,
-        };
+        let options = Options::default().streams(1).chunk(self.options.chunk);
         let split = self
             .split(&filter, &bias, &options)
             .map_err(|error| ending(error.into()))?;
@@ -186,11 +182,7 @@ impl Study<'_> {
         for conv in [Some(conv), split.rest()].into_iter().flatten() {
             checked(conv, arithmetic, self.options.seed)?;
         }
-        let whole = Options {
-            chunk: Some(problem.n().max(1)),
-            timeline: true,
-            ..options
-        };
+        let whole = options.chunk(problem.n().max(1)).timeline(true);
         let variant = (conv.variant().clone(), conv.config());
         let alone = Pipeline::with_variant(self.device, problem, variant, &filter, &bias, &whole)
             .map_err(|error| ending(error.into()))?;
@@ -450,11 +442,7 @@ mod tests {
     #[test]
     fn an_output_that_differs_is_found() {
         let problem = "mb5ic1ih8oc2kh3".parse().unwrap();
-        let options = Options {
-            streams: 2,
-            chunk: Some(2),
-            timeline: false,
-        };
+        let options = Options::default().streams(2).chunk(2);
         let recipe = Recipe::new(&problem, Data::Integer, 1);
         let pipeline = |factor: f32| {
             let filter: Vec<f32> = elements(&recipe.bytes(Tensor::W));

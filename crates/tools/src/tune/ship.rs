@@ -136,15 +136,11 @@ fn record(rows: &[Measured], of: &Shipped) -> Option<Record> {
     // Of cuDNN's two the faster comes last, and stays.
     fresh.sort_by(|a, b| us(b).total_cmp(&us(a)));
     for Measured { row, source } in fresh {
-        record.put(Line {
-            name: if is_cudnn(row) {
-                CUDNN.to_owned()
-            } else {
-                row.name()
-            },
-            outcome: took(row)?,
-            source: source.clone()?,
-        });
+        let name = match is_cudnn(row) {
+            true => CUDNN.to_owned(),
+            false => row.name(),
+        };
+        record.put(Line::new(name, took(row)?, source.clone()?));
     }
     Some(record)
 }

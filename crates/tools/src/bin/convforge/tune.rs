@@ -153,11 +153,7 @@ fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
     for note in &notes {
         terminal::remark(note, !args.json)?;
     }
-    let cold = !args.warm;
-    let store = store.under(Conditions {
-        cold,
-        ..Conditions::default()
-    });
+    let store = store.under(Conditions::default().cold(!args.warm));
     let folder = store.folder().map(Path::to_owned);
     // Results of a tuner whose time ran out are measured here.
     let tuner = Tuner::new(Duration::MAX).store(store);
