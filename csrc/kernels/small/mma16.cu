@@ -50,6 +50,9 @@ using namespace cf::small16;
 // What a launch is faster by where it has no ring to fill first
 // (benches/results/evidence/h200-small-mma16-experiments.txt).
 constexpr double PreloadedUs = 2;
+// And where a strip of 16 bits is in shared memory as it lies in x: one copy, after which nothing
+// is put in order (1 and 16 images of benches/results/h200-small-f16-nhwc-68938065.jsonl).
+constexpr double DirectClocks = 2300;
 
 // The filter as lanes hold it: [group][step][parity of the row of y][two fragments][lane]
 // [2][4 elements], where fragments are [row or pair of rows][tile] and an odd one is left alone.
@@ -105,7 +108,9 @@ double estimate(const cf_query &query, const State &state) {
         std::max(double(chunks.images) / double(std::max<int64_t>(chunks.most, 1)), 1.0);
     return cf::ShortLaunchUs +
            cf::clocks_us(query.device, launches * state.tiling.clocks, cf::TensorClock) -
-           (state.tiling.preloaded ? PreloadedUs : 0) +
+           (state.tiling.preloaded ? PreloadedUs : 0) -
+           (state.tiling.copy == Direct ? cf::clocks_us(query.device, DirectClocks, cf::TensorClock)
+                                        : 0) +
            (state.sums.follow ? cf::finish_us(query) : 0);
 }
 
