@@ -14,7 +14,7 @@ fn main() -> Result<(), Error> {
 
     let (device, why_no_gpu) = Device::best();
     if let Some(why) = why_no_gpu {
-        eprintln!("{why}; using {device}");
+        eprintln!("{}; using {device}", convforge::chain(&why));
     }
 
     // Everything is decided here; `run` only checks its operands and enqueues.

@@ -17,7 +17,7 @@ fn main() -> Result<(), Error> {
 
     let (device, why_no_gpu) = Device::best();
     if let Some(why) = why_no_gpu {
-        eprintln!("{why}; using {device}");
+        eprintln!("{}; using {device}", convforge::chain(&why));
     }
     #[cfg(feature = "cuda")]
     if let Some(gpu) = device.as_gpu() {

@@ -20,6 +20,8 @@ mod host_copies;
 mod stream;
 mod view;
 
+#[cfg(feature = "cuda")]
+use std::panic::AssertUnwindSafe;
 use std::{ffi::c_void, fs::File, io::Read};
 
 #[cfg(feature = "cuda")]
@@ -53,12 +55,12 @@ impl Device {
     /// The GPU with this ordinal.
     ///
     /// # Errors
-    /// [`Error::NoGpu`] where there is none, or not so many; it says what was looked for.
+    /// [`Error::NoGpu`] where there is none, or not so many; its source says what was looked for.
     pub fn gpu(ordinal: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
         return Ok(gpu::Gpu::new(ordinal)?.into());
         #[cfg(not(feature = "cuda"))]
-        Err(Error::NoGpu(format!(
+        Err(Error::no_gpu(format!(
             "GPU {ordinal} was asked for, but this build has no CUDA (feature `cuda`)"
         )))
     }
@@ -128,21 +130,25 @@ impl Device {
     /// Refuses an address that is null, or that the driver does not know as memory of this GPU; of the CPU
     /// any other serves. It calls the driver, so no run does it.
     pub(crate) fn expect_own(&self, what: &'static str, address: *const c_void) -> Result<()> {
-        let error = |why: String| Error::Memory {
+        let error = |why: &str, source| Error::Memory {
             what,
             device: self.to_string(),
             address: address as usize,
-            why,
+            why: why.to_owned(),
+            source,
         };
         if address.is_null() {
-            return Err(error("a null address".to_owned()));
+            return Err(error("a null address", None));
         }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = self.as_gpu() {
             return match gpu.owner(address) {
                 Ok(owner) if owner == gpu.ordinal() => Ok(()),
-                Ok(owner) => Err(error(format!("it is memory of GPU {owner}"))),
-                Err(why) => Err(error(why.to_string())),
+                Ok(owner) => Err(error(&format!("it is memory of GPU {owner}"), None)),
+                Err(why) => {
+                    let why = Some(AssertUnwindSafe(why.into()));
+                    Err(error("the driver does not know it", why))
+                }
             };
         }
         Ok(())

@@ -1,13 +1,14 @@
 //! The one error type: what went wrong, with the shapes and the place in words.
 
-use std::ops::Range;
+use std::{error, fmt::Write, ops::Range, panic::AssertUnwindSafe};
 
 /// Everything that can go wrong, as a value. The library neither prints nor exits nor panics on
 /// its caller's input.
 ///
 /// A problem stands in it as its text, which parses to the same problem.
 ///
-/// A message does not repeat that of its [`source`](std::error::Error::source).
+/// A message has the way out, and does not repeat that of its [`source`](std::error::Error::source), which has the
+/// particulars: [`chain`] has both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -170,6 +171,8 @@ pub enum Error {
         address: usize,
         /// What is wrong with it.
         why: String,
+        /// What the driver says of it.
+        source: Option<Cause>,
     },
     /// The memory given for a workspace or a packed filter is not aligned.
     #[error("{what} starts at {address:#x}, which is no multiple of {align} bytes")]
@@ -196,15 +199,22 @@ pub enum Error {
         have: usize,
     },
     /// This machine has no usable GPU, or not the one asked for.
-    #[error("no GPU: {0}")]
-    NoGpu(String),
+    #[error("no GPU: {why}")]
+    NoGpu {
+        /// What is missing, and what would mend it.
+        why: String,
+        /// What was looked for, or what the driver says.
+        source: Option<Cause>,
+    },
     /// A shared library is missing, too old, or lacks a function.
     #[error("{library} could not be used: {why}")]
     Library {
         /// The library, by its common name.
         library: &'static str,
-        /// What was looked for, where, and what would mend it.
+        /// What would mend it, or what is wrong with the one that is there.
         why: String,
+        /// What was looked for, and where.
+        source: Option<Cause>,
     },
     /// A call of a GPU library failed.
     #[error("{call} failed: {name} ({code}): {text}")]
@@ -271,10 +281,33 @@ pub enum Error {
     Interrupted,
 }
 
+/// What somebody else says of what went wrong. It is only read, so no panic leaves it half done.
+pub type Cause = AssertUnwindSafe<Box<dyn error::Error + Send + Sync>>;
+
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The message of an error and those of its sources: `file.json: cannot be read: No such file`.
+pub fn chain(error: &dyn error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // Writing to a string does not fail.
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 impl Error {
+    /// That there is no usable GPU, for a reason of one's own.
+    pub fn no_gpu(why: impl Into<String>) -> Self {
+        Error::NoGpu {
+            why: why.into(),
+            source: None,
+        }
+    }
+
     /// What an error says was meant by an unknown name, its `close`: the candidate that differs from it in the fewest
     /// letters, if one is close at all.
     pub fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {

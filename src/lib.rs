@@ -116,7 +116,7 @@ pub use conv::{Conv, Filter, Operands, Packed, Workspace};
 pub use device::{
     Buffer, Device, Element, HostCopies, Mark, Stream, View, ViewMut, with_host_copies,
 };
-pub use error::{Error, Result};
+pub use error::{Cause, Error, Result, chain};
 pub use limits::Limits;
 pub use pipeline::Pipeline;
 pub use problem::{Activation, Epilogue, Layout, Math, Padding, Pool, Problem, Shape, Storage};

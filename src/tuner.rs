@@ -20,7 +20,7 @@ use std::{
 };
 
 use crate::{
-    Conv, Device, Error, Pick, Problem, Result,
+    Conv, Device, Error, Pick, Problem, Result, chain,
     select::tuned,
     tuning::{Conditions, Line, Outcome, Record, Store},
     variant::{self, Query, Variant},
@@ -263,7 +263,7 @@ fn entrants(device: &Device, problem: &Problem) -> (Vec<Entrant>, Vec<String>) {
             continue;
         }
         match variant::source(&**variant) {
-            Err(why) => notes.push(format!("{} was left out: {why}", info.name)),
+            Err(why) => notes.push(format!("{} was left out: {}", info.name, chain(&why))),
             Ok(source) => entrants.extend(able.into_iter().map(|(config, us)| Entrant {
                 variant: variant.clone(),
                 config,
@@ -300,7 +300,7 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Failed {
             for_good: matches!(error, Error::Unsupported { .. }),
-            why: error.to_string(),
+            why: chain(&error),
         }
     }
 }

@@ -6,12 +6,13 @@ use std::{
     error::Error as _,
     fmt::Debug,
     hash::Hash,
-    panic::{RefUnwindSafe, UnwindSafe},
+    io,
+    panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe},
 };
 
 use convforge::{
     Buffer, Conv, Device, Element, Epilogue, Error, HostCopies, Limits, Mark, Operands, Packed,
-    Pick, Pipeline, Problem, RawOperands, Shape, Stream, View, ViewMut, Workspace,
+    Pick, Pipeline, Problem, RawOperands, Shape, Stream, View, ViewMut, Workspace, chain,
     pipeline::{Options, Timing},
     policy::Policy,
     variant::{Args, Info, Plan},
@@ -86,6 +87,17 @@ fn a_library_error_can_be_carried_by_any_other() {
     };
     assert_eq!(error.to_string(), "chunk 1 of 4 (images 10 to 19)");
     assert_eq!(error.source().unwrap().to_string(), "there is no luck");
+    assert_eq!(
+        chain(&error),
+        "chunk 1 of 4 (images 10 to 19): there is no luck"
+    );
+    let missing = Error::Library {
+        library: "cuBLAS",
+        why: "install it".to_owned(),
+        source: Some(AssertUnwindSafe(io::Error::other("no such file").into())),
+    };
+    assert_eq!(missing.to_string(), "cuBLAS could not be used: install it");
+    assert!(missing.source().unwrap().is::<io::Error>());
 }
 
 #[test]

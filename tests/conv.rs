@@ -32,7 +32,7 @@ use libtest_mimic::{Arguments, Completion, Failed};
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    let gpu = Device::gpu(0).map_err(|why| why.to_string());
+    let gpu = Device::gpu(0).map_err(|why| convforge::chain(&why));
     if gpu.is_ok() {
         arguments.test_threads.get_or_insert(1);
     }

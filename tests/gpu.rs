@@ -114,7 +114,7 @@ mod cases {
     /// The first GPU, or the reason to ignore a case, or to fail it.
     fn gpu() -> Result<Result<Gpu, String>, String> {
         static GPU: OnceLock<Result<Gpu, String>> = OnceLock::new();
-        let gpu = GPU.get_or_init(|| Gpu::new(0).map_err(|error| error.to_string()));
+        let gpu = GPU.get_or_init(|| Gpu::new(0).map_err(|error| convforge::chain(&error)));
         match gpu {
             Err(reason) if gpu_is_required() => Err(reason.clone()),
             gpu => Ok(gpu.clone()),
@@ -215,7 +215,7 @@ mod cases {
     fn a_gpu_that_is_not_there(_: &Gpu) -> Result<(), Error> {
         let count = Gpu::count()?;
         match Gpu::new(count) {
-            Err(Error::NoGpu(why)) => {
+            Err(Error::NoGpu { why, .. }) => {
                 assert!(why.contains(&format!("GPU {count} was asked for")), "{why}");
                 Ok(())
             }

@@ -66,7 +66,7 @@ mod cases {
         // Each holds a context on the GPU.
         let threads = arguments.test_threads.unwrap_or(8);
         arguments.test_threads = Some(threads.min(8));
-        let gpu = Device::gpu(0).map_err(|why| why.to_string());
+        let gpu = Device::gpu(0).map_err(|why| convforge::chain(&why));
         let trials = |what, test| common::trials(&gpu, what, test);
         let all: Vec<Trial> = if env::var_os(ALONE).is_some() {
             trials(PLAIN, |device, configured| {

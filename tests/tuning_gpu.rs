@@ -59,7 +59,7 @@ fn tunes(device: &Device, text: &str, conditions: Conditions) -> Answer {
 
 fn main() {
     let arguments = Arguments::from_args();
-    let gpu = Device::gpu(0).map_err(|why| why.to_string());
+    let gpu = Device::gpu(0).map_err(|why| convforge::chain(&why));
     let all = [(true, true), (true, false), (false, true)];
     let trials = all.into_iter().flat_map(|(graph, cold)| {
         let gpu = gpu.clone();

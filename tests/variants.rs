@@ -150,7 +150,7 @@ fn main() {
     let cases = number("CONVFORGE_CASES", 150);
     let parse = |text: &&str| text.parse().unwrap_or_else(|error| panic!("{error}"));
     let setting = Setting {
-        gpu: Device::gpu(0).map_err(|why| why.to_string()),
+        gpu: Device::gpu(0).map_err(|why| convforge::chain(&why)),
         seed,
         fixed: REPORTS.iter().chain(EDGES).map(parse).collect(),
         large: LARGE.iter().map(parse).collect(),

@@ -268,6 +268,7 @@ fn check_foreign<T>(device: &Device, address: *const c_void, len: usize) -> Resu
         device: device.to_string(),
         address: address as usize,
         why,
+        source: None,
     };
     if len == 0 {
         return Ok(());

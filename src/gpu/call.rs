@@ -3,6 +3,7 @@
 use std::{
     ffi::{CStr, c_char},
     marker::PhantomData,
+    panic::AssertUnwindSafe,
     ptr,
 };
 
@@ -52,10 +53,11 @@ pub(crate) fn is_of_recording(error: &Error) -> bool {
 }
 
 /// A library or a function that is not there.
-pub(super) fn missing(missing: Missing) -> Error {
+pub(crate) fn missing(missing: Missing) -> Error {
     Error::Library {
         library: missing.library,
-        why: missing.why.to_string(),
+        why: missing.remedy.to_string(),
+        source: Some(AssertUnwindSafe(missing.tried.into())),
     }
 }
 
@@ -147,8 +149,12 @@ impl Drop for Unrecorded {
 
 #[cfg(test)]
 mod tests {
+    use std::{error::Error as _, sync::Arc};
+
+    use cuda_sys::loader::Tried;
+
     use super::*;
-    use std::sync::Arc;
+    use crate::chain;
 
     #[test]
     fn an_unknown_code_is_an_error_with_its_number() {
@@ -165,12 +171,15 @@ mod tests {
         let absent = Missing {
             library: "the CUDA driver",
             symbol: Some(c"cuFuture"),
-            why: Arc::from("libcuda.so.1 has no function `cuFuture`"),
+            remedy: Arc::from("it is probably too old"),
+            tried: Tried(Arc::from("libcuda.so.1 has no function `cuFuture`")),
         };
-        let text = check("cuFuture", Err(absent)).unwrap_err().to_string();
-        assert!(
-            text.contains("the CUDA driver") && text.contains("cuFuture"),
-            "{text}"
-        );
+        let error = check("cuFuture", Err(absent)).unwrap_err();
+        let text = "the CUDA driver could not be used: it is probably too old";
+        assert_eq!(error.to_string(), text);
+        let tried = error.source().unwrap();
+        assert!(tried.is::<Tried>(), "{tried:?}");
+        let whole = format!("{text}: libcuda.so.1 has no function `cuFuture`");
+        assert_eq!(chain(&error), whole);
     }
 }

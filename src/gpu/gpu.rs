@@ -4,6 +4,7 @@ use std::{
     ffi::{c_char, c_void},
     fmt,
     hash::{Hash, Hasher},
+    panic::AssertUnwindSafe,
     ptr,
     sync::Arc,
 };
@@ -37,14 +38,17 @@ impl Gpu {
     /// How many GPUs the driver lets this process use.
     ///
     /// # Errors
-    /// [`Error::NoGpu`], naming what was looked for, if there is no working driver.
+    /// [`Error::NoGpu`], whose source says what was looked for, if there is no working driver.
     pub fn count() -> Result<usize> {
         // SAFETY: it may be called any number of times, from any thread.
         match unsafe { cuda_sys::cuInit(0) } {
             Ok(CUresult::CUDA_ERROR_NO_DEVICE) => return Ok(0),
             Ok(result) => call::check("cuInit", Ok(result)).map_err(no_gpu)?,
             Err(missing) if missing.symbol.is_none() => {
-                return Err(Error::NoGpu(missing.to_string()));
+                return Err(Error::NoGpu {
+                    why: missing.to_string(),
+                    source: Some(AssertUnwindSafe(missing.tried.into())),
+                });
             }
             Err(missing) => return Err(call::missing(missing)),
         }
@@ -61,7 +65,7 @@ impl Gpu {
     pub fn new(ordinal: usize) -> Result<Self> {
         let count = Gpu::count()?;
         if ordinal >= count {
-            return Err(Error::NoGpu(match count {
+            return Err(Error::no_gpu(match count {
                 0 => "the driver is there but sees no GPU (is CUDA_VISIBLE_DEVICES set?)".into(),
                 1 => format!("GPU {ordinal} was asked for, but there is only GPU 0"),
                 _ => format!(
@@ -236,7 +240,10 @@ impl fmt::Debug for Gpu {
 }
 
 fn no_gpu(error: Error) -> Error {
-    Error::NoGpu(format!("the driver does not start: {error}"))
+    Error::NoGpu {
+        why: "the driver does not start".to_owned(),
+        source: Some(AssertUnwindSafe(error.into())),
+    }
 }
 
 fn name(device: CUdevice) -> Result<String> {
@@ -280,13 +287,14 @@ fn limits(device: CUdevice) -> Result<Limits> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain;
 
     #[test]
     fn no_driver_is_an_error_that_says_what_was_looked_for() {
         if let Err(error) = Gpu::count() {
-            assert!(matches!(error, Error::NoGpu(_)), "{error:?}");
+            assert!(matches!(error, Error::NoGpu { .. }), "{error:?}");
             // Where the driver is there but broken, the text is the driver's own.
-            let text = error.to_string();
+            let text = chain(&error);
             assert!(
                 text.contains("libcuda.so.1") || text.contains("cuInit"),
                 "{text}"
@@ -296,6 +304,6 @@ mod tests {
 
     #[test]
     fn a_gpu_that_is_not_there_is_an_error() {
-        assert!(matches!(Gpu::new(1_000_000), Err(Error::NoGpu(_))));
+        assert!(matches!(Gpu::new(1_000_000), Err(Error::NoGpu { .. })));
     }
 }

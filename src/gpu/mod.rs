@@ -32,7 +32,7 @@ mod stream;
 
 pub use buffer::DeviceBuffer;
 pub use call::Entered;
-pub(crate) use call::is_of_recording;
+pub(crate) use call::{is_of_recording, missing};
 pub use event::Event;
 pub use gpu::Gpu;
 pub use graph::Graph;

@@ -246,7 +246,10 @@ unsafe impl Variant for Row {
 
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
         let Some(gpu) = device.as_gpu() else {
-            return Err(Error::NoGpu(format!("{} is a CUDA kernel", self.info.name)));
+            return Err(Error::no_gpu(format!(
+                "{} is a CUDA kernel",
+                self.info.name
+            )));
         };
         let planned = plan.state.downcast::<Planned>().ok();
         let planned = planned.filter(|planned| planned.is_of(self.row, query));

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, fmt, sync::Arc};
 
 use crate::{
-    Device, Error, Limits, Problem, Result,
+    Device, Error, Limits, Problem, Result, chain,
     tuning::shipped::Shipped,
     variant::{self, Kind, Plan, Query, Variant},
     variants,
@@ -108,9 +108,10 @@ impl Candidates {
 
     /// Keeps the reason of a candidate that failed, before those of all that could not do it anyway.
     pub fn pass(&mut self, candidate: &Candidate, error: Error) {
+        let why = chain(&error);
         self.notes
-            .push(format!("{} was passed over: {error}", candidate.name()));
-        self.refused.insert(0, error.to_string());
+            .push(format!("{} was passed over: {why}", candidate.name()));
+        self.refused.insert(0, why);
     }
 
     /// What a candidate is as a choice.

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use super::{
     candidates::{best_config, by_reason},
@@ -34,7 +34,8 @@ unsafe impl Variant for Missing {
     fn prepare(&self, _: &Device, _: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
         Err(Error::Library {
             library: "libfake",
-            why: "looked for libfake.so".to_owned(),
+            why: "install it".to_owned(),
+            source: Some(AssertUnwindSafe("looked for libfake.so".into())),
         })
     }
 }

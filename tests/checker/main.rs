@@ -57,7 +57,7 @@ fn oracle_trials() -> Vec<Trial> {
     use convforge_check::{Profile, prove_oracle};
     use libtest_mimic::Completion;
 
-    let gpu = Device::gpu(0).map_err(|why| why.to_string());
+    let gpu = Device::gpu(0).map_err(|why| convforge::chain(&why));
     let profile = Profile {
         flops: 3e6,
         ..Profile::default()

@@ -3,7 +3,7 @@
 //! configuration has some, for an H200.
 
 use convforge::{
-    Activation, Conv, Device, Epilogue, Error, Limits, Pool, Problem, Result, Shape,
+    Activation, Conv, Device, Epilogue, Error, Limits, Pool, Problem, Result, Shape, chain,
     variant::{Packing, Space},
 };
 use convforge_check::Domain;
@@ -222,7 +222,7 @@ pub fn ready_for(
 /// What a trial ends with for want of a library.
 pub fn missing(library: &Error) -> Answer {
     match gpu_is_required() {
-        true => Err(library.to_string().into()),
-        false => Ok(Completion::ignored_with(library.to_string())),
+        true => Err(chain(library).into()),
+        false => Ok(Completion::ignored_with(chain(library))),
     }
 }

@@ -28,7 +28,7 @@ pub fn memory_is_checked_and_serves() {
     let refused = |address: *const c_void| {
         // SAFETY: nothing is done with the view.
         match unsafe { View::<f32>::from_raw(&right, address, 4) } {
-            Err(Error::Memory { why, .. }) => why,
+            Err(error @ Error::Memory { .. }) => convforge::chain(&error),
             other => panic!("{other:?}"),
         }
     };

@@ -51,7 +51,7 @@ unsafe impl Prepared for Ready {
 fn refused<T>(answer: Result<T>, operand: &str, reason: &str) {
     match answer {
         Err(error @ Error::Memory { .. }) => {
-            let text = error.to_string();
+            let text = convforge::chain(&error);
             assert!(text.starts_with(operand) && text.contains(reason), "{text}");
         }
         Err(other) => panic!("{operand}: {other}"),

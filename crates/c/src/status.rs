@@ -8,7 +8,7 @@ use std::{
     ptr::null,
 };
 
-use convforge::Error;
+use convforge::{Error, chain};
 
 /// `convforge_status` of the header, which says what each one means.
 #[repr(C)]
@@ -67,14 +67,14 @@ impl From<Error> for Failure {
             Error::WorkspaceTooSmall { .. } => Status::Workspace,
             Error::WrongDevice { .. } | Error::Memory { .. } => Status::Device,
             Error::WrongThread => Status::Thread,
-            Error::NoGpu(_) => Status::NoGpu,
+            Error::NoGpu { .. } => Status::NoGpu,
             Error::Library { .. } => Status::Library,
             Error::Gpu { .. } => Status::Gpu,
             Error::OutOfMemory { .. } => Status::Memory,
             // What this door has no call for.
             _ => Status::Internal,
         };
-        Failure::new(status, error.to_string())
+        Failure::new(status, chain(&error))
     }
 }
 

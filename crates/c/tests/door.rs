@@ -6,6 +6,7 @@ mod common;
 use std::{
     ffi::{CStr, c_int, c_void},
     mem::MaybeUninit,
+    panic::AssertUnwindSafe,
     ptr::{null, null_mut, without_provenance_mut},
     sync::{Arc, Barrier},
     thread,
@@ -303,10 +304,10 @@ fn a_workspace_serves_one_thread_at_a_time() {
 #[test]
 fn failures_and_panics_of_a_launch() {
     let missing = || {
-        let why = "it was looked for".to_owned();
         Err(Error::Library {
             library: "cuBLAS",
-            why,
+            why: "install it".to_owned(),
+            source: Some(AssertUnwindSafe("it was looked for".into())),
         })
     };
     let fault = || {

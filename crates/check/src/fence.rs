@@ -238,7 +238,7 @@ fn read(memory: &Buffer<u8>, range: Range<usize>, stream: &Stream) -> Result<Vec
 
 /// A GPU that the library knows of and this build of the judge does not.
 pub(crate) fn elsewhere() -> Error {
-    Error::NoGpu("the judge was built without the feature `cuda`".to_owned())
+    Error::no_gpu("the judge was built without the feature `cuda`")
 }
 
 /// That nothing was written around a tensor.

@@ -18,7 +18,7 @@ pub(crate) fn judges(problem: &Problem, stream: &Stream, options: &Options) -> b
 fn on(stream: &Stream, call: &'static str, enqueue: impl FnOnce() -> i32) -> Result<()> {
     let Some(stream) = stream.as_gpu() else {
         let why = "the oracle of csrc was asked on the CPU";
-        return Err(Error::NoGpu(why.to_owned()));
+        return Err(Error::no_gpu(why));
     };
     let _current = stream.gpu().enter()?;
     checked(call, enqueue())

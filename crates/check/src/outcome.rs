@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use convforge::{Error, Problem};
+use convforge::{Error, Problem, chain};
 
 use crate::{Data, Deviation, Verdict};
 
@@ -86,10 +86,10 @@ impl Trouble {
                 error @ (Error::OutOfMemory { .. }
                 | Error::ConstantMemory { .. }
                 | Error::Library { .. }
-                | Error::NoGpu(_)
+                | Error::NoGpu { .. }
                 | Error::Interrupted),
-            )) => return Outcome::Skipped(error.to_string()),
-            Trouble::Error(error) => error.to_string(),
+            )) => return Outcome::Skipped(chain(&error)),
+            Trouble::Error(error) => chain(&error),
         };
         Outcome::Failed(format!(
             "{why}\n    convforge check --variant {variant} --problem {problem} --seed {seed}"

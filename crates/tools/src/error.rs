@@ -1,9 +1,9 @@
 //! What can go wrong beside what the library says.
 
-use std::{error, fmt::Write, path::PathBuf};
+use std::{error, path::PathBuf};
 
 /// Everything that can go wrong, as a value. A message does not repeat that of its source:
-/// [`chain`] has both.
+/// [`chain`](convforge::chain) has both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -84,18 +84,6 @@ impl Error {
             source: Some(source.into()),
         }
     }
-}
-
-/// The message of an error and those of its sources: `file.json: cannot be read: No such file`.
-pub fn chain(error: &dyn error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        // Writing to a string does not fail.
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn did_you_mean(close: &Option<String>) -> String {

@@ -49,5 +49,6 @@ pub mod tune;
 
 pub use contender::Contender;
 pub use contenders::Contenders;
-pub use error::{Error, Result, chain};
+pub use convforge::chain;
+pub use error::{Error, Result};
 pub use range::Range;

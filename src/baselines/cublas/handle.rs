@@ -9,7 +9,10 @@ use cublas_sys::{
 use half::f16;
 
 use super::product::{Batch, Gemm, Product};
-use crate::{Error, Math, Result, Storage, gpu::Gpu};
+use crate::{
+    Error, Math, Result, Storage,
+    gpu::{Gpu, missing},
+};
 
 /// `blas!(cublasCreate(&mut handle))`: the call, with its failure as an [`Error`]. Unsafe as the
 /// function.
@@ -50,17 +53,10 @@ unsafe fn text(answer: Result<*const c_char, Missing>) -> String {
     }
 }
 
-fn missing(missing: Missing) -> Error {
-    Error::Library {
-        library: missing.library,
-        why: missing.why.to_string(),
-    }
-}
-
 /// Opens the library, if that has not been done.
 ///
 /// # Errors
-/// [`Error::Library`], naming every place looked at.
+/// [`Error::Library`], whose source names every place looked at.
 pub(super) fn open() -> Result<()> {
     cublas_sys::LIBRARY.open().map(drop).map_err(missing)
 }

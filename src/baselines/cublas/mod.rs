@@ -155,7 +155,7 @@ unsafe impl Variant for CublasGemm {
 
     fn prepare(&self, device: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
         let Some(gpu) = device.as_gpu() else {
-            return Err(Error::NoGpu("cuBLAS runs on GPUs only".to_owned()));
+            return Err(Error::no_gpu("cuBLAS runs on GPUs only"));
         };
         handle::open()?;
         let settled = plan.state.downcast::<Settled>().ok();
@@ -195,7 +195,7 @@ unsafe impl Prepared for GemmPlan {
 
     fn handle(&self, stream: &Stream) -> Result<Box<dyn Any + Send>> {
         let Some(stream) = stream.as_gpu() else {
-            return Err(Error::NoGpu("cuBLAS needs a stream of a GPU".to_owned()));
+            return Err(Error::no_gpu("cuBLAS needs a stream of a GPU"));
         };
         // SAFETY: the workspace that keeps the handle serves this stream alone.
         Ok(Box::new(unsafe { Handle::new(&self.gpu, stream.raw()) }?))

@@ -9,7 +9,10 @@ use std::{
 
 use cudnn_sys::{cudnnHandle_t, cudnnStatus_t, loader::Missing};
 
-use crate::{Error, Result, gpu::Gpu};
+use crate::{
+    Error, Result,
+    gpu::{Gpu, missing},
+};
 
 /// `cudnn!(cudnnCreate(&mut handle))`: the call, with its failure as an [`Error`]. Unsafe as the
 /// function.
@@ -49,13 +52,6 @@ pub(super) fn check(call: &'static str, answer: Result<cudnnStatus_t, Missing>) 
     })
 }
 
-fn missing(missing: Missing) -> Error {
-    Error::Library {
-        library: missing.library,
-        why: missing.why.to_string(),
-    }
-}
-
 /// The version of the library that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(usize);
@@ -90,6 +86,7 @@ impl Version {
         Err(Error::Library {
             library: "cuDNN",
             why,
+            source: None,
         })
     }
 }
@@ -162,6 +159,7 @@ impl Drop for Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain;
 
     #[test]
     fn an_old_library_is_an_error_that_says_so() {
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn no_library_is_an_error_that_names_what_was_looked_for() {
         if let Err(error) = Version::found() {
-            let text = error.to_string();
+            let text = chain(&error);
             assert!(
                 matches!(
                     error,

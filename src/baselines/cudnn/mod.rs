@@ -50,7 +50,7 @@ pub(crate) use self::{
     until::Until,
 };
 use crate::{
-    Device, Error, Problem, Result,
+    Device, Error, Problem, Result, chain,
     gpu::Gpu,
     variant::{Info, Kind, Plan, Prepared, Query, Variant},
 };
@@ -90,7 +90,8 @@ pub(crate) fn every_plan(
         && let Err(missing) = cudnn_sys::NVRTC.open()
     {
         tally.withheld = Some(format!(
-            "{missing}: cuDNN leaves out the plans that it would compile at run time"
+            "{}: cuDNN leaves out the plans that it would compile at run time",
+            chain(&missing)
         ));
     }
     Ok(proposed)
@@ -144,7 +145,7 @@ fn asking<T>(
 /// The device's GPU, and a handle that descriptors are made with.
 fn open(device: &Device) -> Result<(&Gpu, Arc<Handle>)> {
     let Some(gpu) = device.as_gpu() else {
-        return Err(Error::NoGpu("cuDNN computes on GPUs".to_owned()));
+        return Err(Error::no_gpu("cuDNN computes on GPUs"));
     };
     Version::found()?;
     Ok((gpu, Arc::new(Handle::new(gpu, null_mut())?)))
@@ -263,6 +264,6 @@ mod tests {
         let limits = Limits::default();
         let query = Query::new(&problem, 0, &limits);
         let prepared = Cudnn::new().prepare(&Device::cpu(), &query, Plan::default());
-        assert!(matches!(prepared, Err(Error::NoGpu(_))));
+        assert!(matches!(prepared, Err(Error::NoGpu { .. })));
     }
 }

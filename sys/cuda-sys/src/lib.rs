@@ -42,7 +42,7 @@ mod tests {
         match unsafe { cuDriverGetVersion(&mut version) } {
             Ok(result) => assert_eq!(result, CUresult::CUDA_SUCCESS),
             Err(missing) => {
-                let text = missing.to_string();
+                let text = format!("{missing}: {}", missing.tried);
                 assert!(text.contains("libcuda.so.1") && text.contains("CONVFORGE_CUDA_LIB"));
             }
         }

@@ -50,24 +50,42 @@ pub struct Symbol {
     address: AtomicPtr<c_void>,
 }
 
-/// A library that could not be opened, or a symbol that it lacks.
+/// A library that could not be opened, or a symbol that it lacks. What was looked for is its source.
 #[derive(Clone, Debug)]
 pub struct Missing {
     /// The library, for people.
     pub library: &'static str,
     /// The symbol, if the library is there and lacks it.
     pub symbol: Option<&'static CStr>,
-    /// What was looked for, where, and what would mend it.
-    pub why: Arc<str>,
+    /// What would mend it.
+    pub remedy: Arc<str>,
+    /// What was looked for, and what was wrong with it.
+    pub tried: Tried,
 }
 
-impl fmt::Display for Missing {
+/// What was looked for in vain, where, and what was wrong there.
+#[derive(Clone, Debug)]
+pub struct Tried(pub Arc<str>);
+
+impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} could not be used: {}", self.library, self.why)
+        f.write_str(&self.0)
     }
 }
 
-impl Error for Missing {}
+impl Error for Tried {}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} could not be used: {}", self.library, self.remedy)
+    }
+}
+
+impl Error for Missing {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.tried)
+    }
+}
 
 impl Library {
     /// A library of these names; nothing is opened yet.
@@ -133,12 +151,15 @@ impl Symbol {
             _ => Err(Missing {
                 library: self.library.names.name,
                 symbol: Some(self.name),
-                why: format!(
-                    "{} has no function `{}`; it is probably too old",
-                    path.display(),
-                    self.name.to_string_lossy()
-                )
-                .into(),
+                remedy: Arc::from("it is probably too old"),
+                tried: Tried(
+                    format!(
+                        "{} has no function `{}`",
+                        path.display(),
+                        self.name.to_string_lossy()
+                    )
+                    .into(),
+                ),
             }),
         }
     }
@@ -162,19 +183,15 @@ fn open(names: &Names) -> Result<(libloading::Library, PathBuf), Missing> {
         None => places(names).iter().find_map(|path| attempt(path)),
     };
     found.ok_or_else(|| {
-        let hint = match &set {
+        let remedy = match &set {
             Some(_) => format!("{} is set and must name the library", names.variable),
             None => format!("{}, or set {} to its file", names.remedy, names.variable),
         };
         Missing {
             library: names.name,
             symbol: None,
-            why: format!(
-                "looked for {}: {}; {hint}",
-                names.soname,
-                failures.join("; ")
-            )
-            .into(),
+            remedy: remedy.into(),
+            tried: Tried(format!("looked for {}: {}", names.soname, failures.join("; ")).into()),
         }
     })
 }
@@ -278,6 +295,10 @@ mod tests {
         library
     }
 
+    fn whole(missing: &Missing) -> String {
+        format!("{missing}: {}", missing.source().unwrap())
+    }
+
     fn set(variable: &'static str, path: &Path) -> &'static Library {
         // SAFETY: each test has a variable of its own, and no other thread reads it.
         unsafe { env::set_var(variable, path) };
@@ -289,7 +310,7 @@ mod tests {
         static LIBRARY: Library = Library::new(NAMES);
         let missing = Symbol::new(&LIBRARY, c"answer").address().unwrap_err();
         assert!(missing.symbol.is_none());
-        let text = missing.to_string();
+        let text = whole(&missing);
         for part in [
             "the fake library",
             NAMES.soname,
@@ -314,7 +335,11 @@ mod tests {
             assert_eq!(answer(), 42);
             let missing = Symbol::new(library, c"question").address().unwrap_err();
             assert_eq!(missing.symbol, Some(c"question"));
-            assert!(missing.why.contains("question") && missing.why.contains(NAMES.soname));
+            let text = whole(&missing);
+            assert!(
+                text.contains("question") && text.contains(NAMES.soname),
+                "{text}"
+            );
         }
     }
 
@@ -324,7 +349,7 @@ mod tests {
             "CONVFORGE_FAKE_LIB_WRONG",
             Path::new("/nonexistent/libfake.so"),
         );
-        let text = library.open().unwrap_err().to_string();
+        let text = whole(&library.open().unwrap_err());
         assert!(
             text.contains("/nonexistent/libfake.so: no such file"),
             "{text}"

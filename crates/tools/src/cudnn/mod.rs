@@ -215,7 +215,7 @@ impl Searched {
         if (found.exact.is_some() || found.transform.is_some())
             && let Err(why) = self.kept.put(key, &found)
         {
-            found.report += &format!("; not kept: {}", crate::error::chain(&why));
+            found.report += &format!("; not kept: {}", crate::chain(&why));
         }
         Ok(found)
     }
@@ -373,7 +373,7 @@ mod tests {
         let query = Query::new(&problem, 0, &limits);
         for variant in both(&Options::default()) {
             let prepared = variant.prepare(&Device::cpu(), &query, Plan::default());
-            assert!(matches!(prepared, Err(Error::NoGpu(_))));
+            assert!(matches!(prepared, Err(Error::NoGpu { .. })));
         }
     }
 

@@ -3,7 +3,7 @@
 #[cfg(feature = "cuda")]
 mod gpu;
 
-use convforge::{Device, Error::NoGpu};
+use convforge::{Device, Error as Refused};
 
 use super::floor::Ceilings;
 use crate::Result;
@@ -20,7 +20,7 @@ impl Ceilings {
             return gpu::measure(gpu);
         }
         let why = format!("ceilings are measured on GPUs only, not on {device}");
-        Err(NoGpu(why).into())
+        Err(Refused::no_gpu(why).into())
     }
 }
 
@@ -32,6 +32,6 @@ mod tests {
     #[test]
     fn the_cpu_has_none() {
         let none = Ceilings::measure(&Device::cpu());
-        assert!(matches!(none, Err(Error::Convforge(NoGpu(_)))));
+        assert!(matches!(none, Err(Error::Convforge(Refused::NoGpu { .. }))));
     }
 }

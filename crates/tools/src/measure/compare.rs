@@ -24,7 +24,7 @@ use super::{
 #[cfg(feature = "cudnn")]
 use crate::cudnn;
 use crate::{
-    Contender, Range, error,
+    Contender, Range, chain,
     suite::{CPU_FLOPS, Layer},
 };
 
@@ -188,7 +188,7 @@ pub fn compare(
         // Without memory for the operands none of them can be timed; the check stands.
         Err(error) => places
             .iter()
-            .for_each(|i| rows[*i].reason = Some(error.to_string())),
+            .for_each(|i| rows[*i].reason = Some(chain(&error))),
         Ok(timings) => {
             for ((i, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
                 let row = rows[i].clone();
@@ -249,9 +249,9 @@ impl From<Error> for Ending {
                 (Status::Unsupported, why)
             }
             Error::Library { .. } | Error::OutOfMemory { .. } | Error::Interrupted => {
-                (Status::Skipped, error.to_string())
+                (Status::Skipped, chain(&error))
             }
-            error => (Status::Failed, error.to_string()),
+            error => (Status::Failed, chain(&error)),
         };
         Ending { status, reason }
     }
@@ -261,7 +261,7 @@ impl From<crate::Error> for Ending {
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Convforge(error) => error.into(),
-            error => Ending::failed(error::chain(&error)),
+            error => Ending::failed(chain(&error)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, process::Command};
 
 use convforge::Device;
 #[cfg(feature = "cuda")]
-use convforge::gpu::Gpu;
+use convforge::{chain, gpu::Gpu};
 use serde::{Deserialize, Serialize};
 
 use super::Ceilings;
@@ -148,9 +148,7 @@ pub fn libraries() -> Vec<Library> {
         let cublas = unsafe { cublas_sys::cublasLtGetVersion() };
         libraries.push(Library {
             name: "cuBLAS",
-            version: cublas
-                .map(|v| dotted(v as u64))
-                .map_err(|missing| missing.why.to_string()),
+            version: cublas.map(|v| dotted(v as u64)).map_err(missing),
         });
     }
     #[cfg(feature = "cudnn")]
@@ -166,7 +164,7 @@ pub fn libraries() -> Vec<Library> {
             name: "NVRTC",
             version: cudnn_sys::nvrtc_version()
                 .map(|(major, minor)| format!("{major}.{minor}"))
-                .map_err(|missing| missing.why.to_string()),
+                .map_err(missing),
         },
     ]);
     libraries
@@ -175,9 +173,19 @@ pub fn libraries() -> Vec<Library> {
 #[cfg(feature = "cuda")]
 fn why_not(error: convforge::Error) -> String {
     match error {
+        convforge::Error::Library {
+            why,
+            source: Some(tried),
+            ..
+        } => format!("{why}: {}", chain(&**tried)),
         convforge::Error::Library { why, .. } => why,
-        error => error.to_string(),
+        error => chain(&error),
     }
+}
+
+#[cfg(feature = "cuda")]
+fn missing(missing: cublas_sys::loader::Missing) -> String {
+    format!("{}: {}", missing.remedy, missing.tried)
 }
 
 /// 130100 is 13.1.0.

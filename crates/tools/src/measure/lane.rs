@@ -8,7 +8,7 @@ use std::{ffi::c_void, ops};
 use convforge::gpu;
 use convforge::{
     Buffer, Conv, Device, Error, Limits, Mark, Packed, Problem, RawOperands, Result, Stream,
-    Workspace,
+    Workspace, chain,
     variant::{Kind, Space},
 };
 use convforge_check::{Data, Launched, Left, Recipe, Sets, Tensor, find_poison, poison};
@@ -85,7 +85,7 @@ impl Arena {
             return memory.download_range(range);
         }
         let _ = stream;
-        let none = || Error::NoGpu("the tools were built without the feature `cuda`".to_owned());
+        let none = || Error::no_gpu("the tools were built without the feature `cuda`");
         Ok(self.memory.as_slice().ok_or_else(none)?[range].to_vec())
     }
 
@@ -411,7 +411,7 @@ impl<'a> Lane<'a> {
         let read = |set, part| outputs.read(set, bytes(part), stream);
         match tensors.launched.wrong(left, read) {
             Err(convforge_check::Error::Library(error)) => Err(error),
-            Err(error) => Ok(Some(error.to_string())),
+            Err(error) => Ok(Some(chain(&error))),
             Ok(wrong) => Ok(wrong),
         }
     }

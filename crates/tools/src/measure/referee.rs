@@ -3,7 +3,7 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use convforge::{
-    Conv, Result,
+    Conv, Result, chain,
     cudnn::{self, Judgement},
 };
 use convforge_check::{self as check, Outcome};
@@ -37,7 +37,7 @@ impl cudnn::Referee for Referee {
         let times = timings.into_iter().map(|timing| match timing {
             Ok(timing) if timing.how == How::Graph => Ok(timing.median_us()),
             Ok(_) => Err("cannot be captured in a graph".to_owned()),
-            Err(why) => Err(why.to_string()),
+            Err(why) => Err(chain(&why)),
         });
         Ok(times.collect())
     }

@@ -7,9 +7,7 @@
 use std::{ops::Range, time::Instant};
 
 use convforge::{
-    Buffer, Device,
-    Error::NoGpu,
-    Mark, Stream,
+    Buffer, Device, Error as Refused, Mark, Stream,
     gpu::{Gpu, PinnedBuffer},
     kernels::checked,
     with_host_copies,
@@ -84,14 +82,14 @@ impl FusedNetwork {
     /// for each image.
     ///
     /// # Errors
-    /// [`NoGpu`] for the CPU and for GPUs older than compute capability 9.0;
+    /// [`NoGpu`](Refused::NoGpu) for the CPU and for GPUs older than compute capability 9.0;
     /// [`Error::Input`] for weights that are infinite or no numbers; out of memory.
     pub fn new(device: &Device, weights: &Weights, images: usize) -> Result<Self> {
         let limits = device.limits();
         let gpu = match device.as_gpu() {
             Some(gpu) if limits.arch >= LEAST_ARCH => gpu.clone(),
             _ => {
-                return Err(NoGpu(format!(
+                return Err(Refused::no_gpu(format!(
                     "the fused network takes one of compute capability 9.0 or newer, and {device} \
                      is none; the layers one by one run anywhere"
                 ))

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use convforge::{
     Device, Element,
     Error::{self as Refused, Interrupted},
-    Pipeline, Storage,
+    Pipeline, Storage, chain,
     pipeline::Options,
     variant::Arithmetic,
 };
@@ -355,13 +355,13 @@ impl Parts {
 /// What an error makes of a row.
 fn ending(error: Error) -> Ending {
     let status = match error {
-        Error::Convforge(Refused::NoGpu(_)) => Status::Skipped,
+        Error::Convforge(Refused::NoGpu { .. }) => Status::Skipped,
         Error::Convforge(Refused::Operand { .. }) => Status::Unsupported,
         error => return Ending::from(error),
     };
     Ending {
         status,
-        reason: error.to_string(),
+        reason: chain(&error),
     }
 }
 

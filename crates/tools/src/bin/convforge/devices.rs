@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use convforge::{Device, Limits};
+use convforge::{Device, Limits, chain};
 use convforge_tools::measure::{self, Ceilings, Library, bytes};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         match Device::gpu(gpus.len()) {
             Ok(gpu) => gpus.push(gpu),
             // Beyond the last one this only says that there are no more.
-            Err(why) => break gpus.is_empty().then(|| why.to_string()),
+            Err(why) => break gpus.is_empty().then(|| chain(&why)),
         }
     };
     if args.json {
@@ -91,7 +91,7 @@ fn print_ceilings(out: &mut impl Write, gpu: &Device) -> io::Result<()> {
             .lines()
             .into_iter()
             .try_for_each(|[what, rate, by]| writeln!(out, "       {what:7} {rate:>12}  {by}")),
-        Err(why) => writeln!(out, "       not measured: {why}"),
+        Err(why) => writeln!(out, "       not measured: {}", chain(&why)),
     }
 }
 
@@ -121,7 +121,7 @@ fn print_json(args: &Args, gpus: &[Device], no_gpu: Option<String>) -> Result<Ex
         if args.ceilings {
             object["ceilings"] = match Ceilings::measure(gpu) {
                 Ok(ceilings) => json!(ceilings),
-                Err(why) => json!({"error": why.to_string()}),
+                Err(why) => json!({"error": chain(&why)}),
             };
         }
         object

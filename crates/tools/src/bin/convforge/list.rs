@@ -10,7 +10,7 @@ use std::{
 use clap::builder::PossibleValuesParser;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
-    Choice, Device, Error, Limits, Pick,
+    Choice, Device, Error, Limits, Pick, chain,
     variant::{self, Info, Query, Variant},
 };
 use convforge_check as check;
@@ -402,7 +402,7 @@ impl<'a> Asked<'a> {
                 Err(Error::NoVariant { why, .. }) => {
                     say(out, &format!("{pick} picks none: {why}"))?;
                 }
-                Err(why) => say(out, &format!("{pick} picks none: {why}"))?,
+                Err(why) => say(out, &format!("{pick} picks none: {}", chain(why)))?,
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::builder::PossibleValuesParser;
-use convforge::{Device, Limits};
+use convforge::{Device, Limits, chain};
 use convforge_tools::{
     Contender,
     files::{self, Target, file_stem},
@@ -405,7 +405,7 @@ pub fn find_ceilings(
     progress.say("measuring the ceilings");
     match Ceilings::measure(device) {
         Ok(ceilings) => environment.ceilings = Some(ceilings),
-        Err(error) => notes.push(format!("There are no floors: {error}")),
+        Err(error) => notes.push(format!("There are no floors: {}", chain(&error))),
     }
 }
 

@@ -68,7 +68,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// That there is no GPU, and what happens instead.
 pub fn no_gpu(why: &convforge::Error) -> String {
-    let why = why.to_string();
+    let why = convforge_tools::chain(why);
     let why = why.trim_start_matches("no GPU: ");
     format!("No GPU was found: {why}\nThe CPU backend runs instead.")
 }

@@ -9,7 +9,7 @@ use std::{
 
 use clap::Subcommand;
 use convforge::{
-    Device, Tuner,
+    Device, Tuner, chain,
     tuner::Wanted,
     tuning::{Conditions, Record, Store, shipped},
 };
@@ -216,7 +216,7 @@ impl Args {
     ) -> Told<'a> {
         let wanted = match tuner.wanted(device, &layer.problem) {
             Ok(wanted) => wanted,
-            Err(why) => return Told::new(layer, None, vec![why.to_string()]),
+            Err(why) => return Told::new(layer, None, vec![chain(&why)]),
         };
         let Wanted {
             known,

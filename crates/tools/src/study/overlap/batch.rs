@@ -8,7 +8,7 @@ use std::{
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 #[cfg(feature = "cuda")]
 use convforge::gpu::PinnedBuffer;
-use convforge::{Device, Element, Error::NoGpu, Pipeline, Problem, pipeline::Timing};
+use convforge::{Device, Element, Error as Refused, Pipeline, Problem, pipeline::Timing};
 use convforge_check::{Recipe, Tensor};
 use rayon::prelude::*;
 
@@ -31,7 +31,7 @@ impl<T: Element> Host<T> {
             return Ok(Host::Pinned(PinnedBuffer::alloc(gpu, len)?));
         }
         let why = format!("memory is pinned for a GPU's copies, not for {device}");
-        Err(NoGpu(why).into())
+        Err(Refused::no_gpu(why).into())
     }
 }
 
