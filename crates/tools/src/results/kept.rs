@@ -16,6 +16,7 @@ use crate::{
 
 /// Where the repository has them.
 const COMMITTED: &str = "benches/results";
+const ALONE: &str = "benches/results/rows";
 
 /// The files of the committed results; to be asked for in the root of the repository.
 ///
@@ -30,6 +31,14 @@ pub fn committed() -> Result<Vec<PathBuf>> {
         )),
         false => Ok(files),
     }
+}
+
+/// The files of the committed rows that ran by themselves, which tables and page do not show.
+///
+/// # Errors
+/// [`Error::File`] where there is no such folder.
+pub fn committed_alone() -> Result<Vec<PathBuf>> {
+    files(Path::new(ALONE))
 }
 
 /// A folder's files in the compact form, by their names.
