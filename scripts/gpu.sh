@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks and measures convforge on a machine with a GPU and without Rust, from the folder that
-# scripts/pack.sh packed. Work is cut into steps; what is done is noted in the results' folder, so
+# scripts/pack.sh packed. Work is split into steps; what is done is noted in the results' folder, so
 # that the same command, given again, goes on where the last one stopped. gpu/ has the steps.
 set -uo pipefail
 
