@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks and measures convforge on a machine with a GPU and without Rust, from the folder that
-# scripts/pack.sh packed. Work is cut into steps; what is done is noted in the results' folder, so
+# scripts/pack.sh packed. Work is split into steps; what is done is noted in the results' folder, so
 # that the same command, given again, goes on where the last one stopped. gpu/ has the steps.
 set -uo pipefail
 
@@ -45,8 +45,7 @@ usage: gpu.sh [options] COMMAND
                      cudnn-plans.jsonl; record.tgz: all of `record` that is to be brought back;
                      verdict.txt has all tables that end the command
   --device D         gpu, gpu:1 or cpu (gpu). For `record`, `check`, `huge`, `tails` and `sanitize` a list, gpu:0,gpu:1:
-                     they share the steps; but for `record` a name may stand there several times, and so
-                     many steps run on it at once
+                     they share the steps, one on each device at a time
   --as CHIP          for `plan`: the chip that it is for, which need not be here
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
@@ -104,6 +103,8 @@ main() {
     convforge=$(find_program) || exit 1
     IFS=, read -ra devices <<<"$device"
     [[ ${#devices[@]} -eq 1 || $1 =~ ^(record|plan|check|huge|tails|sanitize)$ ]] || die "$1 takes one device, not '$device'"
+    [[ -z $(printf '%s\n' "${devices[@]}" | sed 's/^gpu$/gpu:0/' | sort | uniq -d) ]] ||
+        die "a device is named twice in '$device': processes on one GPU take turns, so that several do less than one"
     [[ ${devices[0]} == cpu || -n $as ]] || export CONVFORGE_REQUIRE_GPU=1
     mkdir -p "$out" || exit 1
     touch "$out/steps.tsv"

@@ -156,16 +156,23 @@ class Steps(PackedFolder):
 
     def test_workers_share_steps(self):
         self.program("bin/convforge", CONVFORGE.replace("case", "sleep 0.2; case", 1))
-        answer, calls = self.run_it("--device", "gpu:0,gpu:1,gpu:1", "check", "--each", "10", "first", "second")
+        answer, calls = self.run_it("--device", "gpu:0,gpu:1,gpu:2", "check", "--each", "10", "first", "second")
         self.assertEqual(sorted(call.split("--variant ")[1].split(" --judge")[0] for call in calls), [
             "implicit_gemm_nhwc --configs all --each 10 --seed 1", "narrow --configs all --each 3 --seed 1",
             "wide --configs all --each 3 --seed 1",
         ])
-        self.assertEqual(sorted(call.split("--device ")[1].split()[0] for call in calls), ["gpu:0", "gpu:1", "gpu:1"])
+        self.assertEqual(sorted(call.split("--device ")[1].split()[0] for call in calls), ["gpu:0", "gpu:1", "gpu:2"])
         self.assertEqual(self.line(answer, "all ")[1:], ["3", "26", "1", "2", "6"])
         self.assertEqual(answer.returncode, 1)
         log = (self.results / "log.txt").read_text(encoding="utf-8").splitlines()
         self.assertEqual([line.startswith("=== each-") for line in log], [True, False] * 3)
+
+    def test_a_device_has_one_worker(self):
+        for devices in ("gpu:0,gpu:1,gpu:0", "gpu,gpu:0"):
+            for command in (("check", "--each", "10"), ("huge",), ("tails",), ("sanitize",)):
+                answer, calls = self.run_it("--device", devices, *command, "first")
+                self.assertEqual((answer.returncode, calls), (2, []))
+                self.assertIn("a device is named twice", answer.stderr)
 
     def test_workers_tell_what_they_did_not_end(self):
         gpu = (self.folder / "gpu.sh").read_text(encoding="utf-8").replace("STEP_SECONDS=480", "STEP_SECONDS=1")

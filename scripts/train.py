@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SIDE = 86
-# Images enlarged at once by a thread, and threads: together less than 1 GB of temporaries.
+# Images of a batch that a thread enlarges, and threads: together less than 1 GB of temporaries.
 BATCH, THREADS = 256, 8
 IMAGES, LABELS = 2051, 2049
 INTERRUPTED = 130

@@ -25,7 +25,6 @@ begin_record() {
     right_libraries
     mkdir -p "$out/record" || exit 1
     find_searches
-    [[ -z $(printf '%s\n' "${devices[@]}" | sort | uniq -d) ]] || die "a device is named twice in '$device'"
     csrc=$("$convforge" devices --json | sed -n 's/.*"csrc": *"\([0-9a-f]\{8\}\).*/\1/p')
     made_with=$csrc
     [[ -z $any_libraries ]] || made_with+=-cublas-$(version_of cuBLAS)-cudnn-$(version_of cuDNN)

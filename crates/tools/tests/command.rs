@@ -1056,15 +1056,52 @@ fn a_report_of_files_that_are_no_results() {
     }
 }
 
+/// The rows of variants side by side in the files of a folder of results, and the dates of the files that have
+/// such.
+fn committed_rows(folder: &Path) -> (usize, Vec<String>) {
+    let (mut count, mut dates) = (0, Vec::new());
+    for file in fs::read_dir(folder).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|end| end != "jsonl") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let header: serde_json::Value = lines.next().unwrap();
+        // Not the counters of a profiler.
+        let Some(environment) = header.get("environment") else {
+            continue;
+        };
+        dates.push(environment["date"].as_str().unwrap().to_owned());
+        let mut counts = false;
+        for line in lines {
+            match line.get("section") {
+                Some(section) => counts = section == "rows" || section == "layers",
+                None => count += usize::from(counts && line.get("of").is_none()),
+            }
+        }
+    }
+    (count, dates)
+}
+
 #[test]
 fn every_committed_row_is_printed_whole() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let results = Path::new(root).join("benches/results");
+    let (beside, _) = committed_rows(&results);
+    let (alone, dates_alone) = committed_rows(&results.join("rows"));
+    assert!(beside > 1000 && alone > 100, "{beside} and {alone}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
     let output = command.args(["report", "--rows"]).current_dir(root);
     let text = String::from_utf8(output.output().unwrap().stdout).unwrap();
-    assert!(text.lines().count() > 1000, "{text}");
+    assert_eq!(text.lines().count(), beside + alone);
+    let mut printed_alone = 0;
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        if dates_alone.iter().any(|date| row["date"] == **date) {
+            assert!(row["cudnn_us"].is_null(), "{line}");
+            printed_alone += 1;
+        }
         for field in [
             "suite",
             "layer",
@@ -1092,6 +1129,7 @@ fn every_committed_row_is_printed_whole() {
         assert_eq!(row["median_us"].is_number(), timed, "{line}");
         assert_eq!(row["tflops"].is_number(), timed, "{line}");
     }
+    assert_eq!(printed_alone, alone);
     // Elsewhere there are none.
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));

@@ -63,9 +63,9 @@ pub struct Measured {
     pub logits: Vec<f32>,
     /// From pixels in pinned host memory to logits in pinned host memory, by the host's clock.
     pub whole: Spread,
-    /// The kernels alone, over all images at once and on pixels that are on the device; by events.
+    /// The kernels alone, over all images as one batch and on pixels that are on the device; by events.
     pub kernels: Spread,
-    /// Copying all pixels to the device at once and nothing else; by events.
+    /// Copying all pixels to the device, as one copy, and nothing else; by events.
     pub copy_in: Spread,
 }
 
@@ -102,7 +102,7 @@ impl FusedNetwork {
         let room = |numbers: usize| images.saturating_mul(numbers);
         let resident = Resident {
             packed: pack(device, &gpu, weights, &streams[0])?,
-            // Pieces of 16 bytes are read.
+            // Vectors of 16 bytes are read.
             pixels: device.alloc(room(IMAGE).saturating_add(12))?,
             features: device.alloc(room(FEATURES))?,
             logits: device.alloc(room(CLASSES))?,
@@ -238,7 +238,7 @@ impl Resident {
         let features = self.features.as_mut_ptr().cast::<f32>();
         let logits = self.logits.as_mut_ptr().cast::<f32>();
         // SAFETY: the buffers are on the stream's GPU and have room for these images. Pixels are read
-        // in pieces of 16 bytes: the first image begins with one, and 12 bytes follow the last.
+        // in vectors of 16 bytes: the first image begins with one, and 12 bytes follow the last.
         checked("cf_net_fused", unsafe {
             ffi::cf_net_fused(
                 pixels.add(images.start * IMAGE),

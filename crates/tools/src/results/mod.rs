@@ -15,6 +15,6 @@ mod source;
 mod tests;
 
 pub use kept::files;
-pub use kept::{Kept, committed};
+pub use kept::{Kept, committed, committed_alone};
 pub use recorded::Recorded;
 pub use source::{FullRow, Source};

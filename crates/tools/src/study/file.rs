@@ -341,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_never_cut_leaves_no_row_behind() {
+    fn a_batch_that_was_never_split_leaves_no_row_behind() {
         let mut study = study();
-        let uncut = OverlapRow {
+        let whole = OverlapRow {
             chunk: 0,
             ..overlap(1, Some("out of memory".to_owned()))
         };
-        study.put_overlap(&[uncut]);
+        study.put_overlap(&[whole]);
         study.put_overlap(&[overlap(1, None)]);
         let chunks: Vec<usize> = study.overlap.iter().map(|row| row.chunk).collect();
         assert_eq!(chunks, [1]);

@@ -9,7 +9,7 @@ use std::{
 use convforge_tools::{
     Error,
     measure::{Environment, Format, Network, Part, Report},
-    results::{Kept, Source, committed},
+    results::{Kept, Source, committed, committed_alone},
     study::{Study, Table},
 };
 
@@ -25,7 +25,8 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print every row of variants side by side as one JSON object per line, with what a row of
-    /// `compare --json` has, and the csrc, device and date that it was measured with
+    /// `compare --json` has, and the csrc, device and date that it was measured with; without FILE also
+    /// of benches/results/rows, whose rows ran by themselves and have no cudnn_us
     #[arg(long, conflicts_with_all = ["markdown", "csv", "svg", "keep"])]
     rows: bool,
     /// Print nothing: keep the results of FILEs in the folder DIR, a line per row, each file under
@@ -58,11 +59,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         return keep(folder, &args.files);
     }
     let named = !args.files.is_empty();
-    let files = if named {
+    let mut files = if named {
         args.files.clone()
     } else {
         committed()?
     };
+    if args.rows && !named {
+        files.extend(committed_alone()?);
+    }
     let sources = files.iter().map(|file| Source::read(file));
     let sources = sources.collect::<Result<Vec<_>, _>>()?;
     if args.rows {

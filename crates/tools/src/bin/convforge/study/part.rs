@@ -9,7 +9,7 @@ pub enum Part {
     Layers,
     /// The network
     Network,
-    /// Batches cut over streams
+    /// Batches split over streams
     Overlap,
     /// How far every variant is from f64, in fp32, tf32, f16 and bf16
     Errors,
