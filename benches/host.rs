@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match table() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", convforge::chain(&*error));
             ExitCode::FAILURE
         }
     }

@@ -218,6 +218,8 @@ class Steps(PackedFolder):
         self.assertEqual(len(calls), len(problems) // 5000 + 2)
 
     def test_known_errors_are_shown_and_do_not_fail(self):
+        known = self.folder / "gpu/known.txt"
+        known.write_text(known.read_text(encoding="utf-8") + "synccheck implicit_gemm_nhwc 1 why\n", encoding="utf-8")
         answer, calls = self.run_it("sanitize", "implicit_gemm_nhwc")
         self.assertEqual(len(calls), 4)
         self.assertEqual(self.line(answer, "implicit_gemm_nhwc ")[1:], ["0/9", "0/9", "120/9", "*", "0/9"])
