@@ -98,8 +98,8 @@ impl Kept {
     /// Drops superseded rows, and says how many. A row is superseded once a later report of the same
     /// device has a row of the same work: suite, layer, problem, cold or warm, variant and
     /// configuration, in a comparison or in a sweep as it was. A row that was measured outlasts later
-    /// ones that were skipped or interrupted; of these, one that was interrupted goes. A row keeps the
-    /// median of the one that it superseded. Counters of a profiler stay.
+    /// ones that were skipped or interrupted. A row keeps the median of the one that it superseded.
+    /// Counters of a profiler stay.
     pub fn prune(&mut self) -> usize {
         let count =
             |files: &[(String, Source)]| files.iter().map(|(_, one)| one.len()).sum::<usize>();
@@ -109,16 +109,14 @@ impl Kept {
         for i in 1..self.files.len() {
             let (later, rest) = self.files.split_at_mut(i);
             let source = &mut rest[0].1;
-            let later = later.iter_mut().map(|(_, other)| other);
-            let mut later: Vec<&mut Source> = later
-                .filter(|other| other.device() == source.device())
-                .collect();
-            for other in later.iter_mut().rev() {
-                supersede(other, &[&*source], Beside::Earlier);
+            for (_, other) in later.iter_mut().rev() {
                 remember(source, other);
             }
-            let later: Vec<&Source> = later.into_iter().map(|other| &*other).collect();
-            supersede(source, &later, Beside::Later);
+            let later = later.iter().map(|(_, other)| other);
+            let later: Vec<&Source> = later
+                .filter(|other| other.device() == source.device())
+                .collect();
+            supersede(source, &later);
         }
         before - count(&self.files)
     }
@@ -180,9 +178,11 @@ fn absorb(old: &mut Source, new: Source) -> std::result::Result<(), &'static str
     Ok(())
 }
 
-/// Notes in the rows of a later report of the device what they took in this one, unless they know it of one
-/// between.
+/// Notes in the rows of a later report what they took in this one, unless they know it of one between.
 fn remember(source: &Source, later: &mut Source) {
+    if source.device() != later.device() {
+        return;
+    }
     let Source::Report(later) = later else {
         return;
     };
@@ -194,49 +194,30 @@ fn remember(source: &Source, later: &mut Source) {
     }
 }
 
-/// What the rows of a file stand beside.
-#[derive(Clone, Copy)]
-enum Beside {
-    Earlier,
-    Later,
-}
-
-impl Beside {
-    /// Drops the rows that go, as others are of the same work: beside earlier ones what was interrupted,
-    /// where it was measured whole before.
-    fn drop<'a, E: Entry + 'a>(self, rows: &mut Vec<E>, others: impl Iterator<Item = &'a [E]>) {
-        let others: Vec<&E> = others.flatten().collect();
-        let goes = |row: &E, other: &E| match self {
-            Beside::Earlier => {
-                !row.is_whole() && other.is_whole() && other.status() != Status::Skipped
-            }
-            Beside::Later => !row.outlasts([other].into_iter()),
-        };
+/// Drops the rows of a file that later ones have.
+fn supersede(source: &mut Source, later: &[&Source]) {
+    fn drop<'a, E: Entry + 'a>(rows: &mut Vec<E>, later: impl Iterator<Item = &'a [E]>) {
+        let later: Vec<&E> = later.flatten().collect();
         rows.retain(|row| {
-            !others
-                .iter()
-                .any(|other| row.is_same(other) && goes(row, other))
+            let again = |other: &&E| row.is_same(other) && !row.outlasts([*other].into_iter());
+            !later.iter().any(again)
         });
     }
-}
-
-/// Drops the rows of a file that others have, all of them earlier or all later ones of the device.
-fn supersede(source: &mut Source, others: &[&Source], beside: Beside) {
-    let compared = |view| others.iter().map(move |source| source.compared(view));
-    let studies = || others.iter().filter_map(|source| source.study());
+    let compared = |view| later.iter().map(move |source| source.compared(view));
+    let studies = || later.iter().filter_map(|source| source.study());
     match source {
-        Source::Report(report) => beside.drop(&mut report.rows, compared(report.view)),
+        Source::Report(report) => drop(&mut report.rows, compared(report.view)),
         Source::Study(study) => {
-            beside.drop(&mut study.layers, compared(View::Compare));
-            beside.drop(
+            drop(&mut study.layers, compared(View::Compare));
+            drop(
                 &mut study.network,
                 studies().map(|study| &study.network[..]),
             );
-            beside.drop(
+            drop(
                 &mut study.overlap,
                 studies().map(|study| &study.overlap[..]),
             );
-            beside.drop(&mut study.errors, studies().map(|study| &study.errors[..]));
+            drop(&mut study.errors, studies().map(|study| &study.errors[..]));
         }
         Source::Profile(_) => {}
     }

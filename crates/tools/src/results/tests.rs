@@ -1,7 +1,5 @@
 //! The compact form, and what is dropped of it.
 
-use std::{collections::HashMap, path::Path};
-
 use convforge::Device;
 
 use super::*;
@@ -223,64 +221,6 @@ fn a_later_row_of_the_same_work_supersedes() {
         (Some(10.0), Some(0.5))
     );
     assert_eq!(first.cudnn_plan.as_deref(), Some("engine 10"));
-}
-
-/// As of a run that was stopped while it was timed.
-fn interrupted(variant: &str, us: f64) -> Row {
-    Row {
-        reason: Some(convforge::Error::Interrupted.to_string()),
-        samples: 3,
-        ..row(variant, Some(us))
-    }
-}
-
-#[test]
-fn what_was_interrupted_goes_where_an_earlier_report_has_it_whole() {
-    let old = report("1", vec![row("a", Some(20.0)), interrupted("b", 30.0)]);
-    let new = vec![
-        interrupted("a", 21.0),
-        interrupted("b", 31.0),
-        interrupted("c", 5.0),
-    ];
-    let folder = folder(&[old, report("2", new)]);
-    assert_eq!(left(&folder, "2"), ["b", "c"]);
-    assert_eq!(left(&folder, "1"), ["a"]);
-    // A later run says what they take now.
-    let text = text(&report(
-        "3",
-        vec![row("a", Some(22.0)), row("b", Some(32.0))],
-    ));
-    std::fs::write(folder.path().join("3.jsonl"), text).unwrap();
-    assert_eq!(left(&folder, "3"), ["a", "b"]);
-    assert_eq!(left(&folder, "2"), ["c"]);
-    assert!(!folder.path().join("1.jsonl").exists());
-}
-
-#[test]
-fn no_committed_row_is_superseded() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
-    for folder in [root.clone(), root.join("rows")] {
-        let mut kept = Kept::read(&folder).unwrap();
-        assert!(kept.count().0 > 100, "{}", folder.display());
-        assert_eq!(kept.prune(), 0, "{}", folder.display());
-        let mut timed = HashMap::new();
-        for file in files(&folder).unwrap() {
-            let source = Source::read(&file).unwrap();
-            let view = match &source {
-                Source::Report(report) => report.view,
-                _ => View::Compare,
-            };
-            for FullRow { row, device, .. } in source.rows() {
-                if row.median_us.is_none() {
-                    continue;
-                }
-                let place = (&row.suite, &row.layer, row.problem.to_string(), row.cold);
-                let work = format!("{device} {view:?} {place:?} {}", row.name());
-                let other = timed.insert(work.clone(), file.clone());
-                assert_eq!(other, None, "{} has it, too: {work}", file.display());
-            }
-        }
-    }
 }
 
 #[test]
