@@ -230,6 +230,13 @@ def mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
+def mean_of(values, layers):
+    """The mean as text, and over how many layers where it is over fewer."""
+    values = [v for v in values if v is not None]
+    text = times(mean(values))
+    return text if len(values) in (0, layers) else f"{text} of {len(values)}"
+
+
 def table(header, rows, left):
     """Markdown; the first `left` columns and the last one are text, the rest numbers."""
     last = len(header) - 1
@@ -272,7 +279,8 @@ def floor(us, by):
 
 LEGEND = """\
 Times are medians of calls on buffers that rotate beyond the L2, each variant checked in the same run; in brackets
-where a tenth of the samples are faster and slower; "of 5" says how many samples, where they are fewer than 30.
+where a tenth of the samples are faster and slower; "of 5" says how many samples, where they are fewer
+than 30, and of a mean how many layers, where some have nothing to be compared with.
 Filters are packed before the clock starts, those marked ¶ too; "with packing" is a call that packs its filter first.
 "In order" is a call whose kernels wait for those ahead of them to end: handwritten kernels otherwise begin early,
 which no library does. vs is how many times faster than that library at its best: of cuDNN the fastest plan that
@@ -427,10 +435,10 @@ def summary(lines):
             suite,
             kind,
             str(len(group)),
-            times(mean(line.over_floor() for line in group)),
-            times(mean(line.over_split_floor() for line in group)),
-            times(mean(line.speedup(line.cublas) for line in group)),
-            times(mean(line.speedup(line.cudnn) for line in group)),
+            mean_of((line.over_floor() for line in group), len(group)),
+            mean_of((line.over_split_floor() for line in group), len(group)),
+            mean_of((line.speedup(line.cublas) for line in group), len(group)),
+            mean_of((line.speedup(line.cudnn) for line in group), len(group)),
             ", ".join(sorted({line.run for line in group})) + stale_share(group),
         ]
         for (suite, kind, _), group in groups.items()

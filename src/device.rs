@@ -147,7 +147,7 @@ impl Device {
                 Ok(owner) => Err(error(&format!("it is memory of GPU {owner}"), None)),
                 Err(why) => {
                     let why = Some(AssertUnwindSafe(why.into()));
-                    Err(error("the driver does not know it", why))
+                    Err(error("the driver does not say whose it is", why))
                 }
             };
         }

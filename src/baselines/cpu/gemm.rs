@@ -217,7 +217,8 @@ impl Blocked {
     }
 
     /// An error where there is no memory for what the `gemm` crate packs, which would end the process: on
-    /// each thread its cache's worth, and operands of a product, which are no larger than a slice.
+    /// each thread its cache's worth, and parts of a product's operands, for which a slice's worth is
+    /// added. It is given back before the products begin, so who else allocates meanwhile may still take it.
     fn has_memory(&self, slots: usize) -> Result<()> {
         let asked = slots * (GEMM_BYTES + self.slice.len() * size_of::<f32>());
         let found = Vec::<u8>::new().try_reserve_exact(asked);
