@@ -1,0 +1,152 @@
+// implicit_gemm_pointwise: 1x1 filters over planes in 16 bits or in tf32, by wgmma with pixels in
+// registers.
+//
+// Without taps a convolution of planes is a product of two matrices, of which x lies transposed:
+// neighbours in memory are pixels. wgmma takes such columns from shared memory in 16 bits alone, at
+// pitches of 128 bytes. Here pixels are rows, and rows may come from registers: a lane picks its
+// pixels of a channel out of shared memory, where planes lie as copies left them, at any pitch.
+//
+// - A warp asks for x by bulk copies of whole planes (of a block of 64 channels, 32 of f32: they are
+//   contiguous), of as many images as a tile has pixels for, or by boxes of a tensor where planes
+//   are larger. Weights come as lines, columns of the product.
+// - Two neighbouring pixels of a channel are a word (in f32 two). A lane exchanges halves of two
+//   channels' words: four registers of rows for four words.
+// - Sums of two neighbouring pixels are in a lane as well, so y is stored from registers.
+//
+// Floor: half a clock for each output channel of a product of 64 pixels x 16 channels (8 in tf32),
+// and the bytes of x and y over the bandwidth.
+#include "core/plan.cuh"
+#include "core/tensor_map.cuh"
+#include "kernels/implicit_gemm/line_filter.cuh"
+#include "kernels/implicit_gemm/pointwise_kernel.cuh"
+#include "kernels/implicit_gemm/pointwise_plan.cuh"
+#include "kernels/implicit_gemm/refusals.cuh"
+
+namespace {
+
+using namespace cf::pointwise;
+
+struct State {
+    Launched kernel;
+    cf::TensorMap map;
+    cf::implicit_gemm::PackLines pack;
+    cf_problem problem;
+    Tiling tiling;
+    int box_pixels; // 0 where whole planes are copied
+};
+
+template <class Element>
+void choose_kernels(const Choice &choice, State &state) {
+    state.kernel = kernel_for<Element>(choice.shape, is_paired(state.problem),
+                                       unsigned(choice.grid), shared_bytes(choice.tiling));
+    state.pack = cf::implicit_gemm::PackLines::of<Element>(state.problem);
+}
+
+void describe_state(const cf_problem &p, const Choice &choice, State &state) {
+    state.problem = p;
+    state.tiling = choice.tiling;
+    state.box_pixels = choice.tiling.images > 0 ? 0 : box_pixels(choice.shape.products);
+    if (p.storage == CF_STORE_F32)
+        choose_kernels<float>(choice, state);
+    else if (p.storage == CF_STORE_F16)
+        choose_kernels<__half>(choice, state);
+    else
+        choose_kernels<__nv_bfloat16>(choice, state);
+}
+
+// Which ways to do a problem a plan chooses among; a tile is output channels x pixels.
+constexpr const char *const configs[] = {"tiles=any",     "tiles=planes",  "tiles=boxes",
+                                         "tile=64x128",   "tile=128x128",  "tile=256x128",
+                                         "tile=64x256",   "tile=128x256",  nullptr};
+bool is_of(int32_t config, const Choice &choice) {
+    if (config >= 3)
+        return choice.shape.products == Shapes[config - 3].products &&
+               choice.shape.columns == Shapes[config - 3].columns;
+    return config == 0 || (config == 1) == (choice.tiling.images > 0);
+}
+
+bool takes(const cf_problem &p, const cf::Refusal &no) {
+    if (p.layout != CF_NCHW)
+        return no("is written for NCHW");
+    if (!cf::implicit_gemm::multiplies_as_stored(p, no))
+        return false;
+    if (p.r * p.s > 1 || p.stride_h > 1 || p.stride_w > 1 || p.p != p.h || p.q != p.w ||
+        p.pad_top != 0 || p.pad_left != 0)
+        return no("takes filters of 1x1 in steps of 1 without padding; this is %dx%d in steps of "
+                  "%d and %d, of %dx%d pixels to %dx%d",
+                  p.r, p.s, p.stride_h, p.stride_w, p.h, p.w, p.p, p.q);
+    if (p.epilogue.pool_h)
+        return no("fuses no pooling");
+    if (p.align < 16)
+        return no("copies x from addresses that are multiples of 16 bytes; these are of %d",
+                  p.align);
+    const double most = INT32_MAX / 4, pixels = double(p.h) * p.w;
+    if (pixels * cf::LineBytes > most ||
+        (pixels / 128 + 1) * double(p.n) * (double(p.k) / 64 + p.groups) > most)
+        return no("counts tiles, and bytes of a block's planes, in 29 bits; this has %lld images of "
+                  "%dx%d",
+                  (long long)p.n, p.h, p.w);
+    return true;
+}
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = query.problem;
+    if (!takes(p, no))
+        return false;
+    Choice best = {};
+    for_choices(query, [&](const Choice &choice) {
+        if (is_of(query.config, choice) && (best.grid == 0 || choice.us < best.us))
+            best = choice;
+    });
+    if (best.grid == 0 && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (best.grid == 0)
+        return no("copies planes of multiples of 16 bytes, or of up to 256 pixels if those of a "
+                  "group are; these are %d of %dx%d",
+                  p.c / p.groups, p.h, p.w);
+    plan.packed_bytes = cf::implicit_gemm::packed_bytes(p);
+    plan.us = best.us;
+    describe_state(p, best, state);
+    return true;
+}
+
+int32_t prepare(State &state) {
+    if (const int32_t error = state.pack.kernel.prepare())
+        return error;
+    const int32_t error = state.kernel.prepare();
+    if (error || state.box_pixels == 0)
+        return error;
+    const cf_problem &p = state.problem;
+    const int element = cf::element_bytes(p);
+    const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
+    return state.map.prepare({element,
+                              {uint64_t(p.h) * p.w, uint64_t(p.c), images, 1},
+                              {uint32_t(state.box_pixels), uint32_t(cf::LineBytes / element), 1, 1}});
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    return state.pack.launch(state.problem, w, packed, stream);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    CUtensorMap map = {};
+    if (state.box_pixels > 0)
+        if (const int32_t error = state.map.at(args.x, map))
+            return error;
+    return state.kernel.launch(args.stream, state.tiling, map, args.x, args.packed, args.y,
+                               cf::finish_of(state.problem, args));
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(implicit_gemm, pointwise) = {
+    "implicit_gemm_pointwise",
+    "implicit_gemm",
+    "1x1 filters by wgmma in NCHW: planes stay as they are, and rows of products are pixels that "
+    "lanes pick out of them",
+    "this project",
+    "f32 is rounded to tf32, to the nearest, to infinity from 0x7f7ff000 on",
+    CF_NEEDS_SM90A,
+    configs,
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
+};

@@ -1,0 +1,88 @@
+// The kernel of implicit_gemm_pointwise: two warpgroups multiply and store, one warp asks for copies.
+#pragma once
+
+#include "kernels/implicit_gemm/pointwise_store.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/registers.cuh"
+
+namespace cf::pointwise {
+
+using Launched =
+    cf::Kernel<Tiling, CUtensorMap, const void *, const void *, void *, Finish>;
+
+template <class Element, int Products, int N, bool Paired>
+__global__ void __launch_bounds__(Threads, 1)
+    implicit_gemm_pointwise_kernel(const __grid_constant__ Tiling tiling,
+                                   const __grid_constant__ CUtensorMap map, const Element *x,
+                                   const char *filter, Element *y,
+                                   const __grid_constant__ Finish finish) {
+#if CF_SM90A
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    __shared__ Shared shared;
+    static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    let_next_kernel_begin();
+    const uint32_t first = (shared_address(dynamic) + LineAlign - 1) & ~(LineAlign - 1);
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    if (warp == 0) {
+        shared.ring.init(tiling.stages, 1, ConsumerWarps * 32, lane);
+        publish_barriers();
+    }
+    __syncthreads();
+    wait_for_kernels_before();
+    if (warp >= ConsumerWarps) {
+        give_registers<ProducerRegisters>();
+        if (warp == ConsumerWarps)
+            produce<Element, Products, N>(tiling, shared, first, map, x, filter, lane);
+        return;
+    }
+    take_registers<ConsumerRegisters>();
+    const auto rows = Rows<Products, Paired>::template of<Element>(tiling, warp, lane);
+    const StridedTiles tiles = StridedTiles::of_block();
+    const int count = tiles.count(tiling.tiles);
+    RingPosition at;
+#pragma unroll 1
+    for (int m = 0; m < count; ++m) {
+        float sums[Products][N / 2];
+        multiply<Element, Products, N, Paired>(tiling, shared, first, rows, lane, at, sums);
+        store<Element, Products, N, Paired>(tiling,
+                                            Place::of<Products, N>(tiling, tiles.tile(m)), warp,
+                                            lane, sums, y, finish);
+    }
+#else
+    not_compiled();
+#endif
+}
+
+// A tile as kernels are compiled for it: products of a warpgroup beside each other, and their
+// columns.
+struct Shape {
+    int products, columns;
+};
+constexpr Shape Shapes[] = {{1, 64}, {1, 128}, {1, 256}, {2, 64}, {2, 128}};
+
+// The kernel of a shape, whose grid and shared memory the plan adds; a file of pointwise/ compiles
+// those of a type of elements.
+template <class Element>
+Launched kernel_for(const Shape &shape, bool paired, dim3 grid, size_t shared);
+
+template <class Element, size_t... I>
+Launched kernel_among(std::index_sequence<I...>, const Shape &shape, bool paired, dim3 grid,
+                      size_t shared) {
+    Launched launched;
+    const auto choose = [&](auto products, auto columns) {
+        if (products.value != shape.products || columns.value != shape.columns)
+            return;
+        launched =
+            paired ? kernel_of(implicit_gemm_pointwise_kernel<Element, products.value,
+                                                              columns.value, true>,
+                               grid, Threads, shared, true)
+                   : kernel_of(implicit_gemm_pointwise_kernel<Element, products.value,
+                                                              columns.value, false>,
+                               grid, Threads, shared, true);
+    };
+    (choose(Constant<Shapes[I].products>(), Constant<Shapes[I].columns>()), ...);
+    return launched;
+}
+
+} // namespace cf::pointwise

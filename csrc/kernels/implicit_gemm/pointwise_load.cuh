@@ -1,0 +1,95 @@
+// The loader of implicit_gemm_pointwise: one warp asks for a stage of x and weights, block by block
+// of channels.
+#pragma once
+
+#include "kernels/implicit_gemm/pointwise_tiling.cuh"
+#include "pipeline/ring.cuh"
+#include "pipeline/scheduler.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/tensor.cuh"
+
+namespace cf::pointwise {
+
+#if CF_SM90A
+struct Shared {
+    Ring<MaxStages> ring;
+};
+
+// Where a tile lies: its first image, pixel of that, group and output channel of the group.
+struct Place {
+    int n, pixel, group, k;
+
+    template <int Products, int N>
+    static __device__ __forceinline__ Place of(const Tiling &t, int tile) {
+        const int pixel_tile = t.by_channel_tiles.quotient(tile);
+        const int channel_tile = tile - pixel_tile * t.channel_tiles;
+        const int group = t.by_group_tiles.quotient(channel_tile);
+        const int set = t.by_pieces.quotient(pixel_tile);
+        return {t.images > 0 ? set * t.images : set,
+                (pixel_tile - set * t.pieces) * tile_pixels(Products), group,
+                (channel_tile - group * t.group_tiles) * N};
+    }
+};
+
+// What the copies of a tile begin with.
+template <class Element, int Products, int N>
+class TileCopies {
+    const Tiling &t;
+    const Place place;
+    const int lane, images, lines;
+
+  public:
+    __device__ __forceinline__ TileCopies(const Tiling &t, const Place &place, int lane)
+        : t(t), place(place), lane(lane), images(min(t.images, t.n - place.n)),
+          lines(min(N, t.filter_lines - place.k)) {}
+
+    // Block number b, into a stage.
+    __device__ __forceinline__ void ask(const CUtensorMap &map, const Element *x,
+                                        const char *filter, int b, uint32_t stage,
+                                        Barrier &full) const {
+        constexpr int Channels = BlockChannels<Element>;
+        constexpr uint32_t BoxBytes = box_pixels(Products) * LineBytes;
+        const int channels = b + 1 < t.blocks ? Channels : t.last_channels;
+        const int channel = place.group * t.group_c + b * Channels;
+        const uint32_t plane_bytes = uint32_t(channels * t.pixels) * sizeof(Element);
+        const uint32_t weights = lines * LineBytes;
+        if (lane == 0)
+            full.arrive_and_expect((t.images > 0 ? images * plane_bytes : Warpgroups * BoxBytes) +
+                                   weights);
+        if (t.images > 0) {
+            for (int i = lane; i < images; i += 32)
+                copy_bulk(stage + i * t.set_bytes,
+                          x + (place.n + i) * t.x_image + int64_t(channel) * t.pixels, plane_bytes,
+                          full);
+        } else if (lane < Warpgroups) {
+            copy_box(stage + lane * t.set_bytes, map, place.pixel + lane * Products * ProductRows,
+                     channel, place.n, 0, full);
+        }
+        if (lane == 31)
+            copy_bulk(stage + t.pixel_stage_bytes,
+                      filter + (int64_t(place.group * t.blocks + b) * t.filter_lines + place.k) *
+                                   LineBytes,
+                      weights, full);
+    }
+};
+
+template <class Element, int Products, int N>
+__device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_t dynamic,
+                                        const CUtensorMap &map, const Element *x,
+                                        const char *filter, int lane) {
+    const StridedTiles tiles = StridedTiles::of_block();
+    const int count = tiles.count(t.tiles);
+    RingPosition at;
+    for (int m = 0; m < count; ++m) {
+        const TileCopies<Element, Products, N> copies(
+            t, Place::of<Products, N>(t, tiles.tile(m)), lane);
+        for (int b = 0; b < t.blocks; ++b, at.next(t.stages)) {
+            shared.ring.wait_empty(at);
+            copies.ask(map, x, filter, b, dynamic + at.stage * t.stage_bytes,
+                       shared.ring.full[at.stage]);
+        }
+    }
+}
+#endif
+
+} // namespace cf::pointwise
