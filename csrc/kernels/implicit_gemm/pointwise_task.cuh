@@ -121,47 +121,35 @@ __device__ __forceinline__ void load_block(const Rows<Products, Paired> &rows, u
     }
 }
 
-// The sums of a tile, from nothing. What a block of channels has of x is in registers before the
-// products of the block ahead of it are done.
+// The sums of a tile, from nothing. A warpgroup waits for a block's products before it loads the
+// registers of the next one: ptxas takes registers of rows to be free as soon as products were asked
+// for, and would let the loads write what these still read. Meanwhile the other warpgroup's
+// products run.
 template <class Element, int Products, int N, bool Paired>
 __device__ __forceinline__ void multiply(const Tiling &t, Shared &shared, uint32_t dynamic,
                                          const Rows<Products, Paired> &rows, int lane,
                                          RingPosition &at, float (&sums)[Products][N / 2]) {
-    Fragment<Products> now, next;
-    const auto load = [&](int b, RingPosition from, Fragment<Products> &a) {
-        shared.ring.wait_full(from);
-        const uint32_t stage = dynamic + from.stage * t.stage_bytes;
+#pragma unroll 1
+    for (int b = 0; b < t.blocks; ++b, at.next(t.stages)) {
+        const uint32_t stage = dynamic + at.stage * t.stage_bytes;
+        const WgmmaLines weights(stage + t.pixel_stage_bytes, LineAlign);
+        Fragment<Products> a;
+        shared.ring.wait_full(at);
         if (b + 1 < t.blocks)
             load_block<Element, Products, Paired, true>(rows, stage, lane, t.pitch, 0, a);
         else
             load_block<Element, Products, Paired, false>(rows, stage, lane, t.pitch,
                                                          t.last_channels, a);
-    };
-    load(0, at, now);
-#pragma unroll 1
-    for (int b = 0; b < t.blocks; ++b) {
-        const WgmmaLines weights(dynamic + at.stage * t.stage_bytes + t.pixel_stage_bytes,
-                                 LineAlign);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < Steps; ++step)
 #pragma unroll
             for (int i = 0; i < Products; ++i)
-                wgmma_rows<Element, N>(sums[i], now[i][step], weights.behind(step * StepBytes),
+                wgmma_rows<Element, N>(sums[i], a[i][step], weights.behind(step * StepBytes),
                                        step > 0 || b > 0);
         wgmma_commit();
-        RingPosition behind = at;
-        behind.next(t.stages);
-        if (b + 1 < t.blocks)
-            load(b + 1, behind, next);
         wgmma_wait<0>();
         shared.ring.release(at);
-        at = behind;
-#pragma unroll
-        for (int i = 0; i < Products; ++i)
-#pragma unroll
-            for (int j = 0; j < Steps * 4; ++j)
-                now[i][j / 4][j % 4] = next[i][j / 4][j % 4];
     }
 #pragma unroll
     for (int i = 0; i < Products; ++i)
