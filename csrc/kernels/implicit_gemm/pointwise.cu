@@ -17,7 +17,7 @@
 // and the bytes of x and y over the bandwidth.
 #include "core/plan.cuh"
 #include "core/tensor_map.cuh"
-#include "kernels/implicit_gemm/line_filter.cuh"
+#include "kernels/implicit_gemm/pointwise_filter.cuh"
 #include "kernels/implicit_gemm/pointwise_kernel.cuh"
 #include "kernels/implicit_gemm/pointwise_plan.cuh"
 #include "kernels/implicit_gemm/refusals.cuh"
@@ -29,7 +29,7 @@ using namespace cf::pointwise;
 struct State {
     Launched kernel;
     cf::TensorMap map;
-    cf::implicit_gemm::PackLines pack;
+    PackPointwise pack;
     cf_problem problem;
     Tiling tiling;
     int box_pixels; // 0 where whole planes are copied
@@ -39,13 +39,13 @@ template <class Element>
 void choose_kernels(const Choice &choice, State &state) {
     state.kernel = kernel_for<Element>(choice.shape, is_paired(state.problem),
                                        unsigned(choice.grid), shared_bytes(choice.tiling));
-    state.pack = cf::implicit_gemm::PackLines::of<Element>(state.problem);
+    state.pack = PackPointwise::of<Element>(packed_bytes(state.problem.groups, choice.tiling));
 }
 
 void describe_state(const cf_problem &p, const Choice &choice, State &state) {
     state.problem = p;
     state.tiling = choice.tiling;
-    state.box_pixels = choice.tiling.images > 0 ? 0 : box_pixels(choice.shape.products);
+    state.box_pixels = choice.box_pixels;
     if (p.storage == CF_STORE_F32)
         choose_kernels<float>(choice, state);
     else if (p.storage == CF_STORE_F16)
@@ -104,7 +104,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("copies planes of multiples of 16 bytes, or of up to 256 pixels if those of a "
                   "group are; these are %d of %dx%d",
                   p.c / p.groups, p.h, p.w);
-    plan.packed_bytes = cf::implicit_gemm::packed_bytes(p);
+    plan.packed_bytes = packed_bytes(p.groups, best.tiling);
+    plan.filter_layout = uint64_t(best.tiling.order);
     plan.us = best.us;
     describe_state(p, best, state);
     return true;
@@ -125,7 +126,7 @@ int32_t prepare(State &state) {
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
-    return state.pack.launch(state.problem, w, packed, stream);
+    return state.pack.launch(state.problem, state.tiling, w, packed, stream);
 }
 
 int32_t launch(const State &state, const cf_args &args) {

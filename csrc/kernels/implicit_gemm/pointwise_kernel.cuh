@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(Threads, 1)
         float sums[Products][N / 2];
         multiply<Element, Products, N, Paired>(tiling, shared, first, rows, lane, at, sums);
         store<Element, Products, N, Paired>(tiling,
-                                            Place::of<Products, N>(tiling, tiles.tile(m)), warp,
-                                            lane, sums, y, finish);
+                                            Place::of<Products, N>(tiling, tiles.tile(m), warp / 4),
+                                            warp, lane, sums, y, finish);
     }
 #else
     not_compiled();

@@ -15,23 +15,25 @@ struct Shared {
     Ring<MaxStages> ring;
 };
 
-// Where a tile lies: its first image, pixel of that, group and output channel of the group.
+// Where a warpgroup's part of a tile lies: its first image, pixel of that, group and output channel of
+// the group.
 struct Place {
     int n, pixel, group, k;
 
     template <int Products, int N>
-    static __device__ __forceinline__ Place of(const Tiling &t, int tile) {
+    static __device__ __forceinline__ Place of(const Tiling &t, int tile, int warpgroup) {
         const int pixel_tile = t.by_channel_tiles.quotient(tile);
         const int channel_tile = tile - pixel_tile * t.channel_tiles;
         const int group = t.by_group_tiles.quotient(channel_tile);
-        const int set = t.by_pieces.quotient(pixel_tile);
-        return {t.images > 0 ? set * t.images : set,
-                (pixel_tile - set * t.pieces) * tile_pixels(Products), group,
-                (channel_tile - group * t.group_tiles) * N};
+        const int k = (channel_tile - group * t.group_tiles) * N;
+        if (t.images > 0)
+            return {pixel_tile * t.images, 0, group, k};
+        const int piece = pixel_tile * Warpgroups + warpgroup, n = t.by_pieces.quotient(piece);
+        return {n, (piece - n * t.pieces) * Products * ProductRows, group, k};
     }
 };
 
-// What the copies of a tile begin with.
+// What a lane copies of a tile: images, or a box of its warpgroup, and weights.
 template <class Element, int Products, int N>
 class TileCopies {
     const Tiling &t;
@@ -39,22 +41,21 @@ class TileCopies {
     const int lane, images, lines;
 
   public:
-    __device__ __forceinline__ TileCopies(const Tiling &t, const Place &place, int lane)
-        : t(t), place(place), lane(lane), images(min(t.images, t.n - place.n)),
-          lines(min(N, t.filter_lines - place.k)) {}
+    __device__ __forceinline__ TileCopies(const Tiling &t, int tile, int lane)
+        : t(t), place(Place::of<Products, N>(t, tile, lane % Warpgroups)), lane(lane),
+          images(min(t.images, t.n - place.n)), lines(min(N, t.filter_lines - place.k)) {}
 
     // Block number b, into a stage.
     __device__ __forceinline__ void ask(const CUtensorMap &map, const Element *x,
                                         const char *filter, int b, uint32_t stage,
                                         Barrier &full) const {
         constexpr int Channels = BlockChannels<Element>;
-        constexpr uint32_t BoxBytes = box_pixels(Products) * LineBytes;
         const int channels = b + 1 < t.blocks ? Channels : t.last_channels;
         const int channel = place.group * t.group_c + b * Channels;
         const uint32_t plane_bytes = uint32_t(channels * t.pixels) * sizeof(Element);
         const uint32_t weights = lines * LineBytes;
         if (lane == 0)
-            full.arrive_and_expect((t.images > 0 ? images * plane_bytes : Warpgroups * BoxBytes) +
+            full.arrive_and_expect((t.images > 0 ? images * plane_bytes : Warpgroups * t.set_bytes) +
                                    weights);
         if (t.images > 0) {
             for (int i = lane; i < images; i += 32)
@@ -62,8 +63,7 @@ class TileCopies {
                           x + (place.n + i) * t.x_image + int64_t(channel) * t.pixels, plane_bytes,
                           full);
         } else if (lane < Warpgroups) {
-            copy_box(stage + lane * t.set_bytes, map, place.pixel + lane * Products * ProductRows,
-                     channel, place.n, 0, full);
+            copy_box(stage + lane * t.set_bytes, map, place.pixel, channel, place.n, 0, full);
         }
         if (lane == 31)
             copy_bulk(stage + t.pixel_stage_bytes,
@@ -79,10 +79,11 @@ __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_
                                         const char *filter, int lane) {
     const StridedTiles tiles = StridedTiles::of_block();
     const int count = tiles.count(t.tiles);
+    if (t.images == 0 && lane == 0)
+        prefetch_map(map);
     RingPosition at;
     for (int m = 0; m < count; ++m) {
-        const TileCopies<Element, Products, N> copies(
-            t, Place::of<Products, N>(t, tiles.tile(m)), lane);
+        const TileCopies<Element, Products, N> copies(t, tiles.tile(m), lane);
         for (int b = 0; b < t.blocks; ++b, at.next(t.stages)) {
             shared.ring.wait_empty(at);
             copies.ask(map, x, filter, b, dynamic + at.stage * t.stage_bytes,

@@ -15,11 +15,11 @@ struct Pixel {
     template <class Element, int Products>
     static __device__ __forceinline__ Pixel of(const Tiling &t, int i, int other, int warp,
                                                int lane) {
-        const int in_set = (i * 4 + warp % 4) * 16 + lane / 4 * 2 + other;
-        const int row = warp / 4 * Products * ProductRows + in_set;
+        const int row = (i * 4 + warp % 4) * 16 + lane / 4 * 2 + other;
         if (t.images == 0)
-            return {0, row, uint32_t(warp / 4 * t.set_bytes + in_set * int(sizeof(Element)))};
-        const int image = t.by_pixels.quotient(row), pixel = row - image * t.pixels;
+            return {0, row, uint32_t(warp / 4 * t.set_bytes + row * int(sizeof(Element)))};
+        const int all = warp / 4 * Products * ProductRows + row;
+        const int image = t.by_pixels.quotient(all), pixel = all - image * t.pixels;
         if (image >= t.images)
             return {0, INT32_MAX / 2, 0};
         return {image, pixel, uint32_t(image * t.set_bytes + pixel * int(sizeof(Element)))};
@@ -72,24 +72,23 @@ struct TwoPixels {
     }
 };
 
+// The nearest tf32, of whose bits wgmma drops those below: ties go away from zero, what is not finite
+// stays as it is.
 __device__ __forceinline__ uint32_t nearest_tf32(uint32_t bits) {
-    return __float_as_uint(Sum<CF_MATH_TF32>::operand(__uint_as_float(bits)));
+    return fabsf(__uint_as_float(bits)) < INFINITY ? bits + 0x1000 : bits;
 }
 
-// Registers of wgmma_rows for one step: channels of number `first` and `first` + 1, then 8 further on
-// (tf32: one, then 4 further on). All of a whole block's channels are there.
+// Registers of wgmma_rows for one step, of the lane's channels behind `at`. All of a whole block's
+// channels are there, of others those of so many `bytes` of x.
 template <class Element, bool Paired, bool Whole>
-__device__ __forceinline__ void load_step(const uint32_t (&at)[Paired ? 1 : 2], int step, int lane,
-                                          int pitch, int channels, uint32_t (&a)[4]) {
-    constexpr int StepChannels = StepBytes / int(sizeof(Element));
+__device__ __forceinline__ void load_step(const Tiling &t, const uint32_t (&at)[Paired ? 1 : 2],
+                                          int step, int bytes, uint32_t (&a)[4]) {
     constexpr int Own = sizeof(Element) == 4 ? 1 : 2;
-    const int first = lane % 4 * Own;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const int behind = step * StepChannels + half * StepChannels / 2;
         const auto of = [&](int i) {
-            return TwoPixels<Element, Paired>(at, (behind + i) * pitch,
-                                              Whole || first + behind + i < channels);
+            const int behind = t.channel_bytes[(step * 2 + half) * Own + i];
+            return TwoPixels<Element, Paired>(at, behind, Whole || behind < bytes);
         };
         const auto one = of(0);
         if constexpr (sizeof(Element) == 4) {
@@ -104,20 +103,19 @@ __device__ __forceinline__ void load_step(const uint32_t (&at)[Paired ? 1 : 2], 
 }
 
 template <class Element, int Products, bool Paired, bool Whole>
-__device__ __forceinline__ void load_block(const Rows<Products, Paired> &rows, uint32_t stage,
-                                           int lane, int pitch, int channels,
-                                           Fragment<Products> &a) {
-    constexpr int Own = sizeof(Element) == 4 ? 1 : 2;
-    const uint32_t first = stage + lane % 4 * Own * pitch;
+__device__ __forceinline__ void load_block(const Tiling &t, const Rows<Products, Paired> &rows,
+                                           uint32_t stage, int lane, Fragment<Products> &a) {
+    const int first = (lane % 4 << t.order) * t.pitch;
 #pragma unroll
     for (int i = 0; i < Products; ++i) {
         uint32_t at[Paired ? 1 : 2];
 #pragma unroll
         for (int j = 0; j < (Paired ? 1 : 2); ++j)
-            at[j] = first + rows.in_stage[i][j];
+            at[j] = stage + first + rows.in_stage[i][j];
 #pragma unroll
         for (int step = 0; step < Steps; ++step)
-            load_step<Element, Paired, Whole>(at, step, lane, pitch, channels, a[i][step]);
+            load_step<Element, Paired, Whole>(t, at, step, t.last_channels * t.pitch - first,
+                                              a[i][step]);
     }
 }
 
@@ -136,10 +134,9 @@ __device__ __forceinline__ void multiply(const Tiling &t, Shared &shared, uint32
         Fragment<Products> a;
         shared.ring.wait_full(at);
         if (b + 1 < t.blocks)
-            load_block<Element, Products, Paired, true>(rows, stage, lane, t.pitch, 0, a);
+            load_block<Element, Products, Paired, true>(t, rows, stage, lane, a);
         else
-            load_block<Element, Products, Paired, false>(rows, stage, lane, t.pitch,
-                                                         t.last_channels, a);
+            load_block<Element, Products, Paired, false>(t, rows, stage, lane, a);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < Steps; ++step)

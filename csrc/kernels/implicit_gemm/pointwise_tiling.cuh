@@ -19,23 +19,36 @@ constexpr int StepBytes = 32;     // of a line of weights, by a product: 16 chan
 constexpr int Steps = LineBytes / StepBytes;
 constexpr int MaxStages = 8;
 constexpr int StaticShared = 256;
-// Pixels of a box of x that no product reads: with them rows of channels are 8 banks apart, for
-// every second one in 16 bits, so that a warp's fragment lies in all banks.
-constexpr int BoxGap = 8;
-
 // Pixels of a tile whose warpgroups have so many products beside each other.
 __host__ __device__ constexpr int tile_pixels(int products) {
     return Warpgroups * products * ProductRows;
 }
-__host__ __device__ constexpr int box_pixels(int products) {
-    return products * ProductRows + BoxGap;
-}
 template <class Element>
 constexpr int BlockChannels = LineChannels<Element>;
+// Channels of a block that a lane has.
+template <class Element>
+constexpr int LaneChannels = BlockChannels<Element> / 4;
+
+// A warp's fragment has a lane's channels in every fourth lane, number t = lane % 4: number i of its
+// own is that of the block whose bits are those of i, with the two of t put in at bit `order`. So
+// lanes beside each other read channels 2^order apart, which is for the plan to choose: rows of
+// channels lie where memory has them, and are to meet in no bank.
+__host__ __device__ __forceinline__ int channel_of_lane(int t, int i, int order) {
+    return (i & ((1 << order) - 1)) | t << order | i >> order << (order + 2);
+}
+// The channel at a place of a line of weights: as wgmma takes fragments, 16 channels to a step have
+// lanes' first two, then their others; 8 of tf32 their first one, then the other.
+template <class Element>
+__host__ __device__ __forceinline__ int channel_of(int place, int order) {
+    constexpr int Own = sizeof(Element) == 4 ? 1 : 2; // neighbours of a lane's
+    const int step = place / (8 * Own), in_step = place % (8 * Own);
+    const int half = in_step / (4 * Own), t = in_step % (4 * Own) / Own;
+    return channel_of_lane(t, (step * 2 + half) * Own + in_step % Own, order);
+}
 
 // A tile is some pixels (rows of products) in some output channels (columns). Its pixels are all of
-// some images, or so many neighbours of one; what it reads of x comes as it lies in memory: planes
-// of a block of channels of an image, or boxes of a tensor.
+// some images, or a piece of an image for each warpgroup; what it reads of x comes as it lies in
+// memory: planes of a block of channels of an image, or boxes of a tensor.
 struct Tiling {
     int blocks, last_channels; // of the sum: blocks of a line's channels; those of the last one
     // Tiles: output channels innermost, then pixels.
@@ -47,11 +60,17 @@ struct Tiling {
     int n, pixels, k, group_k, group_c;
     int64_t x_image, y_image; // elements
     // A stage of the ring: x, then lines of weights.
-    int stages, pitch;      // bytes from channel to channel
-    int set_bytes;          // of x from image to image, or from box to box
+    int stages, pitch; // bytes from channel to channel
+    int set_bytes;     // of x from image to image, or from box to box
     int pixel_stage_bytes, stage_bytes;
+    int order;              // of channels in lanes
+    int channel_bytes[16];  // from a lane's first channel to its others
     int filter_lines;
     int finishes, activation;
 };
+
+inline uint64_t packed_bytes(int groups, const Tiling &t) {
+    return uint64_t(groups) * t.blocks * t.filter_lines * LineBytes;
+}
 
 } // namespace cf::pointwise
