@@ -116,4 +116,5 @@ pub(crate) fn range(layout: &Layout) -> Result<std::ops::Range<usize>> {
 }
 
 /// What candle's errors call it.
-pub(crate) const NAME: &str = "convforge's conv2d, which is for inference alone (detach its tensors)";
+pub(crate) const NAME: &str =
+    "convforge's conv2d, which is for inference alone (detach its tensors)";
