@@ -80,7 +80,26 @@ pub fn cache() -> &'static ConvCache {
     &CACHE
 }
 
-/// An error of convforge's as candle has them.
+/// An error of convforge's as candle has them. The causes go into the message: candle tells no sources of what it
+/// wraps.
 fn error(error: convforge::Error) -> candle_core::Error {
-    candle_core::Error::wrap(error)
+    candle_core::Error::msg(convforge::chain(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    #[test]
+    fn an_error_has_its_causes() {
+        let error = convforge::Error::NoGpu {
+            why: "no driver".to_owned(),
+            source: Some(AssertUnwindSafe("libcuda.so.1 is not there".into())),
+        };
+        let text = super::error(error).to_string();
+        assert!(
+            text.contains("no GPU: no driver: libcuda.so.1 is not there"),
+            "{text}"
+        );
+    }
 }
