@@ -171,15 +171,16 @@ mod tests {
         let absent = Missing {
             library: "the CUDA driver",
             symbol: Some(c"cuFuture"),
-            remedy: Arc::from("it is probably too old"),
-            tried: Tried(Arc::from("libcuda.so.1 has no function `cuFuture`")),
+            remedy: Arc::from("it has no function `cuFuture`; it is probably too old"),
+            tried: Tried(Arc::from("opened as libcuda.so.1")),
         };
         let error = check("cuFuture", Err(absent)).unwrap_err();
-        let text = "the CUDA driver could not be used: it is probably too old";
+        let text = "the CUDA driver could not be used: it has no function `cuFuture`; it is probably \
+                    too old";
         assert_eq!(error.to_string(), text);
         let tried = error.source().unwrap();
         assert!(tried.is::<Tried>(), "{tried:?}");
-        let whole = format!("{text}: libcuda.so.1 has no function `cuFuture`");
+        let whole = format!("{text}: opened as libcuda.so.1");
         assert_eq!(chain(&error), whole);
     }
 }

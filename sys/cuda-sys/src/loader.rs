@@ -57,7 +57,7 @@ pub struct Missing {
     pub library: &'static str,
     /// The symbol, if the library is there and lacks it.
     pub symbol: Option<&'static CStr>,
-    /// What would mend it.
+    /// What would mend it, or which function it lacks.
     pub remedy: Arc<str>,
     /// What was looked for, and what was wrong with it.
     pub tried: Tried,
@@ -151,15 +151,12 @@ impl Symbol {
             _ => Err(Missing {
                 library: self.library.names.name,
                 symbol: Some(self.name),
-                remedy: Arc::from("it is probably too old"),
-                tried: Tried(
-                    format!(
-                        "{} has no function `{}`",
-                        path.display(),
-                        self.name.to_string_lossy()
-                    )
-                    .into(),
-                ),
+                remedy: format!(
+                    "it has no function `{}`; it is probably too old",
+                    self.name.to_string_lossy()
+                )
+                .into(),
+                tried: Tried(format!("opened as {}", path.display()).into()),
             }),
         }
     }
@@ -337,9 +334,10 @@ mod tests {
             assert_eq!(missing.symbol, Some(c"question"));
             let text = whole(&missing);
             assert!(
-                text.contains("question") && text.contains(NAMES.soname),
+                missing.to_string().contains("no function `question`"),
                 "{text}"
             );
+            assert!(text.contains(NAMES.soname), "{text}");
         }
     }
 
