@@ -405,3 +405,23 @@ fn multiply(
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let gemm = Blocked::new("mb1ic2ih9oc2kh3".parse().unwrap(), 1);
+        gemm.has_memory(1).unwrap();
+        // As much as an allocator may be asked for, which no address space has.
+        let each = GEMM_BYTES + gemm.slice.len() * size_of::<f32>();
+        let slots = isize::MAX as usize / each;
+        let error = gemm.has_memory(slots).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfMemory { asked, .. } if asked == slots * each),
+            "{error}"
+        );
+    }
+}
