@@ -4,7 +4,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use convforge::Device;
+use convforge::{Device, chain};
 use convforge_tools::{
     Contender, Contenders, Error,
     measure::{self, Ceilings, Look, Options, Status, View},
@@ -21,7 +21,7 @@ fn main() -> Result<(), Error> {
 
     let (device, no_gpu) = Device::best();
     if let Some(why) = no_gpu {
-        println!("{why}\nThe CPU backend runs instead.");
+        println!("{}\nThe CPU backend runs instead.", chain(&why));
     }
     let options = Options {
         ceilings: Ceilings::measure(&device).ok(),

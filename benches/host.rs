@@ -15,7 +15,7 @@ use std::{ffi::c_int, fmt, process::ExitCode, sync::Arc, time::Instant};
 
 use common::{drawn, with_element};
 use convforge::{
-    Buffer, Conv, Device, Element, Error, Operands, Stream, Workspace, gpu,
+    Buffer, Conv, Device, Element, Error, Operands, Stream, Workspace, chain, gpu,
     variant::{Kind, Variant},
     variants,
 };
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match table() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", convforge::chain(&*error));
+            eprintln!("error: {}", chain(&*error));
             ExitCode::FAILURE
         }
     }
@@ -102,7 +102,7 @@ fn conv(device: &Device, variant: &Arc<dyn Variant>) -> Result<Result<Conv, Refu
             Ok(conv) => return Ok(Ok(conv)),
             Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
                 refusal.is_failure = !matches!(error, Error::Library { .. });
-                refusal.why = error.to_string();
+                refusal.why = chain(&error);
             }
             Err(error) => return Err(error.into()),
         }

@@ -25,14 +25,14 @@ use common::{
 };
 use convforge::{
     Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream, View,
-    ViewMut, Workspace, variant::Kind, variants,
+    ViewMut, Workspace, chain, variant::Kind, variants,
 };
 use convforge_check::{Data, Domain, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    let gpu = Device::gpu(0).map_err(|why| convforge::chain(&why));
+    let gpu = Device::gpu(0).map_err(|why| chain(&why));
     if gpu.is_ok() {
         arguments.test_threads.get_or_insert(1);
     }
@@ -343,7 +343,10 @@ fn elsewhere(device: &Device, configured: &Configured) -> Answer {
     };
     let other = match other {
         Ok(other) => other,
-        Err(why) => return Ok(Completion::ignored_with(format!("no other device: {why}"))),
+        Err(why) => {
+            let why = format!("no other device: {}", chain(&why));
+            return Ok(Completion::ignored_with(why));
+        }
     };
     let conv = match drawn::ready(device, configured, Wanted::ANY) {
         Ok(conv) => conv,

@@ -97,7 +97,7 @@ mod cases {
         let trials = CASES.iter().map(|&(name, case)| {
             Trial::ignorable_test(name, move || match gpu()? {
                 Ok(gpu) => {
-                    case(&gpu).map_err(|error| error.to_string())?;
+                    case(&gpu).map_err(|error| convforge::chain(&error))?;
                     Ok(Completion::Completed)
                 }
                 Err(reason) => Ok(Completion::ignored_with(reason)),

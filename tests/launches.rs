@@ -171,7 +171,7 @@ mod cases {
         let zeros = vec![0; problem.y_len() * size_of::<T>()];
         common::ensure(bytes(&y, &stream)? == zeros, "zeros give something else")?;
         let recording = Recording::of(queue, || run(&mut y, &mut workspace));
-        let recording = recording.map_err(|why| why.to_string())?;
+        let recording = recording.map_err(|why| convforge::chain(&*why))?;
         let enqueued = recording.len();
 
         let told = || format!("{}: {calls:?}", conv.name());

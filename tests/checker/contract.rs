@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use convforge::{
-    Conv, Device, Error, Operands, Pick, RawOperands, Result, Workspace, variant::Variant, variants,
+    Conv, Device, Error, Operands, Pick, RawOperands, Result, Workspace, chain, variant::Variant,
+    variants,
 };
 use convforge_check::{Options, Outcome, case};
 use half::f16;
@@ -46,7 +47,7 @@ struct Problems(String);
 
 impl From<Error> for Problems {
     fn from(error: Error) -> Self {
-        Problems(error.to_string())
+        Problems(chain(&error))
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     plan::Choice,
     trial::{Fate, Trial},
 };
-use crate::Error;
+use crate::{Error, chain};
 
 /// Why plans were left out where the time of a search is limited.
 pub(crate) const NO_TIME_TO_BUILD: &str = "no time left to build them";
@@ -124,9 +124,9 @@ fn name(error: &Error) -> String {
     }
 }
 
-/// The first line, without endless file names.
+/// The first line of it and its causes, without endless file names.
 fn brief(error: &Error) -> String {
-    let text = error.to_string();
+    let text = chain(error);
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(240) {
         Some((end, _)) => format!("{}...", &line[..end]),
