@@ -1145,6 +1145,25 @@ fn every_committed_row_is_printed_whole() {
 }
 
 #[test]
+fn committed_rows_are_printed_where_none_ran_by_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("benches/results");
+    fs::create_dir_all(&results).unwrap();
+    let file = "h200-general-fp32.jsonl";
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/results");
+    fs::copy(committed.join(file), results.join(file)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let output = command
+        .args(["report", "--rows"])
+        .current_dir(folder.path());
+    let output = output.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let printed = String::from_utf8_lossy(&output.stdout).lines().count();
+    assert_eq!(printed, committed_rows(&results).0);
+}
+
+#[test]
 fn a_page_of_files_that_are_no_results() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -33,12 +33,16 @@ pub fn committed() -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The files of the committed rows that ran by themselves, which tables and page do not show.
+/// The files of the committed rows that ran by themselves, which tables and page do not show; none where there is no
+/// folder of them, since git keeps no empty one.
 ///
 /// # Errors
-/// [`Error::File`] where there is no such folder.
+/// [`Error::File`] where the folder cannot be read.
 pub fn committed_alone() -> Result<Vec<PathBuf>> {
-    files(Path::new(ALONE))
+    match fs::exists(ALONE) {
+        Ok(false) => Ok(Vec::new()),
+        _ => files(Path::new(ALONE)),
+    }
 }
 
 /// A folder's files in the compact form, by their names.
