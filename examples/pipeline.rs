@@ -1,4 +1,4 @@
-//! A batch in host memory, cut over 1, 2, 4 and 8 streams: on a GPU from and to pinned memory, without
+//! A batch in host memory, split over 1, 2, 4 and 8 streams: on a GPU from and to pinned memory, without
 //! one on the CPU, where the chunks go one after the other. With the word `timeline` it tells of each
 //! run what was done when.
 //!

@@ -11,7 +11,7 @@
 //! | [`Pick`], [`policy`] | how the variant is chosen |
 //! | [`tuning`], [`tuner`] | results of measurements that choices go by; making them |
 //! | [`variant`], [`variants`] | what every kernel and baseline offers, and the list of all of them |
-//! | [`Pipeline`] | a batch in host memory, cut over streams: copies beside kernels |
+//! | [`Pipeline`] | a batch in host memory, split over streams: copies beside kernels |
 #![cfg_attr(
     feature = "cuda",
     doc = "| [`gpu`] | safe wrappers over the CUDA driver |\n| [`kernels`] | what kernels of other crates need of this one's |"

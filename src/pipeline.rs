@@ -1,4 +1,4 @@
-//! A batch in host memory, cut into chunks over several streams, so that copies in, kernels and
+//! A batch in host memory, split into chunks over several streams, so that copies in, kernels and
 //! copies out run beside each other.
 //!
 //! A GPU has a copy engine for each direction. Chunk after chunk goes through copy in, kernels and
@@ -9,7 +9,7 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `pipeline` | [`Pipeline`]: a batch, and the streams that it runs over |
-//! | `batch` | the batch, cut into chunks, and what computes them |
+//! | `batch` | the batch, split into chunks, and what computes them |
 //! | `lanes` | the streams with their buffers, and the order in which work is queued |
 //! | `timeline` | what was done when, from events |
 
@@ -37,7 +37,7 @@ use lanes::Lanes;
 pub use lanes::Timing;
 pub use timeline::{Span, Work};
 
-/// How a batch is cut.
+/// How a batch is split into chunks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -115,7 +115,7 @@ impl<T: Element> Pipeline<T> {
     /// memory and handles that runs will need. `bias` is empty where the problem has none.
     ///
     /// # Errors
-    /// A residual, which is not cut; no stream, or chunks of no image; a filter or bias of another
+    /// A residual, which is not split; no stream, or chunks of no image; a filter or bias of another
     /// length or type; otherwise as [`Conv::new`] and [`Workspace::reserve`].
     pub fn new(
         device: &Device,
@@ -158,7 +158,7 @@ impl<T: Element> Pipeline<T> {
 
     fn over_streams(batch: Arc<Batch<T>>, streams: usize, timeline: bool) -> Result<Self> {
         if streams == 0 {
-            let why = "cannot be cut over 0 streams; it takes at least one";
+            let why = "cannot be split over 0 streams; it takes at least one";
             return Err(refuse(&batch.problem, why));
         }
         let device = batch.whole.device();

@@ -29,7 +29,7 @@ fn main() {
         gpu.clone(),
         both_copy_engines_are_busy,
     );
-    let trials = common::trials(&gpu, "cut", equal)
+    let trials = common::trials(&gpu, "in chunks", equal)
         .chain([engines])
         .collect();
     libtest_mimic::run(&arguments, trials).exit();
@@ -62,10 +62,10 @@ fn equal(device: &Device, configured: &Configured) -> Answer {
         Ok(conv) => conv,
         Err(answer) => return answer,
     };
-    with_element!(whole.problem().storage(), cut(&whole, configured))
+    with_element!(whole.problem().storage(), in_chunks(&whole, configured))
 }
 
-fn cut<T: Element>(whole: &Conv, configured: &Configured) -> Answer {
+fn in_chunks<T: Element>(whole: &Conv, configured: &Configured) -> Answer {
     let (device, problem) = (whole.device(), whole.problem());
     let (x, w) = (values::<T>(problem, Tensor::X), values(problem, Tensor::W));
     let expected = numbers(&unpipelined(whole, &x, &w)?);
@@ -135,7 +135,7 @@ fn both_copy_engines_are_busy(device: &Device) -> Result<Completion, Failed> {
     let problem: Problem = "mb2000ic1ih86oc4oh80kh7".parse()?;
     let w = values(&problem, Tensor::W);
     let options = Options::default().streams(4).timeline(true);
-    let mut cut = Pipeline::new(device, &problem, &Pick::Kernels, &w, &[], &options)?;
+    let mut pipeline = Pipeline::new(device, &problem, &Pick::Kernels, &w, &[], &options)?;
     let mut x = PinnedBuffer::alloc(gpu, problem.x_len())?;
     x.copy_from_slice(&values::<f32>(&problem, Tensor::X));
     let mut y = PinnedBuffer::alloc(gpu, problem.y_len())?;
@@ -152,8 +152,8 @@ fn both_copy_engines_are_busy(device: &Device) -> Result<Completion, Failed> {
             .sum();
         Ok(together / busy(Work::In).min(busy(Work::Out)))
     };
-    let several = shares(&mut cut)?;
-    let one = shares(&mut cut.over(1, true)?)?;
+    let several = shares(&mut pipeline)?;
+    let one = shares(&mut pipeline.over(1, true)?)?;
     ensure(
         several > 0.5,
         &format!("over 4 streams only {several:.2} of the shorter direction is overlapped"),

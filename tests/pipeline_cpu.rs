@@ -1,4 +1,4 @@
-//! Pipelines on the CPU: how batches are cut, and how runs end.
+//! Pipelines on the CPU: how batches are split, and how runs end.
 
 use std::{
     error::Error as _,
@@ -105,16 +105,16 @@ fn an_empty_batch_is_done_at_once() {
 
 #[test]
 fn chunks_are_many_but_not_small() {
-    let cut = |text: &str| {
+    let chunks = |text: &str| {
         let problem = problem(text);
         let pipeline = pipeline::<f32>(&problem, &Pick::Rule, &options(1, None)).unwrap();
         (pipeline.chunk(), pipeline.chunks())
     };
-    assert_eq!(cut("mb10000ic1ih86oc4oh80kh7"), (313, 32));
+    assert_eq!(chunks("mb10000ic1ih86oc4oh80kh7"), (313, 32));
     // 2 MiB of output each.
-    assert_eq!(cut("mb100ic1ih86oc4oh80kh7"), (21, 5));
-    assert_eq!(cut("mb3ic1ih8oc1kh3"), (3, 1));
-    assert_eq!(cut("mb1ic64ih224oc64kh3ph1"), (1, 1));
+    assert_eq!(chunks("mb100ic1ih86oc4oh80kh7"), (21, 5));
+    assert_eq!(chunks("mb3ic1ih8oc1kh3"), (3, 1));
+    assert_eq!(chunks("mb1ic64ih224oc64kh3ph1"), (1, 1));
 }
 
 #[test]

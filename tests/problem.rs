@@ -178,7 +178,7 @@ fn bad_input_is_refused_in_words() {
         ("ic3ih8oc4kh3+bias=2", "bias=2"),
         (
             "g2ic3ih8oc4kh3",
-            "3 input and 4 output channels cannot be cut into 2 groups",
+            "3 input and 4 output channels cannot be split into 2 groups",
         ),
         ("ic3ih8oc4kh9", "9x9 filter"),
         ("ic3ih8oc4kh3dh5", "3x3 filter with dilation 6x6"),

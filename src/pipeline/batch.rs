@@ -1,4 +1,4 @@
-//! The batch, cut into chunks, and what computes them.
+//! The batch, split into chunks, and what computes them.
 
 use std::ops::Range;
 
@@ -106,7 +106,7 @@ fn chunk_images(problem: &Problem, chunk: Option<usize>) -> Result<usize> {
     match chunk {
         Some(0) => Err(refuse(
             problem,
-            "cannot be cut into chunks of 0 images; they have at least one",
+            "cannot be split into chunks of 0 images; they have at least one",
         )),
         Some(images) => Ok(images.min(n)),
         None => {

@@ -99,7 +99,7 @@ fn padding(s: &Shape) -> Result<()> {
 fn conv_out(s: &Shape) -> Result<[usize; 2]> {
     if !s.c.is_multiple_of(s.groups) || !s.k.is_multiple_of(s.groups) {
         return Err(invalid(format!(
-            "{} input and {} output channels cannot be cut into {} groups: both must be \
+            "{} input and {} output channels cannot be split into {} groups: both must be \
              multiples of it",
             s.c, s.k, s.groups
         )));

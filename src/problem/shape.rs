@@ -29,7 +29,7 @@ pub enum Storage {
 pub enum Math {
     /// fp32 products, fp32 sum.
     Fp32,
-    /// Operands cut or rounded to TF32's 10 bits of mantissa, fp32 sum.
+    /// Operands truncated or rounded to TF32's 10 bits of mantissa, fp32 sum.
     Tf32,
     /// Operands rounded to f16, fp32 sum.
     F16,

@@ -71,7 +71,7 @@ impl Wanted {
         able: |_, problem| problem.flops() >= LEAST_FLOPS,
     };
 
-    /// Sums as they are, of a batch that is cut into chunks of a quarter, of which the last has fewer images.
+    /// Sums as they are, of a batch that is split into chunks of a quarter, of which the last has fewer images.
     pub const CHUNKS: Self = Wanted {
         edit: |shape| {
             (Self::SUMS.edit)(shape);

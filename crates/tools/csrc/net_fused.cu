@@ -30,7 +30,8 @@ static_assert(Pixels == Side * Side && Features == Windows * K);
 
 constexpr int Warps = 8, Threads = 32 * Warps, PackThreads = 1024;
 
-// The window of 16-byte pieces that an image lies in. Images start at multiples of 4 bytes.
+// Bytes of the span, aligned to 16 bytes for bulk copies, that an image lies in. Images start at
+// multiples of 4 bytes.
 constexpr int Window = 7408;
 static_assert(Window % 16 == 0 && Window >= Pixels + 12);
 
@@ -116,8 +117,8 @@ __global__ void __launch_bounds__(PackThreads) pack(cf_fused_weights from, Packe
         };
         conv1[i] = part(w(s), w(s + 1), low);
     }
-    // Below, lane t has in its two pieces of the sum the channels of one pixel: 4 of pixel t, then
-    // 4 of the window's 16.
+    // Below, the two pairs of the reduction that lane t holds are the channels of one pixel: 4 of
+    // pixel t, then 4 of the window's 16.
     auto *conv2 = reinterpret_cast<uint32_t *>(to->conv2);
     for (int i = id; i < int(sizeof to->conv2 / 4); i += blockDim.x) {
         const int word = i % 4, t = i / 4 % 4, g = i / 16 % 8, low = i / 128 % 2;
@@ -311,18 +312,18 @@ __device__ __forceinline__ void narrow(const Inputs &x, int row, uint4 *features
     }
 }
 
-// Work of the second convolution: 32 wide and 2 narrow pieces with 4 rows; 4 wide ones and 1 narrow
-// one with the 2 rows that are left below.
+// Work of the second convolution, a tile a warp: 32 wide and 2 narrow tiles with 4 rows; 4 wide and
+// 1 narrow one with the 2 rows that are left below.
 __device__ __forceinline__ void second_layers(const Inputs &x, uint4 *features,
                                               const uint32_t (&w)[Filter][2][2][4],
                                               const float (&rescale)[2]) {
     const int warp = threadIdx.x / 32;
 #pragma unroll 1
-    for (int piece = warp; piece < 34; piece += Warps) {
-        if (piece < 32)
-            wide<4>(x, piece / 4, piece % 4, features, w, rescale);
+    for (int tile = warp; tile < 34; tile += Warps) {
+        if (tile < 32)
+            wide<4>(x, tile / 4, tile % 4, features, w, rescale);
         else
-            narrow<4>(x, 4 * (piece - 32), features, w, rescale);
+            narrow<4>(x, 4 * (tile - 32), features, w, rescale);
     }
     if (warp >= 2 && warp < 6)
         wide<2>(x, Outer - 1, warp - 2, features, w, rescale);

@@ -1,5 +1,5 @@
-//! `cpu_gemm`: unroll a piece of the input, multiply it with the filter, finish the piece and store
-//! it, all while it is in cache.
+//! `cpu_gemm`: unroll a block of the input, multiply it with the filter, finish the tile of sums and
+//! store it, all while they are in cache.
 //!
 //! Threads share nothing but the filter: each takes the next tile and has its own slice of the
 //! workspace, and the `gemm` crate multiplies on that thread alone. Where the input already is the
@@ -20,7 +20,7 @@ use super::{
     finish::Shared,
     info,
     number::{Rounding, Stored},
-    tile::{PIECE, Tile, Tiling},
+    tile::{CACHED, Tile, Tiling},
     unroll, with_storage,
 };
 use crate::{
@@ -40,7 +40,8 @@ pub(crate) struct Gemm(Info);
 
 impl Gemm {
     pub(crate) fn new() -> Self {
-        let idea = "unroll a cached piece, multiply it with the filter, finish it in place";
+        let idea =
+            "unroll a block that fits the cache, multiply it with the filter, finish in place";
         Gemm(info("cpu_gemm", idea, "im2col + the gemm crate"))
     }
 }
@@ -139,8 +140,8 @@ impl Blocked {
         };
         let tiling = Tiling::new(p, sets, CHANNELS);
         let (pixels, channels) = (tiling.pixels(), tiling.channels());
-        // As deep as a piece allows, in steps of nearly the same depth.
-        let deepest = (PIECE / pixels).max(1);
+        // As deep as fits the cache, in steps of nearly the same depth.
+        let deepest = (CACHED / pixels).max(1);
         let depth = p.reduction().div_ceil(p.reduction().div_ceil(deepest));
         let as_it_lies = p.storage() == Storage::F32 && rounding == Rounding::None;
         let reordered = method == Method::Depthwise && p.layout() == Layout::Nhwc;

@@ -4,8 +4,8 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `direct` | `cpu_direct`: the nested loops |
-//! | `gemm` | `cpu_gemm`: unrolled pieces times the filter, each finished while it is in cache |
-//! | `tile` | the pieces that an output is cut into |
+//! | `gemm` | `cpu_gemm`: unrolled blocks times the filter, tiles finished while they are in cache |
+//! | `tile` | the tiles that an output is split into |
 //! | `unroll` | what a tile reads of the input, as a matrix |
 //! | `depthwise` | the sums of a tile where a matrix would have one column |
 //! | `epilogue` | what happens to one sum |

@@ -1,4 +1,4 @@
-//! The pieces that an output is cut into: each is made, finished and stored by one thread while it
+//! The tiles that an output is split into: each is made, finished and stored by one thread while it
 //! is in cache.
 //!
 //! Sizes depend on the problem alone, never on the number of threads: so do the order of every sum
@@ -8,31 +8,31 @@ use std::ops::Range;
 
 use crate::{Layout, Pool, Problem};
 
-/// Sums or unrolled elements that one piece should have at most: 256 KiB of f32.
-pub(super) const PIECE: usize = 64 << 10;
-/// Pixels of a tile: enough for the matrix product to pay, few enough for the piece to be deep.
+/// Sums of a tile, or unrolled elements, that a thread should have in cache at most: 256 KiB of f32.
+pub(super) const CACHED: usize = 64 << 10;
+/// Pixels of a tile: enough for the matrix product to pay, few enough for the panel to be deep.
 const PIXELS: usize = 512;
-/// A problem of fewer tiles than this is cut finer, so that every core has work.
+/// A problem of fewer tiles than this is split finer, so that every core has work.
 const FEW_TILES: usize = 32;
 /// The matrix product takes pixels eight at a time, and copies them first where some are left.
 const ROUND: usize = 8;
 
-/// How an output is cut.
+/// How an output is split.
 #[derive(Debug)]
 pub(super) struct Tiling {
     layout: Layout,
     pool: Pool,
     /// The convolution's own rows and columns.
     size: [usize; 2],
-    sets: Cut,
-    channels: Cut,
-    rows: Cut,
-    columns: Cut,
+    sets: Split,
+    channels: Split,
+    rows: Split,
+    columns: Split,
     /// Tiles in all.
     pub count: usize,
 }
 
-/// One piece.
+/// One tile.
 #[derive(Debug)]
 pub(super) struct Tile {
     pub n: usize,
@@ -60,15 +60,15 @@ pub(super) struct Line {
 
 /// `0..len` in parts of nearly the same size.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct Split {
     len: usize,
     step: usize,
 }
 
-impl Cut {
+impl Split {
     fn new(len: usize, most: usize) -> Self {
         let parts = len.div_ceil(most.clamp(1, len));
-        Cut {
+        Split {
             len,
             step: len.div_ceil(parts),
         }
@@ -101,17 +101,17 @@ impl Tiling {
             ceil: false,
         });
         let size = [p.p(), p.q()];
-        let cut = |axis: usize, pixels: usize| {
+        let split = |axis: usize, pixels: usize| {
             // Outputs whose windows span no more than that.
             let outputs = pixels.saturating_sub(pool.window[axis]) / pool.stride[axis] + 1;
-            Cut::new(p.out()[axis], outputs)
+            Split::new(p.out()[axis], outputs)
         };
-        let columns = cut(1, pixels);
+        let columns = split(1, pixels);
         let across = span(&pool, 1, &columns.part(0), size[1]).len();
-        let rows = cut(0, pixels / across.min(pixels));
+        let rows = split(0, pixels / across.min(pixels));
         let down = span(&pool, 0, &rows.part(0), size[0]).len();
-        let channels = Cut::new(p.k() / sets, most.min(PIECE / (down * across).min(PIECE)));
-        let sets = Cut::new(sets, 1);
+        let channels = Split::new(p.k() / sets, most.min(CACHED / (down * across).min(CACHED)));
+        let sets = Split::new(sets, 1);
         let count = p.n() * rows.parts() * columns.parts() * sets.parts() * channels.parts();
         Tiling {
             layout: p.layout(),
@@ -128,10 +128,10 @@ impl Tiling {
     /// Tile number `index`; tiles of the same pixels follow each other.
     pub fn tile(&self, index: usize) -> Tile {
         let mut rest = index;
-        let mut next = |cut: &Cut| {
-            let part = rest % cut.parts();
-            rest /= cut.parts();
-            cut.part(part)
+        let mut next = |split: &Split| {
+            let part = rest % split.parts();
+            rest /= split.parts();
+            split.part(part)
         };
         let channels = next(&self.channels);
         let first = next(&self.sets).start * self.channels.len;
@@ -157,8 +157,8 @@ impl Tiling {
     /// Most pixels of a tile, rounded up as its lines are.
     pub fn pixels(&self) -> usize {
         // A part may be clipped at the edge, but none is larger than what is not.
-        let span = |axis: usize, cut: &Cut| {
-            let whole = (cut.step - 1) * self.pool.stride[axis] + self.pool.window[axis];
+        let span = |axis: usize, split: &Split| {
+            let whole = (split.step - 1) * self.pool.stride[axis] + self.pool.window[axis];
             whole.min(self.size[axis])
         };
         (span(0, &self.rows) * span(1, &self.columns)).next_multiple_of(ROUND)

@@ -95,7 +95,7 @@ fn settle(query: &Query) -> Result<(Product, usize), String> {
         ));
     }
     if image.saturating_mul(query.problem.n()) <= half {
-        return Err("has nothing to cut: all images fit half of the L2 cache".to_owned());
+        return Err("has nothing to split: all images fit half of the L2 cache".to_owned());
     }
     Ok((product, half))
 }

@@ -111,7 +111,7 @@ pub(super) struct Batch {
 }
 
 /// What operands are rounded or widened to. Under `Fp32` even 16-bit operands are widened: tensor
-/// cores would multiply them exactly, but cut the sums.
+/// cores would multiply them exactly, but truncate the sums.
 fn operand(math: Math) -> Storage {
     match math {
         Math::Fp32 | Math::Tf32 => Storage::F32,
