@@ -53,7 +53,7 @@ usage: gpu.sh [options] COMMAND
                      the fastest's time of a problem; their rows of before stay, stale where their code is another now
   --any-libraries    of `record` and `plan`: go by the cuBLAS and cuDNN that are found first, though results are kept
                      of other versions (toolkit.lock); else these are looked for, and nothing is measured without them
-  --minutes M        begin nothing new after M minutes, and stop what runs then (no limit)
+  --minutes M        begin nothing new after M minutes, 9 or 2.5, and stop what runs then (no limit)
   --shard N          generated problems per step of `check N` (250)
   --seed S           of random problems and of draws (1)
 
@@ -83,7 +83,8 @@ main() {
     is_number "$seed" || die "--seed takes a number, not '$seed'"
     is_number "$shard" || die "--shard takes a number, not '$shard'"
     [[ -z $within ]] || is_number "$within" || die "--within takes a number, not '$within'"
-    [[ -z $minutes ]] || is_number "$minutes" || die "--minutes takes a number, not '$minutes'"
+    [[ -z $minutes ]] || is_decimal "$minutes" || die "--minutes takes a number of minutes, as 9 or 2.5, not '$minutes'"
+    readonly LAST_SECOND=${minutes:+$(seconds_of "$minutes")}
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     local part
     for part in "$here"/gpu/*.sh; do
@@ -140,6 +141,12 @@ die() {
 
 is_number() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
 
+# More than zero.
+is_decimal() { [[ $1 =~ ^[0-9]+(\.[0-9]+)?$ && $1 =~ [1-9] ]]; }
+
+# Of minutes; the shell counts in whole numbers alone.
+seconds_of() { LC_ALL=C awk -v minutes="$1" 'BEGIN { printf "%.0f", minutes * 60 }'; }
+
 find_program() {
     local candidate
     for candidate in "$here/bin/convforge" "$here/../target/release/convforge" \
@@ -188,7 +195,7 @@ workers() {
 
 is_done() { grep -q "^$1"$'\t' "$out/steps.tsv"; }
 
-minutes_are_over() { [[ -n $minutes ]] && ((minutes * 60 - SECONDS < 5)); }
+minutes_are_over() { [[ -n $LAST_SECOND ]] && ((LAST_SECOND - SECONDS < 5)); }
 
 # What a step says last; of a program under a sanitizer what both say.
 last_line() {
@@ -210,7 +217,7 @@ step() {
         unfinished=1
         return
     fi
-    [[ -z $minutes ]] || ((minutes * 60 - SECONDS >= limit)) || limit=$((minutes * 60 - SECONDS))
+    [[ -z $LAST_SECOND ]] || ((LAST_SECOND - SECONDS >= limit)) || limit=$((LAST_SECOND - SECONDS))
     text=$(mktemp) || exit 1
     began=$SECONDS
     # SIGINT, by the clock or by Ctrl-C, lets convforge finish what it is measuring and keep it.

@@ -154,6 +154,26 @@ class Steps(PackedFolder):
         stopped = (self.results / "stopped.txt").read_text(encoding="utf-8")
         self.assertEqual(stopped, "each-implicit_gemm_nhwc-5-seed-1\n")
 
+    def test_minutes_have_fractions(self):
+        # Three seconds are too few to begin with.
+        answer, calls = self.run_it("--minutes", "0.05", "check", "--each", "5", "implicit_gemm_nhwc")
+        self.assertEqual((answer.returncode, calls), (75, []))
+        answer, calls = self.run_it("--minutes", "2.5", "check", "--each", "5", "implicit_gemm_nhwc")
+        self.assertEqual((answer.returncode, len(calls)), (0, 1))
+
+    def test_minutes_stop_what_runs(self):
+        self.program("bin/convforge", CONVFORGE.replace("case", "sleep 20; case", 1))
+        answer, _ = self.run_it("--minutes", "0.1", "check", "--each", "5", "implicit_gemm_nhwc")
+        self.assertEqual(answer.returncode, 75)
+        self.assertIn("each-implicit_gemm_nhwc-5-seed-1: stopped after", answer.stdout)
+        self.assertFalse((self.results / "stopped.txt").exists())
+
+    def test_what_is_no_number_of_minutes_is_told(self):
+        for minutes in ("soon", "0", "0.0", "-1", "2,5", ".5", "2.", "1e3", "2.5m"):
+            answer, calls = self.run_it("--minutes", minutes, "check", "--each", "5", "first")
+            self.assertEqual((answer.returncode, calls), (2, []))
+            self.assertIn(f"--minutes takes a number of minutes, as 9 or 2.5, not '{minutes}'", answer.stderr)
+
     def test_workers_share_steps(self):
         self.program("bin/convforge", CONVFORGE.replace("case", "sleep 0.2; case", 1))
         answer, calls = self.run_it("--device", "gpu:0,gpu:1,gpu:2", "check", "--each", "10", "first", "second")
