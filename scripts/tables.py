@@ -14,6 +14,7 @@ import difflib
 import math
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import accuracy
@@ -80,6 +81,7 @@ class Line:
         self.suite, self.layer = first["suite"] or "others", first["layer"]
         self.problem, self.math = first["problem"], first["math"]
         self.gpu = report["environment"]["gpu"]
+        self.chip = self.gpu.removeprefix("NVIDIA ").split()[0]
         self.run = run(report["environment"])
         self.images = int(re.search(r"mb(\d+)", self.problem)[1])
         words = self.problem.split("+")[1:]
@@ -207,11 +209,18 @@ def read(folder, checkout):
             stamp = (environment["date"], path.name)
             if at not in found or found[at][0] < stamp:
                 found[at] = (stamp, order, Line(report, rows, checkout))
+    most = main_gpu([line for _, _, line in found.values()])
     lines = sorted(
         found.values(),
-        key=lambda f: (suite_key(f[2].suite), f[2].gpu, f[2].kind, f[2].images, f[1]),
+        key=lambda f: (suite_key(f[2].suite), f[2].gpu != most, f[2].gpu, f[2].kind, f[2].images, f[1]),
     )
     return [line for _, _, line in lines]
+
+
+def main_gpu(lines):
+    """The one that most of them were measured on."""
+    gpus = Counter(line.gpu for line in lines)
+    return gpus.most_common(1)[0][0] if gpus else None
 
 
 def time(us):
@@ -309,7 +318,8 @@ def places(lines):
 def headline(lines):
     if not lines:
         return NOTHING.capitalize() + "."
-    shown = [line for line in lines if line.suite in HEADLINES and line.kind == "f32 NCHW"]
+    here = [line for line in lines if line.gpu == main_gpu(lines)]
+    shown = [line for line in here if line.suite in HEADLINES and line.kind == "f32 NCHW"]
     rest = [line for line in lines if line not in shown and line.kind in SUMMARY_KINDS]
     parts = []
     if shown:
@@ -361,7 +371,7 @@ def headline(lines):
     if rest:
         parts.append("Best handwritten variant per layer, geometric means:")
         parts.append(summary(rest))
-    parts.append(claims(lines))
+    parts.append(claims(here))
     parts.append(
         LEGEND + " Every layer, type and layout is\nin [docs/results.md](docs/results.md), the reports in"
         " benches/results. The runs:"
@@ -425,15 +435,17 @@ def maths(lines, errors):
 
 
 def summary(lines):
-    """Geometric means per suite and kind of element."""
+    """Geometric means per suite and kind of element, and per GPU where there are several."""
+    several = len({line.gpu for line in lines}) > 1
     groups = {}
     for line in lines:
         groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
-    header = ["suite", "elements", "layers", "x floor", "x split floor", "vs cuBLAS", "vs cuDNN", "measured"]
+    header = ["suite", "elements", "GPU", "layers", "x floor", "x split floor", "vs cuBLAS", "vs cuDNN", "measured"]
     rows = [
         [
             suite,
             kind,
+            group[0].chip if several else "-",
             str(len(group)),
             mean_of((line.over_floor() for line in group), len(group)),
             mean_of((line.over_split_floor() for line in group), len(group)),
@@ -443,7 +455,7 @@ def summary(lines):
         ]
         for (suite, kind, _), group in groups.items()
     ]
-    return table(*filled(header, rows), 2)
+    return table(*filled(header, rows), 3 if several else 2)
 
 
 def stale_share(lines):
@@ -464,8 +476,8 @@ def document(lines):
     groups = {}
     for line in lines:
         groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
-    for (suite, kind, _), group in groups.items():
-        parts.append(f"## {suite}, {kind}")
+    for (suite, kind, gpu), group in groups.items():
+        parts.append(f"## {suite}, {kind}" + (f", {group[0].chip}" if gpu != main_gpu(lines) else ""))
         files = sorted({line.report["file"] for line in group})
         links = ", ".join(f"[{file}](../benches/results/{file})" for file in files)
         parts.append("\n".join(f"- {text}" for text in places(group)) + f"\n- {links}")

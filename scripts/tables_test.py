@@ -74,6 +74,17 @@ class Tables(unittest.TestCase):
         self.assertRegex(headline, r"\| l1 \|.*\| 2026-01-02 `bbbbbbbb` \|\n")
         self.assertIn(f"csrc `{'a' * 16}`", headline)
 
+    def test_results_of_several_gpus_stand_apart(self):
+        lines = self.lines()
+        self.assertNotIn("| GPU |", tables.summary(lines))
+        first = next(line for line in lines if line.suite == "first")
+        first.gpu = first.chip = "OTHER"
+        self.assertEqual(tables.main_gpu(lines), next(line.gpu for line in lines if line is not first))
+        self.assertRegex(tables.summary(lines), r"\| first \|.*\| OTHER \|")
+        text = tables.document(lines)
+        self.assertRegex(text, r"(?m)^## first, .*, OTHER$")
+        self.assertNotRegex(text, r"(?m)^## report-86, .*GPU$")
+
     def test_a_row_of_other_code_is_stale(self):
         found = list(tables.stale(self.lines()))
         # The older report's, both of them: own and cudnn of one layer.

@@ -1,5 +1,5 @@
-// A store of one float that a predicate turns off; predicated_pair.cuh has that of two, and the reason
-// why they are no words (PTX ISA, "st", "Predicated execution").
+// A store of one float that a predicate turns off; predicated_pair.cuh has that of two, and the
+// reason why they are no words (PTX ISA, "st", "Predicated execution").
 #pragma once
 
 namespace cf {

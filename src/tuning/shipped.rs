@@ -21,11 +21,10 @@ pub struct Shipped<'a> {
 }
 
 /// One for each model that was measured.
-pub const ALL: [Shipped<'static>; 1] = [Shipped {
-    model: "NVIDIA H200",
-    chip: "h200",
-    text: include_str!("h200.txt"),
-}];
+pub const ALL: [Shipped<'static>; 2] = [
+    Shipped::new("NVIDIA H200", "h200", include_str!("h200.txt")),
+    Shipped::new("NVIDIA H100 80GB HBM3", "h100", include_str!("h100.txt")),
+];
 
 /// Between a line's problem and its results.
 const ARROW: &str = " -> ";

@@ -6,7 +6,8 @@
 // pitches of 128 bytes. Here pixels are rows, and rows may come from registers: a lane picks its
 // pixels of a channel out of shared memory, where planes lie as copies left them, at any pitch.
 //
-// - A warp asks for x by bulk copies of whole planes (of a block of 64 channels, 32 of f32: they are
+// - A warp asks for x by bulk copies of whole planes (of a block of 64 channels, 32 of f32: they
+// are
 //   contiguous), of as many images as a tile has pixels for, or by boxes of a tensor where planes
 //   are larger. Weights come as lines, columns of the product.
 // - Two neighbouring pixels of a channel are a word (in f32 two). A lane exchanges halves of two
@@ -55,9 +56,9 @@ void describe_state(const cf_problem &p, const Choice &choice, State &state) {
 }
 
 // Which ways to do a problem a plan chooses among; a tile is output channels x pixels.
-constexpr const char *const configs[] = {"tiles=any",     "tiles=planes",  "tiles=boxes",
-                                         "tile=64x128",   "tile=128x128",  "tile=256x128",
-                                         "tile=64x256",   "tile=128x256",  nullptr};
+constexpr const char *const configs[] = {"tiles=any",   "tiles=planes", "tiles=boxes",
+                                         "tile=64x128", "tile=128x128", "tile=256x128",
+                                         "tile=64x256", "tile=128x256", nullptr};
 bool is_of(int32_t config, const Choice &choice) {
     if (config >= 3)
         return choice.shape.products == Shapes[config - 3].products &&
@@ -83,9 +84,10 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
     const double most = INT32_MAX / 4, pixels = double(p.h) * p.w;
     if (pixels * cf::LineBytes > most ||
         (pixels / 128 + 1) * double(p.n) * (double(p.k) / 64 + p.groups) > most)
-        return no("counts tiles, and bytes of a block's planes, in 29 bits; this has %lld images of "
-                  "%dx%d",
-                  (long long)p.n, p.h, p.w);
+        return no(
+            "counts tiles, and bytes of a block's planes, in 29 bits; this has %lld images of "
+            "%dx%d",
+            (long long)p.n, p.h, p.w);
     return true;
 }
 
@@ -120,9 +122,10 @@ int32_t prepare(State &state) {
     const cf_problem &p = state.problem;
     const int element = cf::element_bytes(p);
     const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
-    return state.map.prepare({element,
-                              {uint64_t(p.h) * p.w, uint64_t(p.c), images, 1},
-                              {uint32_t(state.box_pixels), uint32_t(cf::LineBytes / element), 1, 1}});
+    return state.map.prepare(
+        {element,
+         {uint64_t(p.h) * p.w, uint64_t(p.c), images, 1},
+         {uint32_t(state.box_pixels), uint32_t(cf::LineBytes / element), 1, 1}});
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {

@@ -1,4 +1,5 @@
-// The kernel of implicit_gemm_pointwise: two warpgroups multiply and store, one warp asks for copies.
+// The kernel of implicit_gemm_pointwise: two warpgroups multiply and store, one warp asks for
+// copies.
 #pragma once
 
 #include "kernels/implicit_gemm/pointwise_store.cuh"
@@ -7,8 +8,7 @@
 
 namespace cf::pointwise {
 
-using Launched =
-    cf::Kernel<Tiling, CUtensorMap, const void *, const void *, void *, Finish>;
+using Launched = cf::Kernel<Tiling, CUtensorMap, const void *, const void *, void *, Finish>;
 
 template <class Element, int Products, int N, bool Paired>
 __global__ void __launch_bounds__(Threads, 1)
@@ -74,12 +74,13 @@ Launched kernel_among(std::index_sequence<I...>, const Shape &shape, bool paired
         if (products.value != shape.products || columns.value != shape.columns)
             return;
         launched =
-            paired ? kernel_of(implicit_gemm_pointwise_kernel<Element, products.value,
-                                                              columns.value, true>,
-                               grid, Threads, shared, true)
-                   : kernel_of(implicit_gemm_pointwise_kernel<Element, products.value,
-                                                              columns.value, false>,
-                               grid, Threads, shared, true);
+            paired
+                ? kernel_of(
+                      implicit_gemm_pointwise_kernel<Element, products.value, columns.value, true>,
+                      grid, Threads, shared, true)
+                : kernel_of(
+                      implicit_gemm_pointwise_kernel<Element, products.value, columns.value, false>,
+                      grid, Threads, shared, true);
     };
     (choose(Constant<Shapes[I].products>(), Constant<Shapes[I].columns>()), ...);
     return launched;

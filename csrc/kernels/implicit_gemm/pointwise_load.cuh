@@ -15,8 +15,8 @@ struct Shared {
     Ring<MaxStages> ring;
 };
 
-// Where a warpgroup's part of a tile lies: its first image, pixel of that, group and output channel of
-// the group.
+// Where a warpgroup's part of a tile lies: its first image, pixel of that, group and output channel
+// of the group.
 struct Place {
     int n, pixel, group, k;
 
@@ -55,8 +55,8 @@ class TileCopies {
         const uint32_t plane_bytes = uint32_t(channels * t.pixels) * sizeof(Element);
         const uint32_t weights = lines * LineBytes;
         if (lane == 0)
-            full.arrive_and_expect((t.images > 0 ? images * plane_bytes : Warpgroups * t.set_bytes) +
-                                   weights);
+            full.arrive_and_expect(
+                (t.images > 0 ? images * plane_bytes : Warpgroups * t.set_bytes) + weights);
         if (t.images > 0) {
             for (int i = lane; i < images; i += 32)
                 copy_bulk(stage + i * t.set_bytes,

@@ -29,8 +29,8 @@ inline bool may_be_planes(const cf_problem &p, int products) {
 inline bool is_paired(const cf_problem &p) { return int64_t(p.p) * p.q % 2 == 0; }
 inline size_t shared_bytes(const Tiling &t) { return LineAlign + size_t(t.stages) * t.stage_bytes; }
 
-// Times that the lanes of a warp meet in a bank of shared memory as they load, where a channel is so
-// many bytes from the next and the fragment has this order.
+// Times that the lanes of a warp meet in a bank of shared memory as they load, where a channel is
+// so many bytes from the next and the fragment has this order.
 inline int bank_conflicts(int element, bool paired, int64_t pitch, int order) {
     // 64 bits are loaded by half a warp at a time.
     const bool wide = element == 4 && paired;
@@ -48,9 +48,9 @@ inline int bank_conflicts(int element, bool paired, int64_t pitch, int order) {
     return most;
 }
 
-// Clocks around a tile; bytes in a clock that L2 gives a multiprocessor; what comes before the first
-// block; clocks of a warp's store of two pixels of a channel, as one word and as two; what x and y
-// reach of the memory's pins. Fitted to 131 times on an H200.
+// Clocks around a tile; bytes in a clock that L2 gives a multiprocessor; what comes before the
+// first block; clocks of a warp's store of two pixels of a channel, as one word and as two; what x
+// and y reach of the memory's pins. Fitted to 131 times on an H200.
 constexpr double OfTile = 470, FillBytes = 40, FillUs = 0.88, StorePair = 3.1, StoreTwo = 19,
                  PinShare = 0.83;
 
@@ -65,8 +65,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const int conflicts = bank_conflicts(element_bytes(p), is_paired(p), t.pitch, t.order);
     const double read =
         rows * LineBytes * conflicts * (element_bytes(p) == 2 && !is_paired(p) ? 2 : 1);
-    const double port =
-        (read + Warpgroups * products * weights + x + weights) / LineBytes;
+    const double port = (read + Warpgroups * products * weights + x + weights) / LineBytes;
     const double block = together_us(std::max(multiplied, port), (x + weights) / FillBytes);
     const double store = rows * columns / 64 * (is_paired(p) ? StorePair : StoreTwo);
     const double rounds = double(ceil_div(t.tiles, choice.grid));
@@ -76,8 +75,8 @@ inline double estimate(const cf_query &query, const Choice &choice) {
                        tensor_bytes(p) / (PinShare * query.device.bytes_per_us));
 }
 
-// The order of channels that planes are read in with the fewest conflicts; it has nothing to do with
-// the number of images, as the filter is packed in it.
+// The order of channels that planes are read in with the fewest conflicts; it has nothing to do
+// with the number of images, as the filter is packed in it.
 inline int order_of(const cf_problem &p) {
     const int element = element_bytes(p), natural = element == 4 ? 0 : 1;
     int best = natural;

@@ -49,9 +49,8 @@ struct RowMap {
 #pragma unroll
                     for (int c = 0; c < 2; ++c)
                         body(Constant<Count>(), first + int64_t(eight * 8 + c) * t.pixels,
-                             there && k + eight * 8 + c < t.group_k, [&](int e) -> float & {
-                                 return sum(i * Eights + eight, j + e, c);
-                             });
+                             there && k + eight * 8 + c < t.group_k,
+                             [&](int e) -> float & { return sum(i * Eights + eight, j + e, c); });
             }
     }
 };

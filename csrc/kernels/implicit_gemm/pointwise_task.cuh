@@ -1,4 +1,5 @@
-// The main loop of implicit_gemm_pointwise: a warpgroup's sums, of some pixels in N output channels.
+// The main loop of implicit_gemm_pointwise: a warpgroup's sums, of some pixels in N output
+// channels.
 #pragma once
 
 #include "kernels/implicit_gemm/pointwise_load.cuh"
@@ -9,7 +10,7 @@ namespace cf::pointwise {
 #if CF_SM90A
 // A pixel that a lane has of a tile: of product i row g, or g + 8 (`other`). They are neighbours.
 struct Pixel {
-    int image, pixel; // behind the tile's first ones; of no pixel, behind all there are
+    int image, pixel;  // behind the tile's first ones; of no pixel, behind all there are
     uint32_t in_stage; // bytes; of no pixel those of another one
 
     template <class Element, int Products>
@@ -40,8 +41,7 @@ struct Rows {
         for (int i = 0; i < Products; ++i)
 #pragma unroll
             for (int j = 0; j < Count; ++j)
-                rows.in_stage[i][j] =
-                    Pixel::of<Element, Products>(t, i, j, warp, lane).in_stage;
+                rows.in_stage[i][j] = Pixel::of<Element, Products>(t, i, j, warp, lane).in_stage;
         return rows;
     }
 };
@@ -72,8 +72,8 @@ struct TwoPixels {
     }
 };
 
-// The nearest tf32, of whose bits wgmma drops those below: ties go away from zero, what is not finite
-// stays as it is.
+// The nearest tf32, of whose bits wgmma drops those below: ties go away from zero, what is not
+// finite stays as it is.
 __device__ __forceinline__ uint32_t nearest_tf32(uint32_t bits) {
     return fabsf(__uint_as_float(bits)) < INFINITY ? bits + 0x1000 : bits;
 }
@@ -120,8 +120,8 @@ __device__ __forceinline__ void load_block(const Tiling &t, const Rows<Products,
 }
 
 // The sums of a tile, from nothing. A warpgroup waits for a block's products before it loads the
-// registers of the next one: ptxas takes registers of rows to be free as soon as products were asked
-// for, and would let the loads write what these still read. Meanwhile the other warpgroup's
+// registers of the next one: ptxas takes registers of rows to be free as soon as products were
+// asked for, and would let the loads write what these still read. Meanwhile the other warpgroup's
 // products run.
 template <class Element, int Products, int N, bool Paired>
 __device__ __forceinline__ void multiply(const Tiling &t, Shared &shared, uint32_t dynamic,

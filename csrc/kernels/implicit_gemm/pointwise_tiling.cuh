@@ -1,5 +1,5 @@
-// What a tile of implicit_gemm_pointwise is, and what it takes of shared memory: the planner fills it
-// in, the kernel reads it.
+// What a tile of implicit_gemm_pointwise is, and what it takes of shared memory: the planner fills
+// it in, the kernel reads it.
 #pragma once
 
 #include "core/divisor.cuh"
@@ -14,8 +14,8 @@ constexpr int Warpgroups = 2, ConsumerWarps = Warpgroups * 4;
 // And a third one, of which a warp asks for copies: registers move by warpgroups.
 constexpr int Threads = (ConsumerWarps + 4) * 32;
 constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
-constexpr int ProductRows = 64;   // pixels of a warpgroup's product
-constexpr int StepBytes = 32;     // of a line of weights, by a product: 16 channels, 8 in tf32
+constexpr int ProductRows = 64; // pixels of a warpgroup's product
+constexpr int StepBytes = 32;   // of a line of weights, by a product: 16 channels, 8 in tf32
 constexpr int Steps = LineBytes / StepBytes;
 constexpr int MaxStages = 8;
 constexpr int StaticShared = 256;
@@ -29,9 +29,9 @@ constexpr int BlockChannels = LineChannels<Element>;
 template <class Element>
 constexpr int LaneChannels = BlockChannels<Element> / 4;
 
-// A warp's fragment has a lane's channels in every fourth lane, number t = lane % 4: number i of its
-// own is that of the block whose bits are those of i, with the two of t put in at bit `order`. So
-// lanes beside each other read channels 2^order apart, which is for the plan to choose: rows of
+// A warp's fragment has a lane's channels in every fourth lane, number t = lane % 4: number i of
+// its own is that of the block whose bits are those of i, with the two of t put in at bit `order`.
+// So lanes beside each other read channels 2^order apart, which is for the plan to choose: rows of
 // channels lie where memory has them, and are to meet in no bank.
 __host__ __device__ __forceinline__ int channel_of_lane(int t, int i, int order) {
     return (i & ((1 << order) - 1)) | t << order | i >> order << (order + 2);
@@ -63,8 +63,8 @@ struct Tiling {
     int stages, pitch; // bytes from channel to channel
     int set_bytes;     // of x from image to image, or from box to box
     int pixel_stage_bytes, stage_bytes;
-    int order;              // of channels in lanes
-    int channel_bytes[16];  // from a lane's first channel to its others
+    int order;             // of channels in lanes
+    int channel_bytes[16]; // from a lane's first channel to its others
     int filter_lines;
     int finishes, activation;
 };

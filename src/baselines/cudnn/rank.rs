@@ -9,9 +9,9 @@ use crate::{
 
 /// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
 /// last.
-const MEMORY: f64 = 0.778;
+const MEMORY: f64 = 0.78;
 const GROUPED_MEMORY: f64 = 0.272;
-const FP32_NHWC_MEMORY: f64 = 0.135;
+const FP32_NHWC_MEMORY: f64 = 0.139;
 /// Of a chip's peak.
 const FP32: f64 = 0.499;
 const FP32_NHWC: f64 = 0.471;
@@ -19,19 +19,19 @@ const TF32: f64 = 0.624;
 const HALF: f64 = 0.572;
 /// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
 /// FMAs, and in 16 bits on tensor cores.
-const LAUNCH_US: f64 = 3.68;
-const FMA_STEP: f64 = 68.7;
-const HALF_STEP: f64 = 3.37;
+const LAUNCH_US: f64 = 3.64;
+const FMA_STEP: f64 = 68.2;
+const HALF_STEP: f64 = 3.38;
 /// The same in fp32 with channels last.
-const FP32_NHWC_LAUNCH_US: f64 = 6.22;
-const FP32_NHWC_STEP: f64 = 59.8;
+const FP32_NHWC_LAUNCH_US: f64 = 6.12;
+const FP32_NHWC_STEP: f64 = 59.4;
 /// Tensor cores want channels last: NCHW is transposed on the way in and out. Microseconds for the
 /// launches, and the share of the memory's pins.
-const TRANSPOSE_US: f64 = 6.56;
-const TRANSPOSE: f64 = 0.56;
+const TRANSPOSE_US: f64 = 6.63;
+const TRANSPOSE: f64 = 0.567;
 /// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
 /// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
-const FEW_ONE_NHWC: f64 = 0.173;
+const FEW_ONE_NHWC: f64 = 0.174;
 const FEW_FP32: f64 = 0.316;
 const FEW_TF32: f64 = 0.104;
 const FEW_HALF: f64 = 0.115;
@@ -40,11 +40,11 @@ const FEW_HALF_NCHW_MEMORY: f64 = 0.113;
 const FEW_HALF_NHWC_MEMORY: f64 = 0.197;
 /// For depthwise layers it has kernels of their own, without tensor cores: shares of the peak of FMAs,
 /// and of the memory's pins.
-const DEPTHWISE_HALF_NHWC: f64 = 0.201;
-const DEPTHWISE_NHWC: f64 = 0.115;
-const DEPTHWISE_HALF_NCHW: f64 = 0.0924;
+const DEPTHWISE_HALF_NHWC: f64 = 0.2;
+const DEPTHWISE_NHWC: f64 = 0.119;
+const DEPTHWISE_HALF_NCHW: f64 = 0.0912;
 const DEPTHWISE_NCHW: f64 = 0.0424;
-const DEPTHWISE_MEMORY: f64 = 0.712;
+const DEPTHWISE_MEMORY: f64 = 0.721;
 
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;

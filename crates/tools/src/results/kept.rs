@@ -2,6 +2,7 @@
 //! again.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -56,6 +57,8 @@ pub struct Kept {
     folder: PathBuf,
     /// Names and contents.
     files: Vec<(String, Source)>,
+    /// Problems that were left out, since their comparisons were interrupted.
+    interrupted: usize,
 }
 
 impl Kept {
@@ -67,6 +70,7 @@ impl Kept {
         let mut kept = Kept {
             folder: folder.to_owned(),
             files: Vec::new(),
+            interrupted: 0,
         };
         for file in files(folder)? {
             kept.files.push((file_stem(&file), Source::read(&file)?));
@@ -76,7 +80,9 @@ impl Kept {
 
     /// Adds a report under the name of its file, or to the one of that name if it is the same run,
     /// continued. What a variant cannot do is left out, as it says so again without a device; of
-    /// cuDNN's it stays, since only a search finds out.
+    /// cuDNN's it stays, since only a search finds out. A problem whose comparison was interrupted is
+    /// left out whole: without its last variants the fastest of them may be missing, and tables show
+    /// a problem as the latest report has it.
     ///
     /// # Errors
     /// [`Error::File`] where the file cannot be read, or the one of its name is of another run.
@@ -85,6 +91,9 @@ impl Kept {
         if let Source::Report(report) = &mut source {
             let tells = |row: &Row| row.status != Status::Unsupported || row.family() == "cudnn";
             report.rows.retain(tells);
+            if report.view == View::Compare {
+                self.interrupted += leave_interrupted(&mut report.rows);
+            }
         }
         match self.files.iter_mut().find(|(other, _)| *other == name) {
             None => self.files.push((name, source)),
@@ -145,11 +154,28 @@ impl Kept {
         Ok(())
     }
 
+    /// Problems that were left out so far, since their comparisons were interrupted.
+    pub fn interrupted(&self) -> usize {
+        self.interrupted
+    }
+
     /// Rows of all kinds, and the reports that they are in.
     pub fn count(&self) -> (usize, usize) {
         let rows = self.files.iter().map(|(_, source)| source.len());
         (rows.clone().sum(), rows.filter(|rows| *rows > 0).count())
     }
+}
+
+/// Drops the problems of a comparison of which a row was interrupted, and says how many.
+fn leave_interrupted(rows: &mut Vec<Row>) -> usize {
+    let problem = |row: &Row| {
+        let names = (row.suite.clone(), row.layer.clone());
+        (names, row.problem.to_string(), row.cold)
+    };
+    let in_part = rows.iter().filter(|row| !row.is_whole());
+    let interrupted: BTreeSet<_> = in_part.map(problem).collect();
+    rows.retain(|row| !interrupted.contains(&problem(row)));
+    interrupted.len()
 }
 
 /// Takes over what the same run found when it was continued, or says what differs.

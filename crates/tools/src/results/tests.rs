@@ -268,6 +268,41 @@ fn what_a_variant_cannot_do_is_not_kept() {
 }
 
 #[test]
+fn a_problem_that_was_interrupted_is_left_out_whole() {
+    let of = |layer: &str, row: Row| Row {
+        layer: layer.to_owned(),
+        ..row
+    };
+    let interrupted = Row {
+        reason: Some(crate::Error::from(convforge::Error::Interrupted).to_string()),
+        ..row("b", None)
+    };
+    let rows = vec![
+        of("whole", row("a", Some(1.0))),
+        of("whole", row("c", None)),
+        of("part", row("a", Some(1.0))),
+        of("part", interrupted),
+    ];
+    let raw = tempfile::tempdir().unwrap();
+    let path = raw.path().join("1.json");
+    let mut report = report("1", rows);
+    write_whole(&path, report.text(crate::measure::Format::Json)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::read(folder.path()).unwrap();
+    kept.add(&path).unwrap();
+    assert_eq!(kept.interrupted(), 1);
+    kept.write().unwrap();
+    assert_eq!(left(&folder, "1"), ["a", "c"]);
+    // What sweeps measure stands by itself.
+    report.view = View::Sweep;
+    let path = raw.path().join("2.json");
+    write_whole(&path, report.text(crate::measure::Format::Json)).unwrap();
+    kept.add(&path).unwrap();
+    kept.write().unwrap();
+    assert_eq!(left(&folder, "2"), ["a", "c", "a", "b"]);
+}
+
+#[test]
 fn what_is_measured_otherwise_supersedes_nothing() {
     let old = report("1", vec![row("a", Some(20.0))]);
     let warm = Row {

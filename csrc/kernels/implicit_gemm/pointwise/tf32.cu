@@ -3,7 +3,7 @@
 
 template <>
 cf::pointwise::Launched cf::pointwise::kernel_for<float>(const Shape &shape, bool paired, dim3 grid,
-                                                      size_t shared) {
+                                                         size_t shared) {
     return kernel_among<float>(std::make_index_sequence<std::size(Shapes)>(), shape, paired, grid,
-                            shared);
+                               shared);
 }

@@ -105,11 +105,19 @@ fn keep(folder: &Path, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     let superseded = kept.prune();
     kept.write()?;
     let (rows, reports) = kept.count();
+    let mut out = io::stdout().lock();
     writeln!(
-        io::stdout().lock(),
+        out,
         "{}: {rows} rows in {reports} reports; {superseded} were superseded and dropped",
         folder.display()
     )?;
+    if kept.interrupted() > 0 {
+        let problems = kept.interrupted();
+        writeln!(
+            out,
+            "{problems} problems left out, as they were interrupted"
+        )?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
