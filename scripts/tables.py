@@ -398,8 +398,9 @@ def claims(lines):
         return f"{min(found):.2f} to {max(found):.2g}" if found else "-"
 
     reports, many, few = HEADLINES, lambda n: n >= 100, lambda n: n < 100
+    chip = lines[0].chip if lines else "GPU"
     return (
-        "On the layers of the reports with 100 images and more the best handwritten variant is "
+        f"On an {chip}, on the layers of the reports with 100 images and more the best handwritten variant is "
         f"{gains(reports, many, 'NCHW')} times as\nfast as cuDNN's best plan in NCHW and "
         f"{gains(reports, many, 'NHWC')} times in NHWC, over all storage and math; with 1 or 16 images\n"
         f"{gains(reports, few)} times. On first layers of networks it is "

@@ -3,13 +3,13 @@
 //
 // Without taps a convolution of planes is a product of two matrices, of which x lies transposed:
 // neighbours in memory are pixels. wgmma takes such columns from shared memory in 16 bits alone, at
-// pitches of 128 bytes. Here pixels are rows, and rows may come from registers: a lane picks its
-// pixels of a channel out of shared memory, where planes lie as copies left them, at any pitch.
+// pitches of 128 bytes. Here pixels are rows, the A operand (M), and rows may come from registers:
+// a lane picks its pixels of a channel out of shared memory, where planes lie as copies left them,
+// at any pitch. Output channels are columns, the B operand (N).
 //
-// - A warp asks for x by bulk copies of whole planes (of a block of 64 channels, 32 of f32: they
-// are
-//   contiguous), of as many images as a tile has pixels for, or by boxes of a tensor where planes
-//   are larger. Weights come as lines, columns of the product.
+// - A warp asks for x by bulk copies of whole planes, of as many images as a tile has pixels for:
+//   those of a block of 64 channels, 32 of f32, are contiguous. Where planes are larger it asks for
+//   boxes of a tensor. Weights come as lines, columns of the product.
 // - Two neighbouring pixels of a channel are a word (in f32 two). A lane exchanges halves of two
 //   channels' words: four registers of rows for four words.
 // - Sums of two neighbouring pixels are in a lane as well, so y is stored from registers.

@@ -29,8 +29,8 @@ inline bool may_be_planes(const cf_problem &p, int products) {
 inline bool is_paired(const cf_problem &p) { return int64_t(p.p) * p.q % 2 == 0; }
 inline size_t shared_bytes(const Tiling &t) { return LineAlign + size_t(t.stages) * t.stage_bytes; }
 
-// Times that the lanes of a warp meet in a bank of shared memory as they load, where a channel is
-// so many bytes from the next and the fragment has this order.
+// In how many turns the lanes of a warp load, 1 where none meet in a bank of shared memory: where a
+// channel is so many bytes from the next and the fragment has this order.
 inline int bank_conflicts(int element, bool paired, int64_t pitch, int order) {
     // 64 bits are loaded by half a warp at a time.
     const bool wide = element == 4 && paired;

@@ -27,8 +27,8 @@ struct Pixel {
     }
 };
 
-// Where a lane's pixels lie in a stage. Where there is an even number of all, its two are in one
-// place, `Paired`.
+// Where a lane's pixels lie in a stage. Where planes have an even number of pixels, its two are one
+// word, or two of f32: `Paired`.
 template <int Products, bool Paired>
 struct Rows {
     static constexpr int Count = Paired ? 1 : 2;
