@@ -212,20 +212,21 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     return cost;
 }
 
-// Bytes of the memory's pins that loads and stores beside each other move.
-constexpr double StreamShare = 0.85;
+// These and what follows are fitted to 506 times of plans of 18 problems
+// (h200-depthwise-nchw-plans.csv), those of fast plans most. Bytes of the memory's pins that loads
+// and stores beside each other move.
+constexpr double StreamShare = 0.76;
 // From a load to its bytes; from the last store to the kernel's end is about as long.
-constexpr double LatencyClocks = 2300;
-// Issue slots, as they were counted in the compiled code: of a strip, by each warp, by the one that
-// moves it, and for the filters of 32 of its planes.
-constexpr double StripSlots = 117, MoverSlots = 290, FilterSlots = 25;
+constexpr double LatencyClocks = 2700;
+// Issue slots: of a strip, by each warp, by the one that moves it, and for the filters of 32 of its
+// planes. Clocks of shared memory of those that are counted.
+constexpr double StripSlots = 360, MoverSlots = 290, FilterSlots = 67, SharedShare = 0.71;
 
 // Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor:
-// what it waits for by itself, and its turn. Four of them fill 77 % of the slots, as the first
-// version did with 7x7 (h200-depthwise-first.csv), but for its beginning and end.
-inline double slot_clocks(double warps) { return 0.6 + warps * 1.15; }
+// what it waits for by itself, and its turn.
+inline double slot_clocks(double warps) { return 2.44 + warps * 0.425; }
 // By itself a warp on tensor cores waits for a chain of products, in clocks for each slot.
-constexpr double BandSlotClocks = 4.5;
+constexpr double BandSlotClocks = 3.45;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
@@ -252,7 +253,7 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double slot = std::max(slot_clocks(busy), option.on_bands ? BandSlotClocks : 0);
     const double issue =
         strips * (sets * task.slots + Warps * StripSlots + mover) * slot / (4 * busy);
-    const double shared = strips * (sets * task.shared + t.stage_bytes / 128.0);
+    const double shared = strips * (sets * task.shared * SharedShare + t.stage_bytes / 128.0);
     // A stage's strip is loaded, computed and stored; its stages go on beside each other.
     const double strip = LatencyClocks * (ends ? 2 : 1) +
                          (std::ceil(sets / Warps) * task.slots + StripSlots + mover) * slot;

@@ -26,6 +26,10 @@ using cf::grouped_nchw::Launched;
 using cf::grouped_nchw::Option;
 using cf::grouped_nchw::Tiling;
 
+// What it takes of what strips are compared by: 1.2 times as much in every type, on 21 layers of an
+// H200 and on 14 of an H100.
+constexpr double Told = 1.2;
+
 struct State {
     Launched kernel;
     PackedFilter filter;
@@ -59,7 +63,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.h, p.w);
     state.tiling = best.tiling;
     state.filter.plan(p, filter_words(p, instance), best.tiling.all_chunks, plan);
-    plan.us = best.us;
+    plan.us = Told * best.us;
     choose_kernel(instance, best, state);
     return true;
 }
