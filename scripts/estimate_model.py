@@ -14,6 +14,7 @@ SECTOR = 32  # bytes that memory gives at least
 TILE = 32  # output channels
 MOST_FMA_STEPS = 512
 FEW, MOST_FEW_STEPS = 16, 300
+DEPTHWISE_STEP = 330
 
 
 def constants(text):
@@ -185,7 +186,8 @@ def cudnn(p, limits, c):
     if p.groups > 1 and p.c == p.groups:
         share = c["DEPTHWISE" + ("_HALF" if p.size == 2 else "") + ("_NHWC" if p.nhwc else "_NCHW")]
         arithmetic = limits.busy_us(p.flops, share * limits.fma_peak)
-        return c["LAUNCH_US"] + together_us(arithmetic, limits.memory_us(p.bytes, c["DEPTHWISE_MEMORY"]))
+        stream = together_us(arithmetic, limits.memory_us(p.bytes, c["DEPTHWISE_MEMORY"]))
+        return c["LAUNCH_US"] + together_us(stream, DEPTHWISE_STEP * p.r * p.s / limits.mhz)
     return dense(p, limits, c)
 
 

@@ -17,7 +17,7 @@ SUITES = ROOT / "crates/tools/src/suites/nets"
 # By kind: the rows, and the words that follow the problem.
 ROWS = {
     "depthwise": [
-        ("depthwise_nhwc", "+f16+nhwc"), ("depthwise_nhwc", "+nhwc"),
+        ("depthwise_nhwc", "+f16+nhwc"), ("depthwise_nhwc", "+nhwc"), ("depthwise_mma", "+f16+nhwc"),
         ("depthwise_nchw", "+f16"), ("depthwise_nchw", ""),
     ],
     "grouped": [

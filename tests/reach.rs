@@ -52,6 +52,10 @@ fn main() {
         Trial::test(format!("{name} host"), move || is_timed(&configured))
     }));
     trials.push(Trial::test("a chip that is too small", a_chip_is_told));
+    trials.push(Trial::test(
+        "padding of a hundred rows",
+        wide_padding_is_for_others,
+    ));
     #[cfg(feature = "cuda")]
     trials.push(Trial::test(
         "filters for several configurations",
@@ -111,6 +115,25 @@ fn a_chip_is_told() -> Result<(), Failed> {
         let told = why.is_some_and(|why| why.contains("sm_89"));
         let must = info.min_arch > 89;
         common::ensure(told || !must, &format!("{name} on an L40S"))?;
+    }
+    Ok(())
+}
+
+/// depthwise_batched reads and masks rows beside a plane, as many as a filter has; a problem with more is not drawn.
+fn wide_padding_is_for_others() -> Result<(), Failed> {
+    let limits = nominal();
+    for text in [
+        "g8mb1ic8ih7oc8oh106ow7kh3ph100pw1+f16",
+        "g8mb1ic8ih7oc8oh14ow7kh3ph3pw1+f16",
+    ] {
+        let problem = text.parse()?;
+        let planned = |name: &str| {
+            let mut configured =
+                common::configured().filter(|(variant, _)| variant.info().name == name);
+            configured.any(|configured| domain(&configured, &limits).plan(&problem).is_ok())
+        };
+        common::ensure(!planned("depthwise_batched"), text)?;
+        common::ensure(planned("depthwise_nchw"), text)?;
     }
     Ok(())
 }

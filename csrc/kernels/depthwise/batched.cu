@@ -36,6 +36,12 @@ bool is_small(const cf_problem &p, const cf::Refusal &no) {
                   "padding at the left as half of the filter");
     if (p.w % 2 && p.q % 2 == 0 && p.stride_h == 1)
         return no("takes rows of an odd number of columns where rows of y have an odd number, too");
+    // Rows beside a plane are read and masked, and so many of them lie in shared memory.
+    const int below = std::max((p.p - 1) * p.stride_h + p.r - p.pad_top - p.h, 0);
+    if (p.pad_top >= p.r || below >= p.r)
+        return no("takes less padding above and below than the filter has rows; of %d rows that it "
+                  "has these are %d and %d",
+                  p.r, p.pad_top, below);
     const int64_t x = int64_t(p.c) * p.h * p.w, y = int64_t(p.c) * p.p * p.q;
     if (p.align < 16 || x % 8 != 0 || y % 8 != 0)
         return no("copies images of whole 16 bytes at multiples of 16; an image has %lld and %lld "
@@ -81,12 +87,10 @@ extern "C" const cf_row CF_ROW(depthwise, batched) = {
     "depthwise_batched",
     "depthwise",
     "a filter per channel, of small planes in 16 bits: band matrices on tensor cores, rows of "
-    "several "
-    "images at once",
+    "several images at once",
     "this project",
     "padding, and up to 15 columns beside the window, are multiplied by zeros or as zeros: where "
-    "an "
-    "infinity or a NaN meets them, the sum is NaN",
+    "an infinity or a NaN meets them, the sum is NaN",
     CF_NEEDS_SM90,
     nullptr, // configs
     cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),

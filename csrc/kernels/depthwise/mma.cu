@@ -30,6 +30,12 @@ struct State {
     cf::HalfLineMap x, y;
 };
 
+// What it takes of what strips are compared by: more where strips have channels that do not exist,
+// by 1.07 to 1.26 with 144 and 200 channels.
+double told(const cf_problem &p) {
+    return 1 + 0.7 * (double(cf::round_up(p.c, Channels)) / p.c - 1);
+}
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_depthwise(p, no) || !is_common(p, no))
@@ -53,7 +59,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.h, p.w);
     state.tiling = best.tiling;
     state.x_box = best.x, state.y_box = best.y;
-    plan.us = best.us;
+    plan.us = told(p) * best.us;
     state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, best)
                                              : kernel_for<__nv_bfloat16>(p, best);
     return true;

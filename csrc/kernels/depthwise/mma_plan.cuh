@@ -66,11 +66,12 @@ struct Option {
     double us;
 };
 
-// Fitted to 589 times of an H100 (benches/results/evidence/h100-depthwise-mma-plans.csv): clocks of
-// a step of a block by itself, which waits for its loads and products; of an item of the ring
-// beside them; until the first one is there, and more for each block of a multiprocessor; until any
-// is, and bytes of it that come in one, where many are on their way. And shares: of clocks that
-// shared memory counts, of the memory's bandwidth, of what strips read again that comes from it.
+// Fitted to 589 times of an H100 (benches/results/evidence/h100-depthwise-mma-plans.csv), all steps
+// counted that the kernel of then computed: clocks of a step of a block by itself, which waits for
+// its loads and products; of an item of the ring beside them; until the first one is there, and
+// more for each block of a multiprocessor; until any is, and bytes of it that come in one, where
+// many are on their way. And shares: of clocks that shared memory counts, of the memory's
+// bandwidth, of what strips read again that comes from it.
 constexpr double StepAlone = 360, OfItem = 780, Fill = 1220, OfBlock = 147, InFlight = 2010,
                  BytesInFlight = 317, SharedShare = 0.62, StreamShare = 0.8, AgainShare = 0.25;
 // Clocks that a product takes of a quarter of a multiprocessor.
