@@ -52,15 +52,18 @@ fn main() {
         Trial::test(format!("{name} host"), move || is_timed(&configured))
     }));
     trials.push(Trial::test("a chip that is too small", a_chip_is_told));
-    trials.push(Trial::test(
-        "padding of a hundred rows",
-        wide_padding_is_for_others,
-    ));
     #[cfg(feature = "cuda")]
-    trials.push(Trial::test(
-        "filters for several configurations",
-        some_filters_are_packed_alike,
-    ));
+    trials.extend([
+        Trial::test(
+            "filters for several configurations",
+            some_filters_are_packed_alike,
+        ),
+        Trial::test("padding beyond a filter", wide_padding_is_for_others),
+        Trial::test(
+            "padding of half a billion rows",
+            endless_padding_is_planned_or_refused,
+        ),
+    ]);
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -120,22 +123,32 @@ fn a_chip_is_told() -> Result<(), Failed> {
 }
 
 /// depthwise_batched reads and masks rows beside a plane, as many as a filter has; a problem with more is not drawn.
+#[cfg(feature = "cuda")]
 fn wide_padding_is_for_others() -> Result<(), Failed> {
-    let limits = nominal();
     for text in [
         "g8mb1ic8ih7oc8oh106ow7kh3ph100pw1+f16",
         "g8mb1ic8ih7oc8oh14ow7kh3ph3pw1+f16",
     ] {
-        let problem = text.parse()?;
-        let planned = |name: &str| {
-            let mut configured =
-                common::configured().filter(|(variant, _)| variant.info().name == name);
-            configured.any(|configured| domain(&configured, &limits).plan(&problem).is_ok())
-        };
-        common::ensure(!planned("depthwise_batched"), text)?;
-        common::ensure(planned("depthwise_nchw"), text)?;
+        common::ensure(!is_planned("depthwise_batched", text)?, text)?;
+        common::ensure(is_planned("depthwise_nchw", text)?, text)?;
     }
     Ok(())
+}
+
+/// Numbers of rows and pixels that are beyond what a plan counts in.
+#[cfg(feature = "cuda")]
+fn endless_padding_is_planned_or_refused() -> Result<(), Failed> {
+    let rows = "g2mb1ic2ih8iw8oc2oh1073741828ow8kh3ph536870911pw1+f16";
+    is_planned("depthwise_nchw", rows)?;
+    let pixels = "g4mb1ic128ih8oc128oh2kh1sh268435455ph268435455+f16";
+    common::ensure(!is_planned("grouped_nchw", pixels)?, pixels)
+}
+
+#[cfg(feature = "cuda")]
+fn is_planned(name: &str, text: &str) -> Result<bool, Failed> {
+    let (limits, problem) = (nominal(), text.parse()?);
+    let mut configured = common::configured().filter(|(variant, _)| variant.info().name == name);
+    Ok(configured.any(|configured| domain(&configured, &limits).plan(&problem).is_ok()))
 }
 
 /// By the test that packs a filter with one configuration and runs another, of each of [`PACKED_ALIKE`].

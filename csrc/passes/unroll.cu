@@ -67,11 +67,16 @@ struct Tile {
     Tile(const cf_problem &problem, int64_t images, int pitch, int vector, int count,
          int64_t pixel_bytes) {
         const auto fits = [&](int64_t lines, int64_t width) {
-            rows = int((lines - 1) * problem.stride_h + (problem.r - 1) * problem.dilation_h + 1);
-            columns =
-                int((width - 1) * problem.stride_w + (problem.s - 1) * problem.dilation_w + 1);
-            bytes = int64_t(rows) * columns * pixel_bytes;
-            return bytes <= TileBytes;
+            const int64_t down =
+                (lines - 1) * problem.stride_h + int64_t(problem.r - 1) * problem.dilation_h + 1;
+            const int64_t along =
+                (width - 1) * problem.stride_w + int64_t(problem.s - 1) * problem.dilation_w + 1;
+            // What they are together may be more than 63 bits hold.
+            const bool fit =
+                down <= TileBytes && along <= TileBytes && down * along <= TileBytes / pixel_bytes;
+            rows = int(down), columns = int(along);
+            bytes = fit ? down * along * pixel_bytes : TileBytes + 1;
+            return fit;
         };
         vectors = pitch * problem.groups;
         period = count / std::gcd(count, vectors);
@@ -280,8 +285,9 @@ int32_t rows_of(const cf_problem &p, const cf_args &args, int64_t first, int64_t
                 int64_t pitch, void *out) {
     constexpr int Most = std::max<int>(WordBytes / int(Vector * sizeof(To)), 1);
     const int64_t vectors = pitch / Vector * p.groups;
+    const int64_t padded_line = (int64_t(p.w) + p.pad_left + p.pad_right) * p.c;
     // One tap reads everything once, so nothing is gained by keeping it.
-    if (p.r * p.s > 1 && std::max(vectors * Most, int64_t(p.w) * p.c) <= INT32_MAX) {
+    if (p.r * p.s > 1 && std::max(vectors * Most, padded_line) <= INT32_MAX) {
         Tile t;
         cf::Kernel<cf_problem, Tile, const void *, void *, int64_t, int64_t, int> kernel;
         // Each line of pixels begins with a word.

@@ -332,10 +332,11 @@ inline Option best_option(const cf_query &query, int least, int most) {
     const auto consider = [&](int set, int strip_rows) {
         Option option;
         // A strip that leaves warps without a task was slower than is estimated.
-        for (int rows = BandRows; bands; rows *= 2) {
-            if (tile(query, set, strip_rows, rows, true, option) && option.tiling.tasks >= Warps)
+        for (int64_t rows = BandRows; bands; rows *= 2) {
+            if (tile(query, set, strip_rows, int(rows), true, option) &&
+                option.tiling.tasks >= Warps)
                 take(option, std::max(most, BandBlocks));
-            if (rows >= strip_rows)
+            if (2 * rows > INT32_MAX || rows >= strip_rows)
                 break;
         }
         for (int pieces = 1, before = 0; pieces <= 8; ++pieces) {

@@ -197,7 +197,7 @@ inline bool tile(const cf_query &query, const Instance &instance, const StripSiz
     const int64_t pixels = set_rows(p, instance, t);
     int64_t stage;
     if (strips > INT32_MAX / 2 || !set_pitches(p, t, stage) ||
-        stage + pixels * PieceBytes * t.pieces > query.device.shared_per_block)
+        stage + double(pixels) * PieceBytes * t.pieces > query.device.shared_per_block)
         return false;
     t.strips = int(strips);
     t.pixels = int(pixels);
