@@ -213,6 +213,8 @@ fn bad_input_is_refused_in_words() {
         ("ic1ih1oc2147483647kh1", "the limit is 2147418112"),
         ("g2ic2147483646ih1oc2kh1", "the limit is 2147418112"),
         ("ic2147400000ih2oc1kh2", "weights"),
+        ("ic1ih1073741825oc1kh2dh1073741823", "spans 1073741824"),
+        ("ic1ih9oc1kh3dh9000000000000000000", "the limit is"),
     ] {
         let error = refused(text);
         assert!(error.contains(words), "`{text}`: {error}");

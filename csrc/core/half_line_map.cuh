@@ -10,21 +10,10 @@ namespace cf {
 
 constexpr int HalfLineBytes = 64, HalfLineAlign = 512;
 
-struct HalfLineMap : EncodedMap {
-    // Elements of 2 bytes.
+struct HalfLineMap : TensorMap {
     int32_t prepare(const Box &box) {
-        decltype(cuTensorMapEncodeTiled) *encode = nullptr;
-        if (const int32_t error = driver_function("cuTensorMapEncodeTiled", encode))
-            return error;
-        uint64_t pitches[3], pitch = box.element;
-        for (int i = 0; i < 3; ++i)
-            pitches[i] = pitch *= box.tensor[i];
-        const uint32_t steps[4] = {1, 1, 1, 1};
-        return keep(box.tensor, pitches, [&](void *address, CUtensorMap &map) {
-            return encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, address, box.tensor, pitches,
-                          box.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
-                          CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-        });
+        return TensorMap::prepare(box, CU_TENSOR_MAP_SWIZZLE_64B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
     }
 };
 

@@ -82,7 +82,8 @@ struct Box {
 
 class TensorMap : public EncodedMap {
   public:
-    int32_t prepare(const Box &box, CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE) {
+    int32_t prepare(const Box &box, CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE,
+                    CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_NONE) {
         decltype(cuTensorMapEncodeTiled) *encode = nullptr;
         if (const int32_t error = driver_function("cuTensorMapEncodeTiled", encode))
             return error;
@@ -95,7 +96,7 @@ class TensorMap : public EncodedMap {
         const uint32_t steps[4] = {1, 1, 1, 1};
         return keep(box.tensor, pitches, [&](void *address, CUtensorMap &map) {
             return encode(&map, type, 4, address, box.tensor, pitches, box.box, steps,
-                          CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                          CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,
                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
         });
     }

@@ -5,6 +5,9 @@ use crate::{Error, Result};
 
 /// Largest value of one dimension: kernels may count a single dimension in 32 bits.
 pub(super) const MAX_DIM: usize = i32::MAX as usize;
+/// Most rows or columns from a filter's first tap to its last: kernels put what is outside of an image so far
+/// before it that no tap reaches it.
+const MAX_SPAN: usize = 1 << 30;
 /// Most products of a sum: kernels count them in 32 bits, in steps that may end behind the last.
 const MAX_SUM: usize = MAX_DIM - 0xffff;
 /// Most channels, for the same reason: blocks walk them in steps of up to a grid.
@@ -108,11 +111,18 @@ fn conv_out(s: &Shape) -> Result<[usize; 2]> {
         s.h + s.pad.top + s.pad.bottom,
         s.w + s.pad.left + s.pad.right,
     ];
-    let along = |axis: usize, taps: usize| {
-        let dilation = s.dilation[axis];
-        let span = (taps - 1).checked_mul(dilation)?;
-        (span < MAX_DIM).then(|| out_size(padded[axis], taps, s.stride[axis], dilation))?
-    };
+    let span = |axis: usize, taps: usize| (taps - 1).checked_mul(s.dilation[axis]);
+    let spanned = [span(0, s.r), span(1, s.s)];
+    if spanned
+        .iter()
+        .any(|span| span.is_none_or(|span| span >= MAX_SPAN))
+    {
+        return Err(invalid(format!(
+            "the {}x{} filter with dilation {}x{} spans {MAX_SPAN} rows or columns, or more",
+            s.r, s.s, s.dilation[0], s.dilation[1]
+        )));
+    }
+    let along = |axis: usize, taps| out_size(padded[axis], taps, s.stride[axis], s.dilation[axis]);
     match (along(0, s.r), along(1, s.s)) {
         (Some(p), Some(q)) => Ok([p, q]),
         _ => Err(invalid(format!(

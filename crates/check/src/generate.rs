@@ -12,8 +12,8 @@
 //!
 //! Half of all sizes are a tile edge (4, 8, 16, 32, 64, or a multiple, give or take 1), the others
 //! uniform. Height and width are drawn apart, as are filter sides, strides (up to 3), dilations (up
-//! to 3, mostly 1) and the four paddings (each less than the filter spans). One in 24 has no image
-//! at all. Storage is f32 for half; the math is the storage's own for half, else any that goes with
+//! to 3, mostly 1) and the four paddings (each less than the filter spans, but of one in eight that
+//! have any up to twice as much and 8 more). One in 24 has no image at all. Storage is f32 for half; the math is the storage's own for half, else any that goes with
 //! it; layouts are even; alignment is 16 bytes for half, else from one element to 128 bytes. Half
 //! have an epilogue, of any parts. What would take too much work is drawn again.
 
@@ -117,10 +117,15 @@ impl Profile {
             shape.dilation = [rng.within(1, 3), rng.within(1, 3)];
         }
         if rng.one_in(3) == covering {
-            // Less than the filter spans.
+            // Less than the filter spans, or as may be.
+            let beyond = rng.one_in(8);
             let mut pad = |k: usize, dilation: usize| {
                 let spanned = k.saturating_sub(1).saturating_mul(dilation);
-                rng.below(spanned.saturating_add(1))
+                let most = match beyond {
+                    true => spanned.saturating_mul(2).saturating_add(8),
+                    false => spanned,
+                };
+                rng.below(most.saturating_add(1))
             };
             let (down, across) = (shape.dilation[0], shape.dilation[1]);
             shape.pad = Padding {
@@ -281,6 +286,10 @@ mod tests {
         share("four paddings", 100, &|p| {
             p.pad().top != p.pad().bottom && p.pad().left != p.pad().right
         });
+        share("padding beyond the filter", 40, &|p| {
+            let spanned = (p.r() - 1) * p.dilation()[0];
+            p.pad().top > spanned || p.pad().bottom > spanned
+        });
         share("depthwise", 80, &|p| p.groups() > 1 && p.c() == p.groups());
         share("multiplier", 40, &|p| {
             p.groups() > 1 && p.c() == p.groups() && p.k() > p.c()
@@ -338,10 +347,10 @@ mod tests {
     fn a_seed_means_the_same_everywhere() {
         let profile = Profile::default();
         let first: Vec<String> = (0..3).map(|i| profile.problem(1, i).to_string()).collect();
-        assert_eq!(first[0], "g2mb2ic42ih39iw66oc26oh37ow22kh3sh1sw3+align=8");
+        assert_eq!(first[0], "mb3ic13ih1oc192oh1kh1+f16+nhwc");
         assert_eq!(
             first[1],
-            "g8mb3ic40ih35iw4oc264oh34ow4kh3kw2dh0dw2ph1pw2+bias+residual+relu"
+            "g8mb3ic40ih35iw4oc264oh34ow4kh3kw2dh0dw2ph0pw1+math=f16+align=32+scale=0.5+bias+tanh"
         );
     }
 }

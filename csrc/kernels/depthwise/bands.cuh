@@ -12,10 +12,13 @@ template <int R>
 struct Bands {
     uint32_t word[R][2];
 
-    // From the filter's elements in shared memory; `tap` is the column of the filter that the
-    // lane's first element of the left half multiplies. Of the two halves of a row, 8 columns
-    // apart, a lane has taps in one at most.
-    __device__ __forceinline__ void load(uint32_t filter, int tap) {
+    // From the filter's elements in shared memory. Windows are Stride columns apart, and the first
+    // begins Pad columns before column Lead of x. Of the two halves of a row, 8 columns apart, a
+    // lane has taps in one at most.
+    template <int Stride, int Lead, int Pad>
+    __device__ __forceinline__ void load(uint32_t filter, int lane) {
+        // The column of the filter that the lane's first element of the left half multiplies.
+        const int tap = 2 * (lane % 4) - Stride * (lane / 4) - Lead + Pad;
         const bool right = tap < -1;
         const int first = right ? tap + 8 : tap;
         uint32_t element[2][R] = {};

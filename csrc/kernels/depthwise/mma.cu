@@ -25,7 +25,7 @@ using namespace cf::depthwise_mma;
 struct State {
     Launched kernel;
     cf_problem problem;
-    Tiling tiling;
+    cf::depthwise_mma::Tiling tiling;
     cf::Box x_box, y_box;
     cf::HalfLineMap x, y;
 };

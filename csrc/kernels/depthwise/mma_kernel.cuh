@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/depthwise/mma_task.cuh"
+#include "pipeline/turns.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/load_store.cuh"
 
@@ -14,7 +15,7 @@ template <class Shape>
 __device__ __forceinline__ void compute(const Strips<Shape> &strips, RowsOfY &y, int warp, int lane,
                                         const Finish &finish) {
     constexpr int First = Shape::Rows - 1; // steps until a row of y is whole
-    const Tiling &tiling = strips.tiling;
+    const depthwise::Tiling &tiling = strips.tiling;
     const Pixels<Shape> pixels(tiling, warp, lane);
     Bands<Shape::R> bands[WarpChannels];
     Sums<Shape> sums;

@@ -11,7 +11,7 @@
 
 #include "core/epilogue.cuh"
 #include "kernels/depthwise/bands.cuh"
-#include "kernels/depthwise/mma_strips.cuh"
+#include "kernels/depthwise/mma_store.cuh"
 #include "ptx/mma.cuh"
 
 namespace cf::depthwise_mma {
@@ -21,6 +21,7 @@ template <class StoredOf, int FilterOf, int StrideOf>
 struct Shape {
     using Stored = StoredOf;
     static constexpr int R = FilterOf, Stride = StrideOf;
+    static constexpr int Channels = depthwise_mma::Channels; // of a strip
     static constexpr int Columns = columns_of(R, Stride);
     static constexpr int Rows = rows_of(R, Stride);
     static constexpr int Window = (Columns - 1) * Stride + R; // columns of x that a unit needs
@@ -33,7 +34,7 @@ struct Unit {
     int image, tile; // in the strip
     bool busy;       // units that do not exist read the first one's pixels
 };
-__device__ __forceinline__ Unit unit_of(const Tiling &t, int number) {
+__device__ __forceinline__ Unit unit_of(const depthwise::Tiling &t, int number) {
     Unit unit;
     unit.busy = number < t.images * t.tiles;
     const int existing = unit.busy ? number : 0;
@@ -53,7 +54,7 @@ struct Pixels {
     bool odd;
     uint32_t select[2]; // the lower or upper halves of two neighbours' words, for __byte_perm
 
-    __device__ __forceinline__ Pixels(const Tiling &tiling, int warp, int lane) {
+    __device__ __forceinline__ Pixels(const depthwise::Tiling &tiling, int warp, int lane) {
         const int g = lane / 4, t = lane % 4, of_warp = warp * (WarpChannels * 2);
         odd = g % 2 != 0;
         select[0] = odd ? 0x1054 : 0x5410, select[1] = odd ? 0x3276 : 0x7632;
@@ -117,7 +118,7 @@ struct OutputMap {
     bool live[2][2];
     int channel;
 
-    __device__ __forceinline__ OutputMap(SumsOf<Shape> &sums, const Tiling &tiling,
+    __device__ __forceinline__ OutputMap(SumsOf<Shape> &sums, const depthwise::Tiling &tiling,
                                          const Strip &strip, int p, int warp, int lane)
         : sums(sums), channel(strip.channel + warp * WarpChannels) {
 #pragma unroll
@@ -209,7 +210,7 @@ struct Sums {
 };
 
 template <class Shape>
-__device__ __forceinline__ void finish_row(const Tiling &tiling, Sums<Shape> &sums,
+__device__ __forceinline__ void finish_row(const depthwise::Tiling &tiling, Sums<Shape> &sums,
                                            const Strip &strip, int p, int warp, int lane,
                                            const Finish &finish) {
     const OutputMap<Shape> map(sums.oldest(), tiling, strip, p, warp, lane);
@@ -229,8 +230,8 @@ __device__ __forceinline__ void load_bands(uint32_t filters, int warp, int lane,
     constexpr int FilterBytes = Shape::R * Shape::R * 2;
 #pragma unroll
     for (int e = 0; e < WarpChannels; ++e)
-        bands[e].load(filters + (warp * WarpChannels + e) * FilterBytes,
-                      2 * (lane % 4) - lane / 4 * Shape::Stride);
+        bands[e].template load<Shape::Stride, 0, 0>(
+            filters + (warp * WarpChannels + e) * FilterBytes, lane);
 }
 #endif
 

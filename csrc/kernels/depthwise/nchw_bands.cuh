@@ -9,50 +9,14 @@
 // rows of y meet; they end the sums of some columns of y and begin those of the next.
 #pragma once
 
+#include "kernels/depthwise/bands.cuh"
 #include "kernels/depthwise/nchw_strips.cuh"
-#include "ptx/load_over.cuh"
 #include "ptx/load_store.cuh"
 #include "ptx/mma_half.cuh"
 
 namespace cf::depthwise_nchw {
 
 #if CF_SM90
-// A plane's filter as bands, of a lane: for each of its rows, and 8 columns of x and the next 8,
-// unit [t][g] (ptx/mma_half.cuh).
-template <class Shape>
-struct Bands {
-    static constexpr int R = Shape::R;
-    uint32_t word[R][2];
-
-    // From the filter's elements in shared memory. Of the two halves of a row, 8 columns apart, a
-    // lane has taps in one at most.
-    __device__ __forceinline__ Bands(uint32_t filter, int lane) {
-        const int left = 2 * (lane % 4) - lane / 4 - BandLead + R / 2; // the lane's first tap there
-        const bool right = left < -1;
-        const int first = right ? left + 8 : left;
-        uint32_t element[2][R] = {};
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-            load_column<0>(unsigned(first + e) < unsigned(R), filter + (first + e) * Shape::Size,
-                           element[e]);
-#pragma unroll
-        for (int r = 0; r < R; ++r) {
-            const uint32_t pair = __byte_perm(element[0][r], element[1][r], 0x5410);
-            word[r][0] = right ? 0 : pair, word[r][1] = right ? pair : 0;
-        }
-    }
-
-  private:
-    template <int Row>
-    static __device__ __forceinline__ void load_column(bool live, uint32_t at,
-                                                       uint32_t (&element)[R]) {
-        if constexpr (Row < R) {
-            load_over_u16<Row * R * Shape::Size>(live, at, element[Row]);
-            load_column<Row + 1>(live, at, element);
-        }
-    }
-};
-
 // 8 columns of x in all rows that 16 rows of y meet: for each row of the filter units
 // [g][t] and [g + 8][t], and those of one more.
 template <class Shape>
@@ -61,7 +25,7 @@ struct Columns8 {
     uint32_t pair[Pairs][4];
 
     __device__ __forceinline__ void add_to(Fragment<typename Shape::Stored, float> &sums,
-                                           const Bands<Shape> &bands, int half) const {
+                                           const Bands<Shape::R> &bands, int half) const {
 #pragma unroll
         for (int r = 0; r < Shape::R; ++r)
             add_half(sums, pair[r / 2][r % 2 * 2], pair[r / 2][r % 2 * 2 + 1], bands.word[r][half]);
@@ -152,7 +116,7 @@ __device__ __forceinline__ void store_sums(const Tiling &tiling, Sums &sums,
 // All columns of 16 rows of y, 8 at a time; the first of them lie beside the plane.
 template <class Shape>
 __device__ __forceinline__ void compute_columns(const Tiling &tiling, LaneRows<Shape> &rows,
-                                                const Bands<Shape> &bands, BandOutput &output,
+                                                const Bands<Shape::R> &bands, BandOutput &output,
                                                 const Finish &finish) {
     using Sums = Fragment<typename Shape::Stored, float>;
     const int columns = (tiling.q + 8 - BandLead + 7) / 8;
@@ -193,7 +157,9 @@ compute_bands(const Strips &strips, const Strip &strip, int stage, uint32_t rows
     if (first >= end)
         return;
     const int channel = strips.channel(strip.plane + plane);
-    const Bands<Shape> bands(strips.filter<Shape>(w, stage, plane, channel), lane);
+    Bands<Shape::R> bands;
+    bands.template load<1, BandLead, Shape::R / 2>(strips.filter<Shape>(w, stage, plane, channel),
+                                                   lane);
     const uint32_t pitch = tiling.w * Shape::Size;
     const int64_t y_row = int64_t(strip.plane + plane) * tiling.p + strip.row;
     const int column = 2 * (lane % 4) + BandLead - 8;

@@ -3,13 +3,11 @@
 #pragma once
 
 #include "kernels/depthwise/nhwc_plan.cuh"
+#include "kernels/depthwise/nhwc_strips.cuh"
 #include "kernels/depthwise/sums.cuh"
-#include "pipeline/scheduler.cuh"
 #include "pipeline/turns.cuh"
-#include "ptx/bulk.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/load_store.cuh"
-#include "ptx/tensor.cuh"
 
 namespace cf::depthwise {
 
@@ -21,71 +19,12 @@ struct Shape {
     using Sums = depthwise::Sums<R, Stride, columns_of(R), LaneChannels>;
     using Weights = depthwise::Weights<R, LaneChannels>;
     static constexpr int Columns = Sums::Columns, Rows = Sums::Rows;
+    static constexpr int Channels = Lanes * LaneChannels; // of a strip
     static constexpr int LaneBytes = LaneChannels * int(sizeof(Stored));
     static constexpr int PixelBytes = Lanes * LaneBytes;
 };
 
 #if CF_SM90
-// Where a strip begins in y.
-struct Strip {
-    int n, row, column, channel;
-};
-
-// A block's strips, and how they come to shared memory: a strip is as many items of the ring, first
-// its filters, then boxes of x.
-template <class Stored>
-struct Strips {
-    const Tiling &tiling;
-    const CUtensorMap &x;
-    const Stored *w;
-    Ring<MaxStages> &ring;
-    uint32_t stages; // in shared memory
-    StridedTiles mine;
-    int count;
-
-    template <class Shape>
-    __device__ __forceinline__ Strip strip(int m) const {
-        int rest = mine.tile(m);
-        const auto digit = [&](const Divisor &by, int base) {
-            const int others = by.quotient(rest), last = rest - others * base;
-            rest = others;
-            return last;
-        };
-        Strip strip;
-        strip.channel =
-            digit(tiling.by_channel_blocks, tiling.channel_blocks) * Shape::Lanes * LaneChannels;
-        strip.column =
-            digit(tiling.by_column_pieces, tiling.column_pieces) * tiling.tiles * Shape::Columns;
-        strip.row = digit(tiling.by_row_pieces, tiling.row_pieces) * tiling.rows;
-        strip.n = rest * tiling.images;
-        return strip;
-    }
-    __device__ __forceinline__ int items() const { return count * tiling.items; }
-    __device__ __forceinline__ uint32_t stage(int stage) const {
-        return stages + stage * tiling.stage_bytes;
-    }
-    // Item number `item` of the block, by one lane. What lies outside of x comes as zeros.
-    template <class Shape>
-    __device__ __forceinline__ void load(int item, int stage) const {
-        const int m = tiling.by_items.quotient(item), box = item - m * tiling.items - 1;
-        const Strip from = strip<Shape>(m);
-        const uint32_t to = stages + stage * tiling.stage_bytes;
-        if (box < 0) {
-            constexpr int FilterBytes = Shape::R * Shape::R * int(sizeof(Stored));
-            const uint32_t bytes =
-                min(Shape::Lanes * LaneChannels, tiling.c - from.channel) * FilterBytes;
-            ring.full[stage].arrive_and_expect(bytes);
-            copy_bulk(to, w + int64_t(from.channel) * (Shape::R * Shape::R), bytes,
-                      ring.full[stage]);
-            return;
-        }
-        ring.full[stage].arrive_and_expect(tiling.box_bytes);
-        copy_box(to, x, from.channel, from.column * Shape::Stride - tiling.pad_left,
-                 (from.row + box * tiling.steps) * Shape::Stride - tiling.pad_top, from.n,
-                 ring.full[stage]);
-    }
-};
-
 // Two channels of a pixel in shared memory.
 template <class Stored, int Offset>
 __device__ __forceinline__ void load_pixel(uint32_t at, float (&v)[LaneChannels]) {
@@ -169,8 +108,8 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape
 
 // A warp: columns of an image, or of as many as channel blocks fit into it.
 template <class Shape>
-__device__ __forceinline__ void compute(const Strips<typename Shape::Stored> &strips, int warp,
-                                        int lane, typename Shape::Stored *y, const Finish &finish) {
+__device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, int lane,
+                                        typename Shape::Stored *y, const Finish &finish) {
     constexpr int FilterBytes = Shape::R * Shape::R * Shape::LaneBytes; // of a lane
     const Tiling &tiling = strips.tiling;
     // Units are column tiles of images. Lanes without one read the first one's.
@@ -184,11 +123,11 @@ __device__ __forceinline__ void compute(const Strips<typename Shape::Stored> &st
                             of_lane * Shape::LaneBytes;
     typename Shape::Weights weights;
     typename Shape::Sums sums = {};
-    const auto load = [&](int item, int stage) { strips.template load<Shape>(item, stage); };
+    const auto load = [&](int item, int stage) { strips.load(item, stage); };
     Turns<MaxStages> turns(strips.ring, tiling.stages, strips.items(), warp, lane);
     turns.begin(load);
     for (int m = 0; m < strips.count; ++m) {
-        const Strip strip = strips.template strip<Shape>(m);
+        const Strip strip = strips.strip(m);
         turns.enter(load);
         load_weights<Shape>(strips.stage(turns.stage()) + of_lane * FilterBytes, weights,
                             std::make_integer_sequence<int, Shape::R * Shape::R>());
@@ -236,7 +175,7 @@ __global__ void __launch_bounds__(MaxWarps * 32, blocks_of(R))
     __shared__ Ring<MaxStages> ring;
     static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
     const auto mine = StridedTiles::of_block();
-    const Strips<Stored> strips = {
+    const Strips<Shape> strips = {
         tiling, x, w, ring, shared_address(dynamic), mine, mine.count(tiling.strips)};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;

@@ -49,8 +49,10 @@ fn integer_sums_are_exact() {
             );
         }
         let nonzero = reference.iter().filter(|e| e.value != 0.0).count();
+        // Padding may outgrow the filter: then some outputs are sums of nothing.
+        let sums = reference.iter().filter(|e| e.mag != 0.0).count();
         assert!(
-            nonzero * 4 >= reference.len() || reference.len() < 16,
+            (sums > 0 && nonzero * 4 >= sums) || reference.len() < 16,
             "{problem}: {nonzero}"
         );
     }

@@ -1,0 +1,69 @@
+// The strips of depthwise_nhwc and depthwise_mma: filters and rows of x stream to shared memory.
+#pragma once
+
+#include "kernels/depthwise/nhwc_tiling.cuh"
+#include "pipeline/ring.cuh"
+#include "pipeline/scheduler.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/tensor.cuh"
+
+namespace cf::depthwise {
+
+#if CF_SM90
+// Where a strip begins in y.
+struct Strip {
+    int n, row, column, channel;
+};
+
+// A block's strips, and how they come to shared memory: a strip is as many items of the ring, first
+// its filters, then boxes of x.
+template <class Shape>
+struct Strips {
+    const Tiling &tiling;
+    const CUtensorMap &x;
+    const typename Shape::Stored *w;
+    Ring<MaxStages> &ring;
+    uint32_t stages; // in shared memory
+    StridedTiles mine;
+    int count;
+
+    __device__ __forceinline__ Strip strip(int m) const {
+        int rest = mine.tile(m);
+        const auto digit = [&](const Divisor &by, int base) {
+            const int others = by.quotient(rest), last = rest - others * base;
+            rest = others;
+            return last;
+        };
+        Strip strip;
+        strip.channel = digit(tiling.by_channel_blocks, tiling.channel_blocks) * Shape::Channels;
+        strip.column =
+            digit(tiling.by_column_pieces, tiling.column_pieces) * tiling.tiles * Shape::Columns;
+        strip.row = digit(tiling.by_row_pieces, tiling.row_pieces) * tiling.rows;
+        strip.n = rest * tiling.images;
+        return strip;
+    }
+    __device__ __forceinline__ int items() const { return count * tiling.items; }
+    __device__ __forceinline__ uint32_t stage(int stage) const {
+        return stages + stage * tiling.stage_bytes;
+    }
+    // Item number `item` of the block, by one lane. What lies outside of x comes as zeros.
+    __device__ __forceinline__ void load(int item, int at) const {
+        const int m = tiling.by_items.quotient(item), box = item - m * tiling.items - 1;
+        const Strip from = strip(m);
+        const uint32_t to = stage(at);
+        if (box < 0) {
+            constexpr int Taps = Shape::R * Shape::R, FilterBytes = Taps * int(sizeof(*w));
+            const uint32_t bytes = min(Shape::Channels, tiling.c - from.channel) * FilterBytes;
+            ring.full[at].arrive_and_expect(bytes);
+            copy_bulk(to, w + int64_t(from.channel) * Taps, bytes, ring.full[at]);
+            return;
+        }
+        ring.full[at].arrive_and_expect(tiling.box_bytes);
+        copy_box(to, x, from.channel, from.column * Shape::Stride - tiling.pad_left,
+                 (from.row + box * tiling.steps) * Shape::Stride - tiling.pad_top, from.n,
+                 ring.full[at]);
+    }
+};
+#endif
+
+} // namespace cf::depthwise
