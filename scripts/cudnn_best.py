@@ -24,8 +24,8 @@ import re
 import sys
 from pathlib import Path
 
+import comparisons
 import results
-import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 BEST = ROOT / "benches/cudnn-best.jsonl"
@@ -96,7 +96,7 @@ def report_times(report, source):
     for row in rows(report):
         if row.get("cudnn_us") and row.get("cudnn_plan"):
             yield line(row, row["cudnn_us"], name(row["cudnn_plan"]))
-        if tables.family(row) != "cudnn" or row["status"] != "passed" or row.get("how") != "graph":
+        if comparisons.family(row) != "cudnn" or row["status"] != "passed" or row.get("how") != "graph":
             continue
         if row["median_us"] and row.get("plan"):
             yield line(row, row["median_us"], name(row["plan"]))
@@ -233,7 +233,7 @@ def failing(folder, lines):
         for plan, us in dropped(results.read(path)):
             wrong[plan] = min(us, wrong.get(plan, us))
     best, found = Best(lines, wrong), {}
-    for line in tables.read(folder, tables.Checkout()):
+    for line in comparisons.read(folder, comparisons.Checkout()):
         if line.cudnn and line.cudnn.get("cold", True):
             why = list(faults(line.gpu, line.cudnn, best))
             if why:

@@ -1,16 +1,18 @@
 """The tables of results, of made-up reports: every row says which run it is of."""
 
+import copy
 import json
 import tempfile
 import unittest
 import unittest.mock
 from pathlib import Path
 
+import comparisons
 import sources
 import tables
 
 
-class Checkout(tables.Checkout):
+class Checkout(comparisons.Checkout):
     """One with two rows."""
 
     open_problems = []
@@ -47,7 +49,7 @@ class Tables(unittest.TestCase):
             for name, content in files.items():
                 text = "\n".join(map(json.dumps, content))
                 (Path(folder) / f"{name}.jsonl").write_text(text, encoding="utf-8")
-            return tables.read(Path(folder), Checkout())
+            return comparisons.read(Path(folder), Checkout())
 
     def test_a_row_says_which_run_it_is_of(self):
         text = tables.document(self.lines())
@@ -65,6 +67,27 @@ class Tables(unittest.TestCase):
         self.assertRegex(line.time(line.cudnn), r"16\.0 us.* §")
         self.assertEqual(line.speedup(line.best, line.cudnn), 0.5)
 
+    def test_the_readme_compares_with_cudnn_what_was_measured_with_the_code_of_now(self):
+        line = next(line for line in self.lines() if line.layer == "l1")  # twice as fast as cuDNN, of now
+        slower, stale, colours = copy.copy(line), copy.copy(line), copy.copy(line)
+        slower.best = {**line.best, "median_us": 20.0}
+        stale.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
+        colours.suite, colours.channels = "vgg16", 3
+
+        def cell(lines):
+            return tables.against_cudnn(lines).splitlines()[2:]
+
+        self.assertEqual(cell([line]), ["| report-86 | GPU | 2.00 (2.00 to 2) |"])
+        self.assertEqual(cell([line, slower]), ["| report-86 | GPU | 1.26 (0.80 to 2) |"])
+        self.assertEqual(cell([line, stale]), ["| report-86 | GPU | 2.00 (2.00 to 2), 1 of 2 |"])
+        self.assertEqual(cell([stale]), ["| report-86 | GPU | ‡ |"])
+        self.assertEqual(cell([colours]), [], "layers of three channels are another suite's")
+        with unittest.mock.patch.object(line.checkout, "open", {f"GPU: {line.problem}"}):
+            self.assertEqual(cell([line]), ["| report-86 | GPU | § |"])
+        self.assertEqual(tables.behind([line, stale]), "cuDNN is faster in 0 of these 1 comparisons.")
+        told = tables.behind([line, slower])
+        self.assertIn("faster in 1 of these 2 comparisons, by most at\n0.80 (report-86 l1, fp32 NCHW, GPU).", told)
+
     def test_a_mean_says_which_runs_it_is_of(self):
         lines = self.lines()
         both = "2026-01-01 `aaaaaaaa`, 2026-01-02 `bbbbbbbb`"
@@ -79,7 +102,7 @@ class Tables(unittest.TestCase):
         self.assertNotIn("| GPU |", tables.summary(lines))
         first = next(line for line in lines if line.suite == "first")
         first.gpu = first.chip = "OTHER"
-        self.assertEqual(tables.main_gpu(lines), next(line.gpu for line in lines if line is not first))
+        self.assertEqual(comparisons.main_gpu(lines), next(line.gpu for line in lines if line is not first))
         self.assertRegex(tables.summary(lines), r"\| first \|.*\| OTHER \|")
         text = tables.document(lines)
         self.assertRegex(text, r"(?m)^## first, .*, OTHER$")
@@ -140,7 +163,7 @@ class Tables(unittest.TestCase):
         lines[2]["of"].update(floor_by="FMA", floor_split_us=3.0)
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "a.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-            headline = tables.headline(tables.read(Path(folder), Checkout()))
+            headline = tables.headline(comparisons.read(Path(folder), Checkout()))
         self.assertIn("| `own` | 30.0 us (-1 +10 %) of 5 | 31.5 us | 30.5 us | 30.00 | 2.00 |", headline)
         self.assertIn("| 1.00 us, FMA | 3.00 us |", headline)
 

@@ -1,0 +1,213 @@
+"""The committed comparisons: for each problem on each GPU the rows of its latest report, the fastest of
+them, what they stand beside, and whether they were measured with the code of now.
+"""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import results
+import sources
+
+ROOT = Path(__file__).resolve().parent.parent
+# Suites whose layers the README shows one by one; of the others it shows means.
+HEADLINES = ["report-86", "report-70"]
+# Problems on which cuDNN's time does not stand up: scripts/cudnn_best.py keeps the list.
+OPEN = "benches/cudnn-open.txt"
+ORDER = ["report-86", "report-70", "report-vgg", "report-gemv", "first", "vgg16", "resnet50", "batch1"]
+BASELINES = {"cublas", "cudnn", "cpu"}
+# The library of each baseline as reports call it, and the package that scripts/toolkit.lock pins.
+LIBRARIES = {"cublas": ("cuBLAS", "nvidia-cublas"), "cudnn": ("cuDNN", "nvidia-cudnn-cu13")}
+# Most images for which tables have times with packing, and those without early launch.
+WITH_PACKING, IN_ORDER = 100, 16
+ENOUGH_SAMPLES = 30
+
+
+class Checkout:
+    """What the code of now would be measured with."""
+
+    def __init__(self, root=ROOT):
+        self.csrc = sources.csrc(root)
+        self.hashes = sources.hashes(root)
+        self.rows = [name for name in self.hashes if name not in sources.BASELINES]
+        self.on_tensor_cores = sources.on_tensor_cores(root)
+        lock = (root / "scripts/toolkit.lock").read_text(encoding="utf-8")
+        self.open = set(results.listed(root / OPEN))
+        self.versions = dict(re.findall(r"^([\w-]+)==(\d+\.\d+\.\d+)", lock, re.MULTILINE))
+
+    def why_stale(self, row, environment):
+        """What of a row is not as it would be measured now; None where nothing is."""
+        variant = (row.get("chose") or row["variant"]).split(":")[0]
+        library, package = LIBRARIES.get(variant.split("_")[0], (None, None))
+        if library and environment["libraries"].get(library) != self.versions[package]:
+            return f"{library} {environment['libraries'].get(library)}, now {self.versions[package]}"
+        if "source" not in row:
+            same = environment["csrc"] == self.csrc
+            return None if same else f"csrc {environment['csrc']}, now {self.csrc}"
+        now = self.hashes.get(variant)
+        return None if row["source"] == now else f"source {row['source']}, now {now}"
+
+
+class Line:
+    """One problem on one GPU: the best handwritten variant and what it stands beside."""
+
+    def __init__(self, report, rows, checkout):
+        first = rows[0]
+        self.checkout = checkout
+        self.report = report
+        self.suite, self.layer = first["suite"] or "others", first["layer"]
+        self.problem, self.math = first["problem"], first["math"]
+        self.gpu = report["environment"]["gpu"]
+        self.chip = self.gpu.removeprefix("NVIDIA ").split()[0]
+        self.run = run(report["environment"])
+        self.images = int(re.search(r"mb(\d+)", self.problem)[1])
+        self.channels = int(re.search(r"ic(\d+)", self.problem)[1])
+        words = self.problem.split("+")[1:]
+        storage = next((w for w in words if w in ("f16", "bf16")), "f32")
+        layout = "NHWC" if "nhwc" in words else "NCHW"
+        same = {"f32": "fp32"}.get(storage, storage) == self.math
+        self.kind = f"{storage} {layout}" + ("" if same else f", {self.math} math")
+        self.kind += "" if first["cold"] else ", warm"
+        timed = [r for r in rows if r["status"] == "passed" and r["median_us"] is not None]
+        self.floor, self.floor_by = first["floor_us"], first.get("floor_by")
+        self.split_floor = first.get("floor_split_us")
+        self.failed = sorted(name(r) for r in rows if r["status"] == "failed")
+        # What a pick chose is there by itself, too.
+        variants = [r for r in timed if not r.get("chose")]
+        ours = [r for r in variants if family(r) not in BASELINES]
+        self.best = fastest(ours)
+        self.by_fma = fastest(r for r in ours if r["variant"] not in checkout.on_tensor_cores)
+        self.by_tensor_cores = fastest(r for r in ours if r["variant"] in checkout.on_tensor_cores)
+        self.cublas = fastest(r for r in timed if family(r) == "cublas")
+        self.cudnn = fastest(r for r in timed if family(r) == "cudnn")
+
+    def speedup(self, other, row=None):
+        row = row or self.best
+        if other and other is self.cudnn and self.is_open():
+            return None
+        return other["median_us"] / row["median_us"] if row and other else None
+
+    def is_open(self):
+        """Whether cuDNN's time is known not to be its best."""
+        return f"{self.gpu}: {self.problem}" in self.checkout.open
+
+    def why_stale(self, row):
+        return self.checkout.why_stale(row, self.report["environment"])
+
+    def is_fresh(self):
+        """Whether the fastest variant and cuDNN, if there, were measured with the code and library of now."""
+        return not any(self.why_stale(row) for row in (self.best, self.cudnn) if row)
+
+    def marks(self, row):
+        """Behind a time: few samples, a stale row, a transform, a filter packed before the call."""
+        few = f" of {row['samples']}" if row.get("samples", ENOUGH_SAMPLES) < ENOUGH_SAMPLES else ""
+        transform = " †" if row.get("arithmetic") == "transform" else ""
+        packed = " ¶" if family(row) in BASELINES and row.get("pack_us") is not None else ""
+        weak = " §" if row is self.cudnn and self.is_open() else ""
+        return few + transform + packed + weak + (" ‡" if self.why_stale(row) else "")
+
+    def time(self, row):
+        return time(row["median_us"]) + self.marks(row) if row else "-"
+
+    def spread(self, row):
+        """The median, and where a tenth of the samples are faster and slower."""
+        if not row:
+            return "-"
+        if row.get("p10_us") is None or row.get("p90_us") is None:
+            return self.time(row)
+        low, high = (100 * (row[key] / row["median_us"] - 1) for key in ("p10_us", "p90_us"))
+        return f"{time(row['median_us'])} ({low:+.0f} {high:+.0f} %){self.marks(row)}"
+
+    def with_packing(self, row):
+        """The time with the filter packed anew for each call. Packing into constant memory is timed by
+        itself; in a report from before sources were noted, once."""
+        if not row or self.images > WITH_PACKING or row.get("pack_us") and "source" not in row:
+            return "-"
+        return time(row.get("with_pack_us") or row["median_us"] + (row.get("pack_us") or 0))
+
+    def in_order(self, row):
+        """The time where no kernel begins before the one ahead of it has ended, if any does."""
+        return time(row.get("serial_us")) if row and self.images <= IN_ORDER else "-"
+
+    def over_floor(self, row=None):
+        row = row or self.best
+        return row["median_us"] / self.floor if row and self.floor else None
+
+    def over_split_floor(self, row=None):
+        row = row or self.best
+        return row["median_us"] / self.split_floor if row and self.split_floor else None
+
+    def displayed(self):
+        """The rows that a table shows of it."""
+        rows = [self.best, self.cublas, self.cudnn]
+        if self.suite in HEADLINES and self.kind == "f32 NCHW":
+            rows += [self.by_fma, self.by_tensor_cores]
+        unique = {(row["variant"], row["config"]): row for row in rows if row}
+        return list(unique.values())
+
+
+def run(environment):
+    """The day of a report and the code that it measured: "2026-11-22 `725cc9a8`"."""
+    return f"{environment['date'].split('T')[0]} `{environment['csrc'][:8]}`"
+
+
+def family(row):
+    return row["variant"].split("_")[0]
+
+
+def name(row):
+    return row["variant"] + (f":{row['config']}" if row["config"] else "")
+
+
+def fastest(rows):
+    return min(rows, key=lambda r: (r["median_us"], name(r)), default=None)
+
+
+def suite_key(suite):
+    return (ORDER.index(suite) if suite in ORDER else len(ORDER), suite)
+
+
+def read(folder, checkout):
+    """The lines of all reports of GPUs, a study's layers among them; of a problem measured twice,
+    those of the later report. A profile has counters and no times."""
+    found = {}
+    for path in results.files(folder):
+        try:
+            report = results.read(path)
+            if "tool" in report or report.get("view") == "sweep":
+                continue
+            environment = report["environment"]
+            rows = report["layers"] if "layers" in report else report["rows"]
+        except (ValueError, KeyError, TypeError) as why:
+            sys.exit(f"{path.name} is no file of `convforge report --keep`: {why!r}")
+        if not environment["gpu"]:
+            continue
+        report["file"] = path.name
+        problems = {}
+        for row in rows:
+            problems.setdefault((row["suite"], row["layer"], row["problem"]), []).append(row)
+        for order, (key, rows) in enumerate(problems.items()):
+            at = (environment["gpu"], rows[0]["cold"], *key)
+            stamp = (environment["date"], path.name)
+            if at not in found or found[at][0] < stamp:
+                found[at] = (stamp, order, Line(report, rows, checkout))
+    most = main_gpu([line for _, _, line in found.values()])
+    lines = sorted(
+        found.values(),
+        key=lambda f: (suite_key(f[2].suite), f[2].gpu != most, f[2].gpu, f[2].kind, f[2].images, f[1]),
+    )
+    return [line for _, _, line in lines]
+
+
+def main_gpu(lines):
+    """The one that most of them were measured on."""
+    gpus = Counter(line.gpu for line in lines)
+    return gpus.most_common(1)[0][0] if gpus else None
+
+
+def time(us):
+    if us is None:
+        return "-"
+    value, unit = (us, "us") if us < 1e3 else (us / 1e3, "ms") if us < 1e6 else (us / 1e6, "s")
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
