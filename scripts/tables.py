@@ -25,6 +25,9 @@ ERROR_MARKERS = "<!-- errors: begin -->", "<!-- errors: end -->"
 DISASSEMBLY = "docs/disassembly.md"
 MATH_MARKERS = "<!-- math: begin -->", "<!-- math: end -->"
 STATE_MARKERS = "<!-- state: begin -->", "<!-- state: end -->"
+SMALL_MARKERS = "<!-- small: begin -->", "<!-- small: end -->"
+# The suites of layers with few channels.
+SMALL = ("report-86", "report-70", "first")
 NOTHING = "no results committed yet"
 # Kinds of element as comparisons have them, and as the README heads their columns.
 KINDS = {
@@ -289,6 +292,23 @@ def maths(lines, errors):
     return table([*header, "speed"], [[*row, times(gains.get(row[0]))] for row in rows], 1)
 
 
+def small(lines):
+    """The chapter's tables of layers with few channels: the fastest variant / cuDNN, by images, on the main GPU."""
+    here = [line for line in lines if line.gpu == main_gpu(lines) and line.suite in SMALL]
+    parts = []
+    for kind in ("f32 NCHW", "f16 NHWC"):
+        found = [line for line in here if line.kind == kind]
+        layers = {}
+        for line in found:
+            layer = re.sub(r"^mb\d+|\+.*", "", line.problem)
+            layers.setdefault(layer, {})[line.images] = f"{line.time(line.best)} / {line.time(line.cudnn)}"
+        images = sorted({line.images for line in found})
+        header = ["layer", *(f"N = {n}" for n in images)]
+        rows = [[f"`{layer}`", *(times.get(n, "-") for n in images)] for layer, times in layers.items()]
+        parts += [f"{KINDS[kind]}:", table(header, rows, len(header))] if found else []
+    return "\n\n".join(parts) or NOTHING
+
+
 def summary(lines):
     """Geometric means per suite and kind of element, and per GPU where there are several."""
     several = len({line.gpu for line in lines}) > 1
@@ -427,6 +447,9 @@ def main():
     if guide.exists():
         text = guide.read_text(encoding="utf-8")
         wanted[guide] = put(guide.name, text, MATH_MARKERS, maths(lines, errors))
+    chapter = args.root / "docs/kernels/small.md"
+    if chapter.exists():
+        wanted[chapter] = put(chapter.name, chapter.read_text(encoding="utf-8"), SMALL_MARKERS, small(lines))
     if code.exists():
         wanted[code] = disassembly(code.read_text(encoding="utf-8"), checkout.csrc)
     if errors:

@@ -88,6 +88,14 @@ class Tables(unittest.TestCase):
         told = tables.behind([line, slower])
         self.assertIn("faster in 1 of these 2 comparisons, by most at\n0.80 (report-86 l1, fp32 NCHW, GPU).", told)
 
+    def test_the_chapter_of_few_channels_has_layers_by_images(self):
+        line = next(line for line in self.lines() if line.layer == "l1")
+        many = copy.copy(line)
+        many.images, many.best = 16, {**line.best, "median_us": 12.0}
+        text = tables.small([line, many])
+        self.assertIn("| layer | N = 1 | N = 16 |", text)
+        self.assertIn("| `ic1ih9oc2kh3` | 8.00 us / 16.0 us | 12.0 us / 16.0 us |", text)
+
     def test_a_mean_says_which_runs_it_is_of(self):
         lines = self.lines()
         both = "2026-01-01 `aaaaaaaa`, 2026-01-02 `bbbbbbbb`"
