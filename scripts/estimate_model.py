@@ -186,6 +186,9 @@ def cudnn(p, limits, c):
     if p.groups > 1 and p.c == p.groups:
         share = c["DEPTHWISE" + ("_HALF" if p.size == 2 else "") + ("_NHWC" if p.nhwc else "_NCHW")]
         arithmetic = limits.busy_us(p.flops, share * limits.fma_peak)
+        if not p.nhwc:
+            clocks = c["DEPTHWISE_PLANE"] + c["DEPTHWISE_PIXEL"] * p.h * p.w
+            arithmetic += limits.busy_us(p.n * p.c * clocks, 1)
         stream = together_us(arithmetic, limits.memory_us(p.bytes, c["DEPTHWISE_MEMORY"]))
         return c["LAUNCH_US"] + together_us(stream, DEPTHWISE_STEP * p.r * p.s / limits.mhz)
     return dense(p, limits, c)

@@ -53,7 +53,7 @@ case "$*" in
     *) echo '9 passed, 0 failed, 1 skipped, 2 unsupported' ;;
 esac
 """
-# synccheck finds what is known; racecheck something in `wide`.
+# synccheck finds something in `implicit_gemm_nhwc`, racecheck in `wide`.
 SANITIZER = """#!/bin/sh
 tool=$2
 shift 4
@@ -237,17 +237,15 @@ class Steps(PackedFolder):
                 self.assertIn(problem, problems)
         self.assertEqual(len(calls), len(problems) // 5000 + 2)
 
-    def test_known_errors_are_shown_and_do_not_fail(self):
-        known = self.folder / "gpu/known.txt"
-        known.write_text(known.read_text(encoding="utf-8") + "synccheck implicit_gemm_nhwc 1 why\n", encoding="utf-8")
+    def test_errors_are_shown_with_their_places_and_fail(self):
         answer, calls = self.run_it("sanitize", "implicit_gemm_nhwc")
         self.assertEqual(len(calls), 4)
-        self.assertEqual(self.line(answer, "implicit_gemm_nhwc ")[1:], ["0/9", "0/9", "120/9", "*", "0/9"])
-        self.assertIn("0 errors, 120 more that are known", answer.stdout)
+        self.assertEqual(self.line(answer, "implicit_gemm_nhwc ")[1:], ["0/9", "0/9", "120/0", "!", "0/9"])
+        self.assertIn("120 errors", answer.stdout)
         self.assertIn("synccheck-implicit_gemm_nhwc kernel.cuh:77: 1 shown", answer.stdout)
-        self.assertEqual(answer.returncode, 0, answer.stdout)
+        self.assertEqual(answer.returncode, 1, answer.stdout)
 
-    def test_new_errors_and_missing_answers_fail(self):
+    def test_missing_answers_fail(self):
         answer, calls = self.run_it("sanitize", "first")
         # racecheck takes each of the configurations by itself.
         self.assertEqual(len([call for call in calls if "--data integer" in call]), 4)

@@ -53,19 +53,9 @@ find_sanitizer() {
     return 1
 }
 
-# A line for each variant, a column for each tool: the errors over the cases that passed; a star where they are known.
-# Below it the places of all errors, and what is known of them.
+# A line for each variant, a column for each tool: the errors over the cases that passed. Below it the places of all errors.
 sanitize_table() {
-    awk -F '\t' -v tools="$TOOLS" -v known_file="$here/gpu/known.txt" '
-        BEGIN {
-            while ((getline line <known_file) > 0)
-                if (line !~ /^(#|$)/) {
-                    split(line, word, " ")
-                    reason = line
-                    sub(/^[^ ]+ [^ ]+ [^ ]+ /, "", reason)
-                    known[word[1], word[2]] = reason
-                }
-        }
+    awk -F '\t' -v tools="$TOOLS" '
         $1 ~ /^sanitize-/ {
             split($1, word, "-")
             tool = word[2]; variant = word[3]
@@ -75,8 +65,6 @@ sanitize_table() {
             if (match($4, /[0-9]+ passed/)) cases = substr($4, RSTART) + 0
             if (match($4, /[0-9]+ errors?([,)]|$)/)) errors = substr($4, RSTART) + 0
             wrong = match($4, /[0-9]+ failed/) ? substr($4, RSTART) + 0 : 0
-            # A launch that a tool finds fault with may be ended by it, so that the case fails.
-            if (cases >= 0 && errors > 0 && (tool, variant) in known) { cases += wrong; wrong = 0 }
             if (cases >= 0) passed[tool, variant] += cases
             if (errors >= 0) found[tool, variant] += errors
             # A case that failed by itself, or a tool that did not come to its end.
@@ -93,14 +81,13 @@ sanitize_table() {
                 for (i = 1; i <= count; i++) {
                     at = name[i] SUBSEP order[j]
                     text = at in ran ? found[at] + 0 "/" passed[at] + 0 : "-"
-                    if (broken[at]) text = "no answer"
-                    else if (found[at]) { text = text (at in known ? " *" : " !"); all[at in known] += found[at] }
+                    if (found[at]) { text = text " !"; all += found[at] }
+                    else if (broken[at]) text = "no answer"
                     printf " %14s", text
                 }
                 print ""
             }
-            printf "%d errors, %d more that are known (*)\n", all[0], all[1]
-            for (at in known) if (found[at]) { split(at, word, SUBSEP); print "* " word[1] " " word[2] ": " known[at] }
+            printf "%d errors\n", all
         }' "$out/steps.tsv"
     sanitize_places
 }
@@ -118,14 +105,4 @@ sanitize_places() {
             due = 0
         }
         END { for (place in times) print "  " place ": " times[place] " shown" }' "$out/log.txt" | sort
-}
-
-# No errors but those that are known, at no more places, and no answer missing, in the steps of `sanitize`.
-sanitize_is_clean() {
-    local text tool variant places _
-    text=$(sanitize_table)
-    ! grep -qE ' !|no answer' <<<"$text" || return 1
-    while read -r tool variant places _; do
-        (($(grep -c "^  $tool-$variant " <<<"$text") <= places)) || return 1
-    done < <(grep '^[a-z]' "$here/gpu/known.txt")
 }

@@ -9,42 +9,45 @@ use crate::{
 
 /// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
 /// last.
-const MEMORY: f64 = 0.78;
-const GROUPED_MEMORY: f64 = 0.272;
+const MEMORY: f64 = 0.775;
+const GROUPED_MEMORY: f64 = 0.271;
 const FP32_NHWC_MEMORY: f64 = 0.139;
 /// Of a chip's peak.
 const FP32: f64 = 0.499;
 const FP32_NHWC: f64 = 0.471;
 const TF32: f64 = 0.624;
-const HALF: f64 = 0.572;
+const HALF: f64 = 0.57;
 /// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
 /// FMAs, and in 16 bits on tensor cores.
-const LAUNCH_US: f64 = 3.64;
-const FMA_STEP: f64 = 68.2;
-const HALF_STEP: f64 = 3.38;
+const LAUNCH_US: f64 = 3.53;
+const FMA_STEP: f64 = 69.1;
+const HALF_STEP: f64 = 3.44;
 /// The same in fp32 with channels last.
 const FP32_NHWC_LAUNCH_US: f64 = 6.12;
 const FP32_NHWC_STEP: f64 = 59.4;
 /// Tensor cores want channels last: NCHW is transposed on the way in and out. Microseconds for the
 /// launches, and the share of the memory's pins.
-const TRANSPOSE_US: f64 = 6.63;
-const TRANSPOSE: f64 = 0.567;
+const TRANSPOSE_US: f64 = 6.68;
+const TRANSPOSE: f64 = 0.569;
 /// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
 /// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
-const FEW_ONE_NHWC: f64 = 0.174;
+const FEW_ONE_NHWC: f64 = 0.173;
 const FEW_FP32: f64 = 0.316;
 const FEW_TF32: f64 = 0.104;
 const FEW_HALF: f64 = 0.115;
-const FEW_MEMORY: f64 = 0.299;
+const FEW_MEMORY: f64 = 0.298;
 const FEW_HALF_NCHW_MEMORY: f64 = 0.113;
-const FEW_HALF_NHWC_MEMORY: f64 = 0.197;
+const FEW_HALF_NHWC_MEMORY: f64 = 0.196;
 /// For depthwise layers it has kernels of their own, without tensor cores: shares of the peak of FMAs,
 /// and of the memory's pins.
-const DEPTHWISE_HALF_NHWC: f64 = 0.2;
-const DEPTHWISE_NHWC: f64 = 0.119;
-const DEPTHWISE_HALF_NCHW: f64 = 0.0912;
-const DEPTHWISE_NCHW: f64 = 0.0424;
-const DEPTHWISE_MEMORY: f64 = 0.721;
+const DEPTHWISE_HALF_NHWC: f64 = 0.188;
+const DEPTHWISE_NHWC: f64 = 0.116;
+const DEPTHWISE_HALF_NCHW: f64 = 0.14;
+const DEPTHWISE_NCHW: f64 = 0.0515;
+const DEPTHWISE_MEMORY: f64 = 0.847;
+/// Clocks of a multiprocessor for each plane of x in NCHW, and for each pixel of it.
+const DEPTHWISE_PLANE: f64 = 35.9;
+const DEPTHWISE_PIXEL: f64 = 0.196;
 
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;
@@ -171,7 +174,14 @@ fn depthwise(problem: &Problem, limits: &Limits) -> f64 {
         Layout::Nchw => DEPTHWISE_NCHW,
     };
     let per_clock = share * peak(limits, Math::Fp32);
-    let arithmetic = busy_us(limits, problem.flops(), per_clock);
+    let planes = match problem.layout() {
+        Layout::Nhwc => 0.0,
+        Layout::Nchw => {
+            let clocks = DEPTHWISE_PLANE + DEPTHWISE_PIXEL * (problem.h() * problem.w()) as f64;
+            busy_us(limits, (problem.n() * problem.c()) as f64 * clocks, 1.0)
+        }
+    };
+    let arithmetic = busy_us(limits, problem.flops(), per_clock) + planes;
     let pass = memory_us(limits, tensor_bytes(problem), DEPTHWISE_MEMORY);
     let least = (DEPTHWISE_STEP * problem.r() * problem.s()) as f64 / limits.clocks_per_us();
     LAUNCH_US + together_us(together_us(arithmetic, pass), least)
