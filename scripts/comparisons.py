@@ -74,13 +74,17 @@ class Line:
         self.split_floor = first.get("floor_split_us")
         self.failed = sorted(name(r) for r in rows if r["status"] == "failed")
         # What a pick chose is there by itself, too.
-        variants = [r for r in timed if not r.get("chose")]
-        ours = [r for r in variants if family(r) not in BASELINES]
+        self.variants = [r for r in timed if not r.get("chose")]
+        ours = [r for r in self.variants if family(r) not in BASELINES]
         self.best = fastest(ours)
         self.by_fma = fastest(r for r in ours if r["variant"] not in checkout.on_tensor_cores)
         self.by_tensor_cores = fastest(r for r in ours if r["variant"] in checkout.on_tensor_cores)
         self.cublas = fastest(r for r in timed if family(r) == "cublas")
         self.cudnn = fastest(r for r in timed if family(r) == "cudnn")
+
+    def of(self, variant):
+        """The fastest configuration of a variant."""
+        return fastest(r for r in self.variants if r["variant"] == variant)
 
     def speedup(self, other, row=None):
         row = row or self.best
@@ -95,9 +99,9 @@ class Line:
     def why_stale(self, row):
         return self.checkout.why_stale(row, self.report["environment"])
 
-    def is_fresh(self):
-        """Whether the fastest variant and cuDNN, if there, were measured with the code and library of now."""
-        return not any(self.why_stale(row) for row in (self.best, self.cudnn) if row)
+    def is_fresh(self, row=None):
+        """Whether a row, the fastest if none is named, and cuDNN's were measured with the code and library of now."""
+        return not any(self.why_stale(one) for one in (row or self.best, self.cudnn) if one)
 
     def marks(self, row):
         """Behind a time: few samples, a stale row, a transform, a filter packed before the call."""

@@ -26,6 +26,13 @@ DISASSEMBLY = "docs/disassembly.md"
 MATH_MARKERS = "<!-- math: begin -->", "<!-- math: end -->"
 STATE_MARKERS = "<!-- state: begin -->", "<!-- state: end -->"
 SMALL_MARKERS = "<!-- small: begin -->", "<!-- small: end -->"
+FAMILY_MARKERS = "<!-- family: begin -->", "<!-- family: end -->"
+# The families whose chapters have a table of all their rows beside cuDNN, and the suites that it is of.
+FAMILIES = {
+    "implicit_gemm": ("report-vgg", "vgg16", "resnet50", "batch1"),
+    "depthwise": ("depthwise",),
+    "grouped": ("grouped", "depthwise"),
+}
 # The suites of layers with few channels.
 SMALL = ("report-86", "report-70", "first")
 NOTHING = "no results committed yet"
@@ -178,7 +185,7 @@ def headline(lines):
         "How many times as fast as cuDNN's fastest plan the fastest handwritten variant is: the geometric mean over the\n"
         "layers of a suite that were compared with the code as it is, in brackets the least and the most. ‡ is where all was\n"
         "measured with code that is another now, and - where nothing was. vgg16, resnet50 and batch1 are without their layers\n"
-        "of three channels, which are as those of the suite first.",
+        "of three channels, which are as those of the suite first. A variant that is newer than a comparison is not in it.",
         against_cudnn(lines),
         behind(lines),
     ]
@@ -228,7 +235,6 @@ def headline(lines):
             for line in shown
         ]
         parts += ["The libraries, and the floors:", table(*filled(header, rows), 3)]
-    parts.append(claims(here))
     parts.append(
         LEGEND + " Every layer, type and layout is\nin [docs/results.md](docs/results.md), the reports in"
         " benches/results. The runs:"
@@ -240,31 +246,6 @@ def headline(lines):
 def plan(row):
     """The name of a library's plan, without how it was found."""
     return row["plan"].split(", cuDNN")[0].split(";")[0] if row and row.get("plan") else "-"
-
-
-def claims(lines):
-    """What may be said of all of them in a sentence: the least and the most."""
-
-    def gains(suites, images, kinds=""):
-        found = [
-            line.speedup(line.cudnn)
-            for line in lines
-            if line.suite in suites and images(line.images) and kinds in line.kind
-        ]
-        found = [value for value in found if value]
-        return f"{min(found):.2f} to {max(found):.2g}" if found else "-"
-
-    reports, many, few = HEADLINES, lambda n: n >= 100, lambda n: n < 100
-    chip = lines[0].chip if lines else "GPU"
-    return (
-        f"On an {chip}, on the layers of the reports with 100 images and more the best handwritten variant is "
-        f"{gains(reports, many, 'NCHW')} times as\nfast as cuDNN's best plan in NCHW and "
-        f"{gains(reports, many, 'NHWC')} times in NHWC, over all storage and math; with 1 or 16 images\n"
-        f"{gains(reports, few)} times. On first layers of networks it is "
-        f"{gains(['first'], lambda n: n > 1)} times as fast with 16 images and more,\n"
-        f"{gains(['first'], lambda n: n == 1)} times with one "
-        "([docs/kernels/small.md](docs/kernels/small.md))."
-    )
 
 
 def speeds(lines):
@@ -287,9 +268,40 @@ def maths(lines, errors):
     """The guide's table: what each math costs in accuracy, and what it gains."""
     if not errors:
         return accuracy.NOTHING
-    gains = speeds(lines)
+    gains = speeds([line for line in lines if line.gpu == main_gpu(lines)])
     header, rows = accuracy.maths(errors[1])
     return table([*header, "speed"], [[*row, times(gains.get(row[0]))] for row in rows], 1)
+
+
+def family_table(lines, name, rows):
+    """How many times as fast as cuDNN each row of a family is, by suite, GPU and kind: means over what was measured
+    with the code of now, and the layers where it is furthest behind and ahead."""
+    groups = {}
+    for line in filter(of_readme, lines):
+        if line.suite in FAMILIES[name]:
+            groups.setdefault((line.suite, line.chip, KINDS[line.kind]), []).append(line)
+    names = [row for row in rows if row.startswith(f"{name}_")]
+    cells = [
+        [*map(str, key), *(extremes(group, variant) for variant in names)] for key, group in groups.items()
+    ]
+    cells = [row for row in cells if any(cell != "-" for cell in row[3:])]
+    header = ["suite", "GPU", "elements", *(f"`{row}`" for row in names)]
+    return table(*filled(header, cells), len(header))
+
+
+def extremes(lines, variant):
+    """The mean of a variant over these lines, and in which layers the least and the most are."""
+    found = []
+    for line in lines:
+        row = line.of(variant)
+        if row and line.is_fresh(row) and (gain := line.speedup(line.cudnn, row)):
+            found.append((gain, min(line.layer.split("."), key=len)))
+    if not found:
+        return "-"
+    (low, least), (high, most) = min(found), max(found)
+    text = f"{mean(gain for gain, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
+    text = f"{low:.2f} ({least})" if len(found) == 1 else text
+    return text if len(found) == len(lines) else f"{text}; {len(found)} of {len(lines)}"
 
 
 def small(lines):
@@ -450,6 +462,11 @@ def main():
     chapter = args.root / "docs/kernels/small.md"
     if chapter.exists():
         wanted[chapter] = put(chapter.name, chapter.read_text(encoding="utf-8"), SMALL_MARKERS, small(lines))
+    for name in FAMILIES:
+        chapter = args.root / f"docs/kernels/{name}.md"
+        if chapter.exists():
+            old = chapter.read_text(encoding="utf-8")
+            wanted[chapter] = put(chapter.name, old, FAMILY_MARKERS, family_table(lines, name, checkout.rows))
     if code.exists():
         wanted[code] = disassembly(code.read_text(encoding="utf-8"), checkout.csrc)
     if errors:

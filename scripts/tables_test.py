@@ -88,6 +88,23 @@ class Tables(unittest.TestCase):
         told = tables.behind([line, slower])
         self.assertIn("faster in 1 of these 2 comparisons, by most at\n0.80 (report-86 l1, fp32 NCHW, GPU).", told)
 
+    def test_a_chapter_has_each_row_of_its_family_beside_cudnn(self):
+        line = next(line for line in self.lines() if line.layer == "l1")
+        line.suite, line.layer = "report-vgg", "7.c512"
+        other = copy.copy(line)
+        other.layer, other.variants = "c5a", [{**line.best, "median_us": 32.0}]
+        with unittest.mock.patch.dict(tables.FAMILIES, {"own": ("report-vgg",)}, clear=True):
+            of = lambda lines, rows=("own_mma", "own_x"): tables.family_table(lines, "own", rows).splitlines()[2:]
+            for each in line, other:
+                each.variants[0] = {**each.variants[0], "variant": "own_x"}
+                each.checkout.hashes["own_x"] = "1"
+            self.assertEqual(of([line]), ["| report-vgg | GPU | fp32 NCHW | 2.00 (7) |"])
+            self.assertEqual(of([line, other]), ["| report-vgg | GPU | fp32 NCHW | 1.00, 0.50 (c5a) to 2.00 (7) |"])
+            other.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
+            self.assertEqual(of([line, other]), ["| report-vgg | GPU | fp32 NCHW | 2.00 (7); 1 of 2 |"])
+            line.suite = other.suite = "first"
+            self.assertEqual(of([line, other]), [], "no suite of the chapter")
+
     def test_the_chapter_of_few_channels_has_layers_by_images(self):
         line = next(line for line in self.lines() if line.layer == "l1")
         many = copy.copy(line)
