@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import networks
-from network import Conv
+from layers import Conv
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = ROOT / "crates/tools/src/suites"

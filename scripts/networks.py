@@ -6,7 +6,7 @@ the totals can be held against the published ones (networks_test.py). Two fully 
 (squeeze and excitation) are no convolutions here, though some implementations write them so.
 """
 
-from network import Network, Tensor, divisible, doubled, image, pool, wider
+from layers import Network, Tensor, divisible, doubled, image, pool, wider
 
 # Residual networks: torchvision's resnet.py, where stride is in the 3x3 (v1.5).
 

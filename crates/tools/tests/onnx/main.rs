@@ -118,9 +118,9 @@ fn images_are_enlarged_by_older_operators_too() {
     }
 }
 
-/// `scripts/onnx.py tract` runs it, and tract on what it writes.
+/// `scripts/onnx_reference.py tract` runs it, and tract on what it writes.
 #[test]
-#[ignore = "writes the models for scripts/onnx.py"]
+#[ignore = "writes the models for scripts/onnx_reference.py"]
 fn write_models() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("onnx");
     fs::create_dir_all(&folder).unwrap();

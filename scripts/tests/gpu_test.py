@@ -6,7 +6,7 @@ import tarfile
 import unittest
 from pathlib import Path
 
-from packed_folder import PackedFolder
+from tests.packed_folder import PackedFolder
 
 # It writes the file that it is told, and where $DIES names a file that is there, dies the first time. A folder's
 # library has the version that lies in `version` beside it; the loader's are those of $CUBLAS and $CUDNN.

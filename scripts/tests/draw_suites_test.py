@@ -7,7 +7,7 @@ from unittest import mock
 
 import draw_suites
 import networks
-from network import Conv
+from layers import Conv
 
 
 def layers(count, r=3):

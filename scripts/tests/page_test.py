@@ -17,7 +17,7 @@ from pathlib import Path
 
 import results
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(os.environ.get("CONVFORGE_PAGE", ROOT / "target/page.html"))
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -35,7 +35,7 @@ def browse(width, dark):
         "addEventListener('securitypolicyviolation', (e) => errors.push(e.violatedDirective));"
         "</script>"
     )
-    questions = (ROOT / "scripts/page_test.js").read_text(encoding="utf-8")
+    questions = (ROOT / "scripts/tests/page_test.js").read_text(encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
     page = page.replace("<head>", f"<head>{errors}", 1)
     page = page.replace("</body>", f"<script>{{{questions}}}</script></body>", 1)

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Each takes 20 ms and answers with a sum of its arguments, weighted by their places.
 LIBRARY = """
 #include <unistd.h>

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from pathlib import Path, PurePosixPath
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -108,7 +108,7 @@ class Documents(unittest.TestCase):
         found = [
             f"{name}: {document}"
             for name in FILES
-            if name.endswith(SOURCES) and name != "scripts/docs_test.py"
+            if name.endswith(SOURCES) and name != "scripts/tests/docs_test.py"
             for document in DOCUMENT.findall(text(name))
             if not exists(document)
         ]
@@ -119,7 +119,7 @@ class Documents(unittest.TestCase):
         found = [
             f"{name}: {result}"
             for name in FILES
-            if name.endswith((*SOURCES, ".md")) and name != "scripts/tables_test.py"
+            if name.endswith((*SOURCES, ".md")) and name != "scripts/tests/tables_test.py"
             for result in RESULTS.findall(text(name))
             if PurePosixPath(result).name not in RESULT_NAMES
         ]
@@ -164,6 +164,14 @@ class Maps(unittest.TestCase):
             missing = sorted(set(folders) - set(shown))
             hidden = [folder for folder in missing if folder.startswith(".")]
             self.assertEqual(hidden, missing, f"the map of {document} has a line for each folder")
+
+    def test_the_index_of_scripts_has_every_program(self):
+        indexed = set(CODE.findall(text("scripts/README.md")))
+        found = {PurePosixPath(name).name for name in FILES
+                 if str(PurePosixPath(name).parent) == "scripts" and not name.endswith("README.md")}
+        self.assertGreater(len(found), 30)
+        self.assertEqual(set(), found - indexed, "scripts/README.md has each")
+        self.assertEqual(set(), {name for name in indexed if "." in name and " " not in name} - found, "and no other")
 
     def test_the_index_of_csrc_has_every_header(self):
         headers = [name for name in FILES if name.startswith("csrc/") and name.endswith((".h", ".cuh", ".def"))]

@@ -22,7 +22,7 @@ phase 2.000 sm_90 ptxas
 """
 
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def compiled(root):

@@ -5,7 +5,7 @@ multiplications, which strides and sizes change and weights do not.
 import unittest
 
 import networks
-from network import Conv, Network, Tensor, divisible, pool
+from layers import Conv, Network, Tensor, divisible, pool
 
 # The weights and 10^9 multiplications of one image that torchvision publishes (num_params, _ops).
 TORCHVISION = {

@@ -12,7 +12,7 @@ from unittest import mock
 import agree
 import tenth
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(problem, variant, us, spread=0.01, **more):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Holds what the command reads in ONNX files against others, who are no part of the build.
 
-scripts/onnx.py check [FILE...]   against onnx.shape_inference: by default over the models that the Python package
+scripts/onnx_reference.py check [FILE...]   against onnx.shape_inference: by default over the models that the Python package
                                   `onnx` has for its own tests; it is installed into a folder that is deleted again
-scripts/onnx.py tract             writes crates/tools/tests/onnx/tract.txt anew: what tract-onnx makes of the models
+scripts/onnx_reference.py tract             writes crates/tools/tests/onnx/tract.txt anew: what tract-onnx makes of the models
                                   of the tests; it takes Rust 1.95
 """
 
@@ -133,7 +133,7 @@ def tract():
     for path in files:
         lines += subprocess.run([*run.split(), path], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     version = re.search(r'tract-onnx = "=(.*)"', (TESTS / "tract/Cargo.toml").read_text())[1]
-    head = f"# What tract-onnx {version} makes of the Conv nodes of models.rs; scripts/onnx.py tract writes it.\n"
+    head = f"# What tract-onnx {version} makes of the Conv nodes of models.rs; scripts/onnx_reference.py tract writes it.\n"
     (TESTS / "tract.txt").write_text(head + "".join(f"{line}\n" for line in lines))
     return 0
 

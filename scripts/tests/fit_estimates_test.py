@@ -8,7 +8,7 @@ from pathlib import Path
 import estimate_model as model
 import fit_estimates
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def timed(problem, us, variant="cudnn", config=None, suite="s"):

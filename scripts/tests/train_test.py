@@ -17,7 +17,7 @@ try:
 except ImportError:
     numpy = None
 
-DATA = Path(__file__).resolve().parent.parent / "data/fashion-mnist"
+DATA = Path(__file__).resolve().parents[2] / "data/fashion-mnist"
 T10K = [DATA / f"t10k-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1")]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import sources
 from sources import code_of
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NAIVE = "csrc/kernels/direct/naive.cu"
 WMMA, REUSE = "csrc/kernels/fused/wmma.cu", "csrc/kernels/fused/wmma_index_reuse.cu"
 SHARED_UNROLL = "csrc/kernels/direct/shared_unroll.cu"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sources
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PLACE = "csrc/ptx/"
 EXCEPTION = "csrc/core/element.cuh"
 # The first string of the statement. Where it is empty, as in asm("" : "+l"(at)), there is no instruction:

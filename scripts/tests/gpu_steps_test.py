@@ -6,9 +6,9 @@ import shutil
 import unittest
 from pathlib import Path
 
-from packed_folder import PackedFolder
+from tests.packed_folder import PackedFolder
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LIST = """[
   {
     "name": "wide",

@@ -17,7 +17,7 @@ import counters
 import profiler
 import profiler_text
 
-SCRIPTS = Path(__file__).resolve().parent
+SCRIPTS = Path(__file__).resolve().parents[1]
 PEAK = "pct_of_peak_sustained"
 STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 PROBLEM = "mb1ic3ih8oc4oh6kh3"
