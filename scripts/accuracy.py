@@ -6,6 +6,7 @@ import re
 from html import escape
 
 import results
+from results import name
 
 DATA = ("normal", "positive", "wide")
 NOTHING = "No errors are committed yet: `convforge study --parts errors --out FILE` measures them."
@@ -30,10 +31,6 @@ def terms(problem):
     number = lambda word, default: int((re.search(rf"{word}(\d+)", problem) or [0, default])[1])
     rows = number("kh", 1)
     return number("ic", 1) // number("^g", 1) * rows * number("kw", rows)
-
-
-def name(row):
-    return row["variant"] + (f":{row['config']}" if row["config"] else "")
 
 
 def plain(study):

@@ -8,7 +8,6 @@ Exit status: 0 they agree, 1 they do not, 2 there is nothing to compare.
 """
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
@@ -18,14 +17,6 @@ import results
 LEAST_US = 20
 MOST = 0.05
 CUDNN = ("cudnn", "cudnn_transform")
-
-
-def read(path):
-    """The rows of a file of `--out`, or of a committed one."""
-    path = Path(path)
-    if path.suffix == ".jsonl":
-        return results.read(path).get("rows", [])
-    return json.loads(path.read_text(encoding="utf-8"))["rows"]
 
 
 def ratios(rows):
@@ -41,8 +32,7 @@ def ratios(rows):
         other = cudnn.get(row["problem"])
         if other is None or row["variant"] in CUDNN:
             continue
-        name = row["variant"] + (f":{row['config']}" if row.get("config") else "")
-        found[row["problem"], name] = (
+        found[row["problem"], results.name(row)] = (
             other["median_us"] / row["median_us"],
             other["p10_us"] / row["p90_us"],
             other["p90_us"] / row["p10_us"],
@@ -64,10 +54,10 @@ def compared(first, second):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("first")
-    parser.add_argument("second")
+    parser.add_argument("first", type=Path)
+    parser.add_argument("second", type=Path)
     args = parser.parse_args()
-    first, second = (ratios(read(path)) for path in (args.first, args.second))
+    first, second = (ratios(results.read(path).get("rows", [])) for path in (args.first, args.second))
     answers = compared(first, second)
     if not answers:
         print("agree.py: the two have no row over 20 us beside cuDNN in common", file=sys.stderr)

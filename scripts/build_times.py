@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import objects
-from tables import table
+from markdown import table
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import results
 import sources
+from results import name
 
 ROOT = Path(__file__).resolve().parent.parent
 # Suites whose layers the README shows one by one; of the others it shows means.
@@ -158,10 +159,6 @@ def run(environment):
 
 def family(row):
     return row["variant"].split("_")[0]
-
-
-def name(row):
-    return row["variant"] + (f":{row['config']}" if row["config"] else "")
 
 
 def fastest(rows):

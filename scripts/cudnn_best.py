@@ -3,12 +3,12 @@
 committed results against it: a baseline must not weaken unseen.
 
     cudnn_best.py FILE...   adds what is faster in these reports of `compare` or `study`, in either
-                            form, or in anchors: times that PyTorch took with every plan tried
+                            form
     cudnn_best.py --check   the exit status says whether cuDNN's times that the tables show stand up
 
-A line of the file is a problem's fastest time on a device in reports, or in anchors. The time of a
-report is of a plan that passed the check, and that no report found wrong since. An anchor's plan is not
-known and was not checked. Where it is not comparable, the line says why.
+A line of the file is a problem's fastest time on a device in reports: of a plan that passed the check, and that
+no report found wrong since. Beside them stand anchors: times that PyTorch took with every plan tried. An anchor's plan is
+not known and was not checked. Where it is not comparable, the line says why.
 
 The check looks at times over 20 us. It fails where cuDNN's is more than 1.1 times slower than the file's;
 than a batch of 1000 images or more, scaled; than its own fp32 plan, under TF32; and where the search of
@@ -35,16 +35,8 @@ PLANS = ROOT / "benches/cudnn-plans.jsonl"
 SLOWER, LEAST_US = 1.1, 20.0
 # From this many images on a time grows with them.
 MANY_IMAGES = 1000
+# The source of times that were taken through PyTorch, which no report has.
 ANCHORS = "anchors"
-# The words of a problem for a column of the anchors.
-WORDS = {
-    "fp32": "",
-    "tf32": "+math=tf32",
-    "tf32_nhwc": "+nhwc+math=tf32",
-    "fp16": "+f16",
-    "fp16_nhwc": "+f16+nhwc",
-    "bf16_nhwc": "+bf16+nhwc",
-}
 REMARK = re.compile(r"the fastest transform is (.+?) at ([\d.]+) us")
 DROPPED = re.compile(r"dropped (.+?) at ([\d.]+) us: ([^;]*)")
 NO_TIME = re.compile(r"\d+ excluded \(no time left[^)]*\)")
@@ -53,13 +45,6 @@ NO_TIME = re.compile(r"\d+ excluded \(no time left[^)]*\)")
 def name(plan):
     """A plan's name, of a note that goes on with its version and how it was found."""
     return plan.split(", cuDNN")[0] if plan else None
-
-
-def read(path):
-    """A report in either form, or anchors."""
-    if path.suffix == ".jsonl":
-        return results.read(path)
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def rows(report):
@@ -104,36 +89,6 @@ def report_times(report, source):
                 yield line(row, float(us), plan)
 
 
-def anchor_times(anchors):
-    """The anchors' times, as lines."""
-    version = anchors["cudnn"]
-    common = {
-        "plan": None,
-        "cudnn": f"{version // 10000}.{version % 10000 // 100}.{version % 100}",
-        "device": anchors["gpu"],
-        "date": None,
-        "source": ANCHORS,
-    }
-    for layer in anchors["layers"].values():
-        n, c, h, w, k, r, stride, pad, groups = layer["shape"]
-        assert h == w, "layers of the anchors are square"
-        out = (h + 2 * pad - r) // stride + 1
-        problem = f"g{groups}" if groups > 1 else ""
-        problem += f"mb{n}ic{c}ih{h}oc{k}oh{out}kh{r}"
-        problem += f"sh{stride}" if stride > 1 else ""
-        problem += f"ph{pad}" if pad else ""
-        for column, words in WORDS.items():
-            if column not in layer:
-                continue
-            line = {"problem": problem + words, "us": round(layer[column]["us"], 3), **common}
-            why = None
-            if n == 1:
-                why = "one image: its operands stayed in the L2"
-            elif groups == c and column in ("fp32", "tf32"):
-                why = "PyTorch's own kernel"
-            yield {**line, "not_comparable": why} if why else line
-
-
 def key(line):
     return line["device"], line["problem"], line["source"] == ANCHORS
 
@@ -158,10 +113,8 @@ def merged(lines, files):
     """The best of these lines and of the times of files."""
     lines, wrong = list(lines), {}
     for file in files:
-        content = read(file)
-        if "layers" in content and "environment" not in content:
-            lines += anchor_times(content)
-        elif rows(content):
+        content = results.read(file)
+        if rows(content):
             lines += report_times(content, file.stem)
             date = content["environment"]["date"]
             wrong.update({plan: max(date, wrong.get(plan, "")) for plan, _ in dropped(content)})

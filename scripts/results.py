@@ -1,4 +1,5 @@
-"""Reads the committed results: the compact form that crates/tools/src/results/lines.rs describes."""
+"""Reads results: the committed ones, in the compact form that crates/tools/src/results/lines.rs describes, and
+those that `--out` writes."""
 
 import json
 
@@ -12,6 +13,8 @@ def files(folder):
 
 def read(path):
     """One file as one object: where and when, and its lists of rows."""
+    if path.suffix == ".json":
+        return json.loads(path.read_text(encoding="utf-8"))
     header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     for line in lines:
         if "section" in line:
@@ -22,6 +25,11 @@ def read(path):
             status = line.get("status", "passed")
             rows.append({**usual.get(status, usual["passed"]), **common, **line})
     return header
+
+
+def name(row):
+    """A variant in its configuration, as the command takes it."""
+    return row["variant"] + (f":{row['config']}" if row.get("config") else "")
 
 
 def listed(path):

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import objects
 import sources
 from objects import Failure
-from tables import put, table
+from markdown import put, table
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKERS = "<!-- disassembly: begin -->", "<!-- disassembly: end -->"

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import accuracy
 import results
-from comparisons import HEADLINES, ROOT, Checkout, Line, family, fastest, main_gpu, name, read, time
+from comparisons import HEADLINES, ROOT, Checkout, Line, family, fastest, main_gpu, read, time
+from markdown import filled, put, table
+from results import name
 
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
 ERROR_MARKERS = "<!-- errors: begin -->", "<!-- errors: end -->"
@@ -67,17 +69,7 @@ def mean_of(values, layers):
     return text if len(values) in (0, layers) else f"{text} of {len(values)}"
 
 
-def table(header, rows, left):
-    """Markdown; the first `left` columns and the last one are text, the rest numbers."""
-    last = len(header) - 1
-    ruler = ["---" if i < left or i == last else "---:" for i in range(len(header))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ruler, *rows])
 
-
-def filled(header, rows):
-    """Without the columns in which no row has anything."""
-    kept = [i for i in range(len(header)) if any(row[i] != "-" for row in rows)]
-    return [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
 COLUMNS = [
@@ -418,16 +410,6 @@ def disassembly(text, csrc):
     of = re.search(r"from csrc `(\w{16})`", text)
     stale = "" if of and of[1] == csrc else f"‡ Stale: csrc is `{csrc}` now."
     return put(DISASSEMBLY, text, STATE_MARKERS, stale or "Of csrc as it is.")
-
-
-def put(name, old, markers, text):
-    """The text of a file with what stands between its two markers replaced."""
-    begin, end = markers
-    if old.count(begin) != 1 or old.count(end) != 1:
-        sys.exit(f"{name} must have {begin} and {end} once each")
-    before, rest = old.split(begin)
-    after = rest.split(end)[1]
-    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def main():

@@ -68,20 +68,6 @@ class Best(unittest.TestCase):
         for row in ({"status": "failed"}, {"how": "launches"}, {"cold": False}, {"variant": "own"}):
             self.assertEqual(self.add(report("1", {L1: 50.0}, **row)), [], row)
 
-    def test_anchors_are_lines_of_their_own_with_why_they_are_not_comparable(self):
-        layer = lambda shape, column: {"shape": shape, column: {"us": 7.0}}
-        layers = {
-            "a": layer([64, 144, 56, 56, 144, 3, 2, 1, 144], "fp32"),
-            "b": layer([32, 64, 56, 56, 64, 3, 1, 1, 1], "fp16_nhwc"),
-            "c": layer([1, 64, 56, 56, 256, 1, 1, 0, 1], "tf32_nhwc"),
-        }
-        best = self.add({"cudnn": 91900, "gpu": GPU, "layers": layers}, report("1", {"mb32ic64": 9.0}))
-        why = {b["problem"]: b.get("not_comparable") for b in best if b["source"] == "anchors"}
-        self.assertEqual(why["mb32ic64ih56oc64oh56kh3ph1+f16+nhwc"], None)
-        self.assertIn("PyTorch", why["g144mb64ic144ih56oc144oh28kh3sh2ph1"])
-        self.assertIn("L2", why["mb1ic64ih56oc256oh56kh1+nhwc+math=tf32"])
-        self.assertEqual(best[0]["cudnn"], "9.19.0")
-
 
 class Check(unittest.TestCase):
     def check(self, row, lines, known=(), **more):
