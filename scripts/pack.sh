@@ -36,7 +36,7 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 
-readonly TESTS="checker conv fused gpu launches pipeline profile streams tuning_gpu variants views"
+readonly TESTS="checker conv fused gpu launches pipeline profile streams tuning_gpu variants"
 
 python3 scripts/toolkit.py
 toolkit=$(python3 scripts/toolkit.py --print)
