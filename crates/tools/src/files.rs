@@ -91,11 +91,6 @@ impl Target {
         Ok(target)
     }
 
-    /// Whether earlier results may be there.
-    pub fn is_plain(&self) -> bool {
-        matches!(self, Target::Plain(..))
-    }
-
     /// Keeps what there is so far; nobody ever sees half of a plain file.
     ///
     /// # Errors
@@ -283,7 +278,6 @@ mod tests {
             move || fs::read_to_string(pipe).unwrap()
         });
         let mut target = Target::open(&pipe).unwrap();
-        assert!(!target.is_plain());
         // Once only: a reader cannot tell two results apart.
         target.keep(|| "so far".to_owned()).unwrap();
         target.finish(b"in the end").unwrap();

@@ -827,6 +827,117 @@ fn an_output_that_cannot_be_written_is_an_error_and_a_closed_one_none() {
     }
 }
 
+/// Runs the command with a standard output that nobody reads; answers its status.
+#[track_caller]
+fn unread(args: &[&str]) -> Option<i32> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convforge"));
+    let command = command.args(args).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.wait().unwrap().code()
+}
+
+/// The rows of a file of results.
+fn rows_of(file: &str, key: &str) -> usize {
+    let text = fs::read_to_string(file).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value[key].as_array().unwrap().len()
+}
+
+#[test]
+fn work_goes_on_though_nobody_reads() {
+    let check = ["check", "--device", "cpu", "--variant"];
+    let passes = ["cpu_direct", "--problem", "mb1ic3ih8oc4kh3"];
+    assert_eq!(unread(&[&check[..], &passes].concat()), Some(0));
+    // A variant that meets too few problems has failed.
+    #[cfg(feature = "cuda")]
+    {
+        let meets_none = ["small_mma", "--each", "1"];
+        assert_eq!(unread(&[&check[..], &meets_none].concat()), Some(1));
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let problems = ["mb1ic1ih3oc1kh1", "mb2ic1ih3oc1kh1"];
+    let problems = problems.map(|problem| ["--problem", problem]).concat();
+    let few = ["--device", "cpu", "--samples", "5"];
+    let (out, store) = (path("compare.json"), path("store"));
+    let compare = ["compare", "--variant", "cpu_gemm", "--out", &out];
+    let compare = [&compare[..], &few, &problems].concat();
+    assert_eq!(unread(&compare), Some(0));
+    assert_eq!(rows_of(&out, "rows"), 2);
+    let tune = [&["tune", "--store", &store], &few[..], &problems].concat();
+    assert_eq!(unread(&tune), Some(0));
+    let again = says(&tune);
+    assert_eq!(again.matches("2 already there").count(), 2, "{again}");
+
+    let out = path("study.json");
+    let study = [
+        "study",
+        "--device",
+        "cpu",
+        "--parts",
+        "network",
+        "--batches",
+    ];
+    let made_up = ["--synthetic", "--runs", "2", "--variant", "cpu_gemm"];
+    let study = |batches| {
+        let out = ["--out", &out, "--resume"];
+        unread(&[&study[..], &[batches], &made_up, &out].concat())
+    };
+    assert_eq!((study("2"), study("2,3")), (Some(0), Some(0)));
+    assert_eq!(rows_of(&out, "network"), 2);
+}
+
+/// What was measured before an error is in the stream that results go to.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_error_in_passing_loses_no_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = "mb1ic1ih3oc1oh3kh1";
+    // A folder stands where the chart would go.
+    let charts = folder.path().join("charts");
+    fs::create_dir_all(charts.join(format!("{problem}.svg"))).unwrap();
+    let charts = charts.to_str().unwrap();
+    let args = ["compare", "--device", "cpu", "--samples", "1", "--json"];
+    let rest = ["--problem", problem, "--variant", "cpu_gemm", "--svg"];
+    let args = [&args[..], &rest, &[charts]].concat();
+    fails(&args, &["mb1ic1ih3oc1oh3kh1.svg: cannot be written"]);
+    let report: serde_json::Value = serde_json::from_str(&fed(&args, "").1).unwrap();
+    assert_eq!(report["rows"][0]["variant"], "cpu_gemm", "{report}");
+    let (status, written, _) = fed(&[&args[..], &["--out", "/dev/stdout"]].concat(), "");
+    assert_eq!(status, Some(1));
+    assert!(written.contains(r#""variant": "cpu_gemm""#), "{written}");
+}
+
+/// A study shows what it measured before its file grew too large for the disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_does_not_hide_what_a_study_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("study.json");
+    let study = ["study", "--device", "cpu", "--batches", "2", "--runs", "2"];
+    let parts = ["--parts", "network,overlap", "--variant", "cpu_gemm"];
+    let out_there = ["--synthetic", "--out", out.to_str().unwrap()];
+    let args = [&study[..], &parts, &out_there].concat();
+    // A share without any work.
+    says(&[&args[..], &["--shard", "99/99"]].concat());
+    // Blocks of 1024 bytes.
+    let blocks = fs::metadata(&out).unwrap().len() / 1024 + 1;
+    fs::remove_file(&out).unwrap();
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, "-", env!("CARGO_BIN_EXE_convforge")]);
+    let output = command.args(&args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("study.json: cannot be written: "), "{said}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("cpu_gemm"), "{shown}");
+    assert!(!shown.contains("The results are in"), "{shown}");
+    assert_eq!(rows_of(out.to_str().unwrap(), "overlap"), 0);
+}
+
 /// A process with so much memory finds too little for the buffers, for what the judge makes, or for
 /// none of it, wherever it first runs out.
 #[cfg(target_os = "linux")]
@@ -1221,6 +1332,8 @@ fn what_is_recorded_is_not_measured_again() {
         says(&[&words, &problems[..], more].concat())
     };
     assert!(compare(&["--plan"]).ends_with(" s for 2 problems, 0 are fresh\n"));
+    // What is fresh is known of comparisons only.
+    fails(&["sweep", "--plan"], &["unexpected argument '--plan'"]);
     fails(&["compare", "--plan", "--json"], &["cannot be used with"]);
     // The default ones, the rule, and what was asked for beside them.
     says(&[

@@ -1,10 +1,13 @@
 //! What charts share: the sheet with its head and remarks, and the scale of times.
 
+use std::borrow::Cow;
+
 use plotters::{
     coord::Shift,
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
+use textwrap::{Options, WordSplitter, wrap};
 
 use super::{Environment, Row, table::duration};
 use crate::{Error, Result};
@@ -131,20 +134,13 @@ pub fn legend(rows: &[Row], spread: &str) -> String {
 pub fn remarks(rows: &[Row]) -> Vec<String> {
     let mut lines = Vec::new();
     let letters = (f64::from(WIDTH - 2 * MARGIN) / (LETTER * 0.93)) as usize;
+    let options = Options::new(letters)
+        .subsequent_indent("    ")
+        .word_splitter(WordSplitter::NoHyphenation);
     for row in rows.iter().filter(|row| row.median_us.is_none()) {
         let reason = row.reason.as_deref().unwrap_or("not timed");
         let text = format!("{} {}: {reason}", row.name(), row.status.word());
-        let mut line = String::new();
-        for word in text.split_whitespace() {
-            if !line.is_empty() && line.chars().count() + word.chars().count() >= letters {
-                lines.push(std::mem::replace(&mut line, "    ".to_owned()));
-            }
-            if !line.trim().is_empty() {
-                line.push(' ');
-            }
-            line.extend(word.chars().take(letters));
-        }
-        lines.push(line);
+        lines.extend(wrap(&text, &options).into_iter().map(Cow::into_owned));
     }
     lines
 }

@@ -84,6 +84,38 @@ impl Row {
         }
     }
 
+    /// Checks what was made, unless it passed by another name; it is answered where it may be timed.
+    fn checked(
+        mut self,
+        device: &Device,
+        made: Made,
+        passed: &[(usize, Conv)],
+        seed: u64,
+        answers: &check::Answers,
+    ) -> (Self, Option<Conv>) {
+        let (began, contender) = (Instant::now(), made.contender);
+        let conv = made.conv.map_err(Ending::from).and_then(|conv| {
+            self.chose = contender.is_pick().then(|| conv.name());
+            self.source.clone_from(&conv.variant().info().hash);
+            if !passed.iter().any(|(_, passed)| is_same(passed, &conv)) {
+                let options = thoroughness(device, &self.problem, contender.arithmetic());
+                let outcome = check::beside(&conv, seed, &options, answers);
+                Ending::unless_passed(outcome)?;
+            }
+            Ok(conv)
+        });
+        #[cfg(feature = "cudnn")]
+        if let Some(found) = cudnn::found(contender, device, &self.problem) {
+            self.tell(found);
+        }
+        let took_s = made.took_s + began.elapsed().as_secs_f64();
+        self.took_s = Some((took_s * 1e3).round() / 1e3);
+        match conv {
+            Ok(conv) => (self, Some(conv)),
+            Err(Ending { status, reason }) => (self.ends(status, reason), None),
+        }
+    }
+
     fn ends(mut self, status: Status, reason: impl ToString) -> Self {
         self.status = status;
         self.reason = Some(reason.to_string());
@@ -133,78 +165,115 @@ pub fn compare(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Row> {
-    let (stopped, seed) = (|| stop.load(Ordering::Relaxed), options.seed);
     let _layer = Range::enter(&layer.problem.to_string());
-    let mut rows = Vec::new();
-    let mut ready: Vec<(usize, Conv)> = Vec::new();
-    let mut answers = check::Answers::new(device);
-    for contender in contenders {
-        let mut row = Row::new(layer, contender, device, options);
-        if stopped() {
+    let (mut rows, ready) = checked_all(device, layer, contenders, options, stop, progress);
+    check::forget_memory();
+
+    progress("timing");
+    put_times(device, layer, ready, &mut rows, options, stop);
+    beside_cudnn(&mut rows);
+    rows
+}
+
+/// A row for each contender, and the convolutions that passed, with the places of their rows.
+fn checked_all(
+    device: &Device,
+    layer: &Layer,
+    contenders: &[Contender],
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> (Vec<Row>, Vec<(usize, Conv)>) {
+    let (mut rows, mut ready) = (Vec::new(), Vec::new());
+    let searched = searched(device, layer, contenders, stop, progress);
+    let answers = check::Answers::new(device);
+    for (contender, made) in contenders.iter().zip(searched) {
+        let row = Row::new(layer, contender, device, options);
+        if stop.load(Ordering::Relaxed) {
             rows.push(row.ends(Status::Skipped, Error::Interrupted));
             continue;
         }
         let doing = format!("checking {}", contender.name());
         progress(&doing);
         let _range = Range::enter(&doing);
-        let began = Instant::now();
-        if contender.searches() {
-            answers.forget(); // it tries plans that ask for much memory
-            check::forget_memory();
-        }
-        let conv = contender.conv(device, &layer.problem);
-        let conv = conv.map_err(Ending::from).and_then(|conv| {
-            row.chose = contender.is_pick().then(|| conv.name());
-            row.source.clone_from(&conv.variant().info().hash);
-            // What a pick chose has often passed by its own name.
-            if !ready.iter().any(|(_, passed)| is_same(passed, &conv)) {
-                let options = &thoroughness(device, &layer.problem, contender.arithmetic());
-                let outcome = check::beside(&conv, seed, options, &answers);
-                Ending::unless_passed(outcome)?;
-            }
-            Ok(conv)
-        });
-        #[cfg(feature = "cudnn")]
-        if let Some(found) = cudnn::found(contender, device, &layer.problem) {
-            row.tell(found);
-        }
-        row.took_s = Some((began.elapsed().as_secs_f64() * 1e3).round() / 1e3);
-        rows.push(match conv {
-            Ok(conv) => {
-                ready.push((rows.len(), conv));
-                row
-            }
-            Err(Ending { status, reason }) => row.ends(status, reason),
-        });
+        let made = made.unwrap_or_else(|| Made::new(device, layer, contender));
+        let (row, conv) = row.checked(device, made, &ready, options.seed, &answers);
+        ready.extend(conv.map(|conv| (rows.len(), conv)));
+        rows.push(row);
     }
+    (rows, ready)
+}
 
-    answers.forget();
+/// A contender's convolution, and how many seconds it took to make: of cuDNN to find.
+struct Made<'a> {
+    contender: &'a Contender,
+    conv: convforge::Result<Conv>,
+    took_s: f64,
+}
+
+impl<'a> Made<'a> {
+    fn new(device: &Device, layer: &Layer, contender: &'a Contender) -> Self {
+        let began = Instant::now();
+        Made {
+            contender,
+            conv: contender.conv(device, &layer.problem),
+            took_s: began.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+/// The convolutions of those that search, none of others. They try plans that ask for much memory, so this comes
+/// before any answer is kept, and all that are checked share their answers.
+fn searched<'a>(
+    device: &Device,
+    layer: &Layer,
+    contenders: &'a [Contender],
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Option<Made<'a>>> {
     check::forget_memory();
+    let made = contenders.iter().map(|contender| {
+        let searches = contender.searches() && !stop.load(Ordering::Relaxed);
+        searches.then(|| {
+            progress(&format!("finding {}", contender.name()));
+            Made::new(device, layer, contender)
+        })
+    });
+    made.collect()
+}
 
-    progress("timing");
+/// Times what passed, and puts that into its rows.
+fn put_times(
+    device: &Device,
+    layer: &Layer,
+    ready: Vec<(usize, Conv)>,
+    rows: &mut [Row],
+    options: &Options,
+    stop: &AtomicBool,
+) {
     let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
     let judged = Outputs::Judged;
-    match in_turns(device, &layer.problem, &convs, options, stop, judged) {
+    let timings = match in_turns(device, &layer.problem, &convs, options, stop, judged) {
+        Ok(timings) => timings,
         // Without memory for the operands none of them can be timed; the check stands.
-        Err(error) => places
-            .iter()
-            .for_each(|i| rows[*i].reason = Some(chain(&error))),
-        Ok(timings) => {
-            for ((i, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
-                let row = rows[i].clone();
-                rows[i] = match timing {
-                    Ok(Timing {
-                        wrong: Some(why), ..
-                    }) => row.ends(Status::Failed, why),
-                    Ok(timing) => row.timed(timing, conv, stopped()),
-                    Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
-                    Err(error) => row.ends(Status::Failed, error),
-                };
+        Err(error) => {
+            for place in places {
+                rows[place].reason = Some(chain(&error));
             }
+            return;
         }
+    };
+    for ((place, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
+        let row = rows[place].clone();
+        rows[place] = match timing {
+            Ok(Timing {
+                wrong: Some(why), ..
+            }) => row.ends(Status::Failed, why),
+            Ok(timing) => row.timed(timing, conv, stop.load(Ordering::Relaxed)),
+            Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
+            Err(error) => row.ends(Status::Failed, error),
+        };
     }
-    beside_cudnn(&mut rows);
-    rows
 }
 
 /// Whether two convolutions of one problem are the same variant, to the letter: not the library's cuDNN and

@@ -55,10 +55,14 @@ impl Arena {
         let base = memory.as_ptr() as usize;
         let start = base.next_multiple_of(align) - base;
         if let Some(fill) = fill {
-            let mut host = vec![0; memory.len()];
+            let mut host = host_room(memory.len())?;
+            // What is filled in has to fit beside it.
+            drop(host_room(bytes)?);
             for set in 0..sets {
-                host[start + set * stride..][..bytes].copy_from_slice(&fill(set));
+                host.resize(start + set * stride, 0);
+                host.extend_from_slice(&fill(set));
             }
+            host.resize(memory.len(), 0);
             memory.copy_from(&host, &device.stream()?)?;
         }
         Ok(Arena {
@@ -103,6 +107,19 @@ impl Arena {
     pub(super) fn upload(&mut self, bytes: &[u8], stream: &Stream) -> Result<()> {
         self.memory.copy_from(bytes, stream)
     }
+}
+
+/// Room for so many bytes on the host, which may have less than a GPU.
+fn host_room(bytes: usize) -> Result<Vec<u8>> {
+    let mut room = Vec::new();
+    let found = room.try_reserve_exact(bytes);
+    found.map_err(|_| Error::OutOfMemory {
+        device: Device::cpu().to_string(),
+        asked: bytes,
+        free: 0,
+        total: 0,
+    })?;
+    Ok(room)
 }
 
 /// The operands of a problem in several sets, shared by all variants that are compared.
@@ -243,6 +260,8 @@ pub(super) struct Lane<'a> {
     packed: Option<Filters>,
     pack_us: Option<f64>,
     work: Work,
+    /// Why there is no graph of the launches, in words.
+    no_graph: Option<String>,
     launches: usize,
     pending: Option<(Mark, Mark)>,
     samples: Vec<f64>,
@@ -274,6 +293,7 @@ impl<'a> Lane<'a> {
             packed,
             pack_us,
             work: Work::Launches,
+            no_graph: None,
             launches: 1,
             pending: None,
             samples: Vec::new(),
@@ -291,17 +311,20 @@ impl<'a> Lane<'a> {
         Ok(lane)
     }
 
-    /// Captures the launches. A variant that cannot be captured is timed by plain launches.
+    /// Captures the launches. A variant that cannot be captured is timed by plain launches, and says why.
     #[cfg(feature = "cuda")]
     fn capture(&mut self, workspace: &mut Workspace, stream: &Stream) -> Result<()> {
         let Some(gpu_stream) = stream.as_gpu() else {
             return Ok(());
         };
-        if let Ok(graph) = gpu_stream.capture(|_| self.launch(workspace, stream)) {
-            // SAFETY: the tensors, the packed filters and the workspace outlive the lane's rounds.
-            unsafe { graph.launch(gpu_stream)? };
-            stream.synchronize()?;
-            self.work = Work::Graph(graph, gpu_stream.clone());
+        match gpu_stream.capture(|_| self.launch(workspace, stream)) {
+            Ok(graph) => {
+                // SAFETY: the tensors, the packed filters and the workspace outlive the lane's rounds.
+                unsafe { graph.launch(gpu_stream)? };
+                stream.synchronize()?;
+                self.work = Work::Graph(graph, gpu_stream.clone());
+            }
+            Err(why) => self.no_graph = Some(chain(&why)),
         }
         Ok(())
     }
@@ -436,6 +459,7 @@ impl<'a> Lane<'a> {
         Ok(Timing {
             samples_us,
             how,
+            no_graph: self.no_graph,
             launches: self.launches,
             sets: self.operands.len(),
             stages,
@@ -477,6 +501,26 @@ mod tests {
         assert!(with(u64::MAX - 9).is_ok());
         let error = with(u64::MAX).unwrap_err().to_string();
         assert!(error.contains("from 18446744073709551615 on"), "{error}");
+    }
+
+    #[test]
+    fn what_the_host_has_no_room_for_is_said() {
+        assert!(host_room(1000).unwrap().capacity() >= 1000);
+        let error = host_room(isize::MAX as usize).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    }
+
+    #[test]
+    fn every_set_has_its_content_and_room_around_it() {
+        let (device, problem) = (Device::cpu(), "mb1ic1ih2oc1kh1+align=512".parse().unwrap());
+        let fill = |set: usize| vec![set as u8 + 1; 700];
+        let arena = Arena::new(&device, &problem, 700, 3, Some(&fill)).unwrap();
+        let stream = device.stream().unwrap();
+        for set in 0..3 {
+            assert_eq!(arena.at(set) as usize % 512, 0);
+            let found = arena.read(set, 0..1024, &stream).unwrap();
+            assert_eq!(found, [fill(set), vec![0; 324]].concat());
+        }
     }
 
     #[test]

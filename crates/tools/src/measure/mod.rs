@@ -55,6 +55,7 @@ pub use report::{ClockLog, Format, Report};
 pub use rounds::time;
 pub use row::{COMPLETE, Row};
 pub use spread::Spread;
+pub(crate) use spread::median;
 pub(crate) use stages::stages;
 pub(crate) use table::{Line, Lines, or_dash, rank, times};
 pub use table::{bytes, duration};

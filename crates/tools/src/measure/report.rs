@@ -114,9 +114,11 @@ impl Report {
         }
     }
 
-    /// Whether it has every contender's row on a problem, none of them interrupted.
-    pub fn has(&self, layer: &Layer, contenders: &[Contender]) -> bool {
-        has(&self.rows, layer, contenders)
+    /// Whether it has every contender's row on a problem, from a cold cache or a warm one, none of them
+    /// interrupted.
+    pub fn has(&self, layer: &Layer, contenders: &[Contender], cold: bool) -> bool {
+        let rows = self.rows.iter().filter(|row| row.cold == cold);
+        has(rows, layer, contenders)
     }
 
     /// How many rows ended so.
@@ -128,7 +130,11 @@ impl Report {
     pub fn parts(&self) -> Vec<Part> {
         let mut problems: Vec<(Layer, Vec<Row>)> = Vec::new();
         for row in &self.rows {
-            match problems.iter_mut().find(|(layer, _)| row.is_of(layer)) {
+            // Times from a cold cache and from a warm one do not compare.
+            let beside = |(layer, rows): &&mut (Layer, Vec<Row>)| {
+                row.is_of(layer) && rows.iter().all(|other| other.cold == row.cold)
+            };
+            match problems.iter_mut().find(beside) {
                 Some((_, rows)) => rows.push(row.clone()),
                 None => {
                     let layer = Layer {
@@ -236,10 +242,14 @@ fn csv_text(lines: impl Iterator<Item = Vec<String>>) -> String {
 }
 
 /// Whether every contender has its row on a problem, none of them interrupted.
-pub(crate) fn has(rows: &[Row], layer: &Layer, contenders: &[Contender]) -> bool {
+pub(crate) fn has<'a>(
+    rows: impl Iterator<Item = &'a Row> + Clone,
+    layer: &Layer,
+    contenders: &[Contender],
+) -> bool {
     contenders.iter().all(|contender| {
         let name = contender.name();
-        let mut rows = rows.iter().filter(|row| row.is_of(layer));
+        let mut rows = rows.clone().filter(|row| row.is_of(layer));
         rows.any(|row| row.name() == name && row.is_whole())
     })
 }
@@ -340,7 +350,7 @@ mod tests {
         let layer = Layer::alone(problem);
         let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
         report.put(&rows(&layer, true));
-        assert!(!report.has(&layer, &contenders()));
+        assert!(!report.has(&layer, &contenders(), false));
         report.put(&rows(&layer, false));
         assert_eq!(report.rows.len(), contenders().len());
         assert!(report.count(Status::Passed) > 0, "{:?}", report.rows);
@@ -356,15 +366,31 @@ mod tests {
         write_whole(&path, report.text(Format::Json)).unwrap();
         let mut read = Report::read(&path).unwrap();
         let all = contenders();
-        assert!(read.has(&layer, &all) && read.environment == report.environment);
+        assert!(read.has(&layer, &all, false) && read.environment == report.environment);
         read.put(&rows(&layer, true));
-        assert!(read.has(&layer, &all), "an interrupted row takes no place");
+        let has = |read: &Report, all: &[Contender]| read.has(&layer, all, false);
+        assert!(has(&read, &all), "an interrupted row takes no place");
         read.rows.truncate(1);
-        assert!(read.has(&layer, &all[..1]) && !read.has(&layer, &all));
+        assert!(has(&read, &all[..1]) && !has(&read, &all));
 
         std::fs::write(&path, "[]").unwrap();
         let text = chain(&Report::read(&path).unwrap_err());
         assert!(text.contains("report.json: is no JSON report"), "{text}");
+    }
+
+    #[test]
+    fn cold_and_warm_rows_stand_apart() {
+        let layer = Layer::alone("mb1ic2ih6oc3kh3".parse().unwrap());
+        let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
+        let warm = rows(&layer, false);
+        let cold = warm.iter().cloned().map(|row| Row { cold: true, ..row });
+        report.put(&cold.collect::<Vec<_>>());
+        let all = contenders();
+        assert!(report.has(&layer, &all, true) && !report.has(&layer, &all, false));
+        report.put(&warm);
+        assert!(report.has(&layer, &all, false));
+        let parts = report.parts();
+        assert!(parts.len() == 2 && parts.iter().all(|part| part.rows.len() == all.len()));
     }
 
     #[test]

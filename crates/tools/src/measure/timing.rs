@@ -32,6 +32,8 @@ pub struct Timing {
     pub samples_us: Vec<f64>,
     /// What a sample is.
     pub how: How,
+    /// Why launches were not captured in a graph, in words, where they should have been.
+    pub no_graph: Option<String>,
     /// Calls in one sample.
     pub launches: usize,
     /// Sets of buffers that they rotate among.
@@ -74,6 +76,7 @@ mod tests {
         let timing = Timing {
             samples_us: (1..=11).map(f64::from).collect(),
             how: How::Cpu,
+            no_graph: None,
             launches: 1,
             sets: 1,
             stages: Vec::new(),

@@ -168,12 +168,23 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// The places of the nodes that read a tensor; none where anyone else asks for it, or where one of them does not
+    /// come after the node that makes it: a damaged file may have rings.
+    fn readers(&self, tensor: &str) -> &[usize] {
+        let Some((maker, readers)) = self.makers.get(tensor).zip(self.readers.get(tensor)) else {
+            return &[];
+        };
+        let is_sound = readers.iter().all(|reader| reader > maker);
+        match is_sound && !self.answers.contains(tensor) {
+            true => readers,
+            false => &[],
+        }
+    }
+
     /// The node that reads a tensor, where there is one only and no one else asks for it.
     fn only_reader(&self, tensor: &str) -> Option<&'a Node> {
-        match self.readers.get(tensor).map(Vec::as_slice) {
-            Some([place]) if !self.answers.contains(tensor) => {
-                Some(self.nodes[*place]).filter(|node| node.is_standard())
-            }
+        match self.readers(tensor) {
+            [place] => Some(self.nodes[*place]).filter(|node| node.is_standard()),
             _ => None,
         }
     }
@@ -191,8 +202,8 @@ impl<'a> Walk<'a> {
 
     /// The activation of a tensor that nothing else reads.
     fn activation(&self, tensor: &str) -> Option<Activation> {
-        if let Some([a, b]) = self.readers.get(tensor).map(Vec::as_slice) {
-            return self.is_silu(tensor, [*a, *b]).then_some(Activation::Silu);
+        if let [a, b] = self.readers(tensor) {
+            return self.is_silu([*a, *b]).then_some(Activation::Silu);
         }
         let node = self.only_reader(tensor)?;
         match &*node.op_type {
@@ -204,15 +215,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether two nodes multiply a tensor by its own sigmoid.
-    fn is_silu(&self, tensor: &str, places: [usize; 2]) -> bool {
+    /// Whether two nodes that read a tensor multiply it by its own sigmoid.
+    fn is_silu(&self, places: [usize; 2]) -> bool {
         let [a, b] = places.map(|place| self.nodes[place]);
         let multiplies = |sigmoid: &Node, mul: &Node| {
             let is_own = sigmoid.op_type == "Sigmoid" && mul.op_type == "Mul";
             let reader = self.only_reader(sigmoid.gives());
             is_own && mul.input.len() == 2 && reader.is_some_and(|reader| std::ptr::eq(reader, mul))
         };
-        !self.answers.contains(tensor) && (multiplies(a, b) || multiplies(b, a))
+        multiplies(a, b) || multiplies(b, a)
     }
 
     fn is_relu6(&self, clip: &Node) -> bool {

@@ -63,7 +63,7 @@ impl<'a> Walk<'a> {
             }
             self.infer(node);
             let place = self.nodes.len();
-            for name in &node.input {
+            for name in node.input.iter().filter(|name| !name.is_empty()) {
                 self.readers.entry(name).or_default().push(place);
             }
             let outputs = node.output.iter().filter(|name| !name.is_empty());

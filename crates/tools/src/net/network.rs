@@ -94,7 +94,7 @@ impl Network {
     ///
     /// # Errors
     /// Images that are not 86x86; a variant that cannot do the convolutions; out of memory;
-    /// [`Interrupted`] where `progress` answers false.
+    /// [`Interrupted`] where `progress` answers false and images are left.
     pub fn classify(
         &mut self,
         images: &Images,
@@ -119,7 +119,8 @@ impl Network {
             }
             outcome.variants = layers.convs.each_ref().map(Conv::name);
             self.run(layers, pixels, &mut outcome)?;
-            if !progress(outcome.logits.len() / CLASSES) {
+            let done = outcome.logits.len() / CLASSES;
+            if !progress(done) && done < images.count {
                 return Err(Interrupted.into());
             }
         }
@@ -295,5 +296,25 @@ impl Outcome {
                 }
             })
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use convforge::Pick;
+
+    use super::*;
+    use crate::{Contenders, net::resize::resize};
+
+    #[test]
+    fn who_stops_in_the_last_batch_keeps_all_results() {
+        let (images, _) = Images::synthetic(4, 1).unwrap();
+        let images = resize(&images, SIDE).unwrap();
+        let contender = Contenders::new().named(&Pick::Rule).unwrap();
+        let weights = Weights::synthetic(1);
+        let mut network = Network::new(&Device::cpu(), &weights, &contender, Math::Fp32).unwrap();
+        let mut stopping_at = |last| network.classify(&images, 2, &mut |done| done < last);
+        assert!(stopping_at(2).unwrap_err().is_interruption());
+        assert_eq!(stopping_at(4).unwrap().classes().len(), 4);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use npyz::{NpyFile, Order};
+use npyz::{NpyFile, Order, WriteOptions, WriterBuilder};
 
 use crate::{Error, Result, files::write_whole};
 
@@ -32,7 +32,7 @@ impl Array2 {
         array.map_err(|why| Error::file_because(path, WANTED, why))
     }
 
-    /// Writes a file byte for byte as NumPy would, whole or not at all.
+    /// Writes a file that NumPy reads, whole or not at all.
     ///
     /// # Errors
     /// [`Error::File`] if `data` does not hold `rows * cols` values or the file cannot be written.
@@ -44,17 +44,19 @@ impl Array2 {
             let what = format!("expected {rows} x {cols} values to write, found {found}");
             return Err(Error::file(path, what));
         }
-        // The crate that reads spells the shape in its own way.
-        let shape = format!("({rows}, {cols})");
-        let dict = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
-        // Spaces and a newline bring the values to a multiple of 64 bytes.
-        let header = (10 + dict.len() + 1).next_multiple_of(64) - 10;
-        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-        bytes.extend((header as u16).to_le_bytes());
-        bytes.extend(format!("{dict:<0$}\n", header - 1).bytes());
-        bytes.extend(data.iter().flat_map(|value| value.to_le_bytes()));
+        let bytes = encode(self).map_err(|why| Error::file_because(path, "cannot be made", why))?;
         write_whole(path, bytes)
     }
+}
+
+fn encode(array: &Array2) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let shape = [array.rows as u64, array.cols as u64];
+    let options = WriteOptions::new().default_dtype().shape(&shape);
+    let mut writer = options.writer(&mut bytes).begin_nd()?;
+    writer.extend(&array.data)?;
+    writer.finish()?;
+    Ok(bytes)
 }
 
 fn decode(bytes: &[u8]) -> io::Result<Array2> {

@@ -7,7 +7,7 @@ use super::{
     html::{Cell, Line, Section, code, column, figure, key, missing, table, why},
     lines::{Curve, Over, lines},
     results::{Results, plain_names, words},
-    sheet::{series, series_variable},
+    sheet::{beside_floor, series, series_variable},
 };
 use crate::{
     Result,
@@ -78,7 +78,7 @@ fn drawing(math: &str, rows: &[&ErrorRow], data: Data) -> Result<Markup> {
     let sums = groups(rows, |row| Some(row.on(data)?.rounded?.rms));
     let curve = |(i, group): (usize, &Group), before: &str| Curve {
         name: format!("{before}{}", group.label()),
-        color: series(colour(i)),
+        color: series(beside_floor(i)),
         points: ascending(&group.points),
         band: Vec::new(),
     };
@@ -114,7 +114,7 @@ fn drawing(math: &str, rows: &[&ErrorRow], data: Data) -> Result<Markup> {
 fn keys(groups: &[Group], first: usize) -> Markup {
     html! {
         @for (i, group) in (first..).zip(groups) {
-            (key(&series_variable(colour(i)), &group.names[0]))
+            (key(&series_variable(beside_floor(i)), &group.names[0]))
             @for (i, name) in group.names[1..].iter().enumerate() {
                 @if i == 0 { "and " } @else { ", " }
                 (code(name))
@@ -136,11 +136,6 @@ fn ascending(points: &[(&ErrorRow, f64)]) -> Vec<(f64, f64)> {
     }
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found
-}
-
-/// The colour of a group: any but that which is hard to tell from the loop's.
-fn colour(group: usize) -> usize {
-    [0, 1, 2, 3, 5, 6, 7][group % 7]
 }
 
 /// Variants whose curves are one.

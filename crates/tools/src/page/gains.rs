@@ -1,6 +1,9 @@
 //! What streams gain, in sentences whose numbers are those of the rows.
 
-use crate::study::{HostMemory, OverlapRow};
+use crate::{
+    measure::median,
+    study::{HostMemory, OverlapRow},
+};
 
 /// A variant on a problem from one kind of memory: its rows with a time.
 struct Case<'a>(Vec<&'a OverlapRow>);
@@ -127,7 +130,7 @@ fn turns(cases: &[Case]) -> Option<String> {
     let [first, .., last] = ratios[..] else {
         return Some(gain + ".");
     };
-    let median = (ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0;
+    let median = median(&ratios);
     let because = match AGREES.contains(&median) {
         true => ": kernels run beside copies, but the two copies take turns",
         false => "",

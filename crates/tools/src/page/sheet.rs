@@ -58,6 +58,12 @@ pub fn series(number: usize) -> RGBColor {
     SERIES[number % SERIES.len()]
 }
 
+/// The number of a curve's colour beside a line in the colour of floors: any but that which is hard to tell
+/// from it.
+pub fn beside_floor(curve: usize) -> usize {
+    [0, 1, 2, 3, 5, 6, 7][curve % 7]
+}
+
 /// The variable of such a colour.
 pub fn series_variable(number: usize) -> String {
     format!("s{}", number % SERIES.len())

@@ -8,7 +8,7 @@ use super::{
     html::{Cell, Line, Section, column, figure, key, missing, table, why},
     lines::{Curve, Level, Over, lines},
     results::{Results, plain_names, words},
-    sheet::{series, series_variable},
+    sheet::{beside_floor, series, series_variable},
 };
 use crate::{
     Result,
@@ -106,7 +106,7 @@ fn over_streams(rows: &[&OverlapRow], variants: &[&str], memory: HostMemory) -> 
             .unzip();
         Curve {
             name: names[i].clone(),
-            color: series(colour(i)),
+            color: series(beside_floor(i)),
             points,
             band,
         }
@@ -148,16 +148,11 @@ fn over_streams(rows: &[&OverlapRow], variants: &[&str], memory: HostMemory) -> 
         @if let Some(drawing) = drawing {
             (figure(&drawing, &html! {
                 b { (memory.word()) " memory" } ": "
-                @for (i, name) in names.iter().enumerate() { (key(&series_variable(colour(i)), name)) }
+                @for (i, name) in names.iter().enumerate() { (key(&series_variable(beside_floor(i)), name)) }
                 (key("floor", meaning))
             }))
         }
     })
-}
-
-/// The colour of a variant's curve: any but that which is hard to tell from the floor's.
-fn colour(variant: usize) -> usize {
-    [0, 1, 2, 3, 5, 6, 7][variant % 7]
 }
 
 /// Of every number of streams the fastest row, ascending.

@@ -75,7 +75,7 @@ impl Study {
 
     /// Whether it has every contender's row on a layer, none of them interrupted.
     pub fn has_layer(&self, layer: &Layer, contenders: &[Contender]) -> bool {
-        measure::has(&self.layers, layer, contenders)
+        measure::has(self.layers.iter(), layer, contenders)
     }
 
     /// Whether it has the row of a variant on a batch, not interrupted.

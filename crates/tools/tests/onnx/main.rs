@@ -356,6 +356,63 @@ fn what_follows_is_taken_in_where_that_is_exact() {
 }
 
 #[test]
+fn what_follows_in_a_ring_or_has_no_name_is_not_taken_in() {
+    let fuse = Asked {
+        fuse: true,
+        ..Asked::default()
+    };
+    let of = |build: Build| spelled(&open(&build.answers("y"), &fuse).unwrap().layers);
+    let start = |y: &str| {
+        let conv = Build::new(13, "1 4 9 9").conv(y, "x", &[4, 4, 1, 1], &[]);
+        conv.weights("s", &[4])
+    };
+    let plain = "mb1ic4ih9oc4oh9kh1";
+    let itself = start("a").node("a = BatchNormalization a s s s s", &[]);
+    assert_eq!(of(itself), [format!("A {plain}")]);
+    let ring = start("a")
+        .node("b = BatchNormalization a s s s s", &[])
+        .node("a = BatchNormalization b s s s s", &[]);
+    assert_eq!(of(ring), [format!("A {plain}")]);
+    let before = Build::new(13, "1 4 9 9").node("y = Relu a", &[]);
+    let before = before.conv("a", "x", &[4, 4, 1, 1], &[]);
+    assert_eq!(of(before), [format!("A {plain}")]);
+
+    // What is left out of the one is not what the other makes.
+    let unnamed = Build::new(13, "1 4 9 9").weights("w", &[4, 4, 1, 1]);
+    let mut model = unnamed
+        .node("_ = Conv x w", &[])
+        .node("y = Relu x _", &[])
+        .answers("y");
+    model.graph.as_mut().unwrap().node[0].name = "A".to_owned();
+    let found = open(&model, &fuse).unwrap();
+    assert_eq!(spelled(&found.layers), [format!("A {plain}")]);
+}
+
+#[test]
+fn a_split_into_nothing_is_passed_over() {
+    let split = Build::new(13, "1 4 9 9").node("y = Split x", &[]);
+    let mut model = split.conv("a", "x", &[4, 4, 1, 1], &[]).answers("a");
+    model.graph.as_mut().unwrap().node[0].output.clear();
+    assert_eq!(layers(&model), ["A mb1ic4ih9oc4oh9kh1"]);
+}
+
+#[test]
+fn empty_axes_are_all_axes_unless_the_node_says_none() {
+    let reduced = |attributes: &[proto::Attribute]| {
+        let build = Build::new(18, "1 4 9 9").ints("none", &[]);
+        let build = build.node("a = ReduceSum x none", attributes);
+        layers(&build.conv("b", "a", &[4, 1, 1, 1], &[]).answers("b"))
+    };
+    assert_eq!(reduced(&[]), ["B mb1ic1ih1oc4oh1kh1"]);
+    let keeps = int("noop_with_empty_axes", 0);
+    assert_eq!(reduced(&[keeps]), ["B mb1ic1ih1oc4oh1kh1"]);
+    let build = Build::new(18, "1 4 9 9").ints("none", &[]);
+    let noop = build.node("a = ReduceSum x none", &[int("noop_with_empty_axes", 1)]);
+    let noop = noop.conv("b", "a", &[4, 4, 1, 1], &[]).answers("b");
+    assert_eq!(layers(&noop), ["B mb1ic4ih9oc4oh9kh1"]);
+}
+
+#[test]
 fn nodes_that_are_no_problem_are_listed_or_left_out() {
     let model = Build::new(13, "1 3 8 8")
         .conv("a", "x", &[4, 3, 3, 3], &[])

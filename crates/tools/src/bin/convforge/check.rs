@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs},
-    failure::Failure,
+    failure::{Failure, even_unread},
     numbers::{number, positive},
     terminal::{self, Progress},
 };
@@ -295,6 +295,47 @@ impl Args {
         Ok((counts, cases))
     }
 
+    /// Prints what was not checked, and how many cases ended how.
+    fn tell(
+        &self,
+        device: &Device,
+        counts: &Counts,
+        (work, cases): (&[(Problem, &Configured)], &[Case]),
+        short: &[String],
+    ) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        for why in short {
+            writeln!(out, "FAILED {why}")?;
+        }
+        for case in cases.iter().filter(|case| case.status == Status::Skipped) {
+            let (variant, problem) = (&case.variant, &case.problem);
+            writeln!(out, "skipped {variant} {problem}: {}", case.reason)?;
+        }
+        if terminal::interrupted() {
+            writeln!(out, "interrupted")?;
+        }
+        let problems: HashSet<String> = work.iter().map(|(p, _)| p.to_string()).collect();
+        let kinds: Vec<String> = self.kinds().iter().map(Data::to_string).collect();
+        writeln!(
+            out,
+            "Problems: {}, on {device}, seed {}, data: {}",
+            problems.len(),
+            self.seed,
+            kinds.join(", ")
+        )?;
+        let Counts {
+            passed,
+            failed,
+            skipped,
+            unsupported,
+        } = counts;
+        writeln!(
+            out,
+            "{passed} passed, {failed} failed, {skipped} skipped, {unsupported} unsupported"
+        )?;
+        Ok(())
+    }
+
     /// Whether any of the data that was asked for fits the problem.
     fn fits(&self, problem: &Problem) -> bool {
         self.kinds().iter().any(|data| data.fits(problem))
@@ -329,18 +370,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         ..args.judge.options()
     };
 
-    let (counts, cases) = args.checked(&device, &work, &options)?;
-
-    let mut out = io::stdout().lock();
-    let Counts {
-        passed,
-        failed,
-        skipped,
-        unsupported,
-    } = counts;
-    if args.json {
-        drop(out);
-        terminal::print_json(&json!({
+    // Nothing but failures is printed in passing.
+    let (counts, cases) = match args.checked(&device, &work, &options) {
+        Err(Failure::ClosedPipe) => return Ok(ExitCode::FAILURE),
+        checked => checked?,
+    };
+    let is_empty = counts.passed + counts.failed == 0;
+    let failed = counts.failed > 0 || !short.is_empty();
+    even_unread(match args.json {
+        true => terminal::print_json(&json!({
             "device": device.name(),
             "seed": args.seed,
             "data": args.kinds(),
@@ -348,47 +386,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             "counts": counts,
             "cases": cases,
             "short": short,
-        }))?;
-    } else {
-        for why in &short {
-            writeln!(out, "FAILED {why}")?;
-        }
-        for case in cases.iter().filter(|case| case.status == Status::Skipped) {
-            writeln!(
-                out,
-                "skipped {} {}: {}",
-                case.variant, case.problem, case.reason
-            )?;
-        }
-        if terminal::interrupted() {
-            writeln!(out, "interrupted")?;
-        }
-        let problems: HashSet<String> = work.iter().map(|(p, _)| p.to_string()).collect();
-        writeln!(
-            out,
-            "Problems: {}, on {device}, seed {}, data: {}",
-            problems.len(),
-            args.seed,
-            args.kinds()
-                .iter()
-                .map(Data::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
-        )?;
-        writeln!(
-            out,
-            "{passed} passed, {failed} failed, {skipped} skipped, {unsupported} unsupported"
-        )?;
-    }
+        })),
+        false => args.tell(&device, &counts, (&work, &cases), &short),
+    })?;
     // An empty share is no news where the others have the work.
-    if passed + failed == 0 && short.is_empty() && !terminal::interrupted() && args.shard.is_all() {
+    if is_empty && short.is_empty() && !terminal::interrupted() && args.shard.is_all() {
         return Err(Failure::Error(nothing(&work, &cases).into()));
     }
-    Ok(match terminal::interrupted() {
-        true => ExitCode::from(terminal::INTERRUPTED),
-        false if failed > 0 || !short.is_empty() => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    Ok(terminal::exit_code(failed))
 }
 
 /// That nothing was checked, and why.

@@ -1,15 +1,23 @@
 //! `convforge compare`: check, then time side by side.
 
+mod fresh;
+
 use std::process::ExitCode;
 
 use convforge::Pick;
-use convforge_tools::{Contender, measure::View, suite::Suite};
+use convforge_tools::{
+    Contender,
+    measure::View,
+    suite::{Layer, Suite},
+};
 
 use crate::{
     args::{ProblemArgs, VariantArgs},
     failure::Failure,
-    measuring::MeasuringArgs,
+    measuring::{MeasuringArgs, Run},
+    terminal,
 };
+use fresh::{FreshArgs, tell_plan};
 
 /// What is compared when nothing is asked for.
 pub const DEFAULT_SUITE: &str = "quick";
@@ -31,21 +39,56 @@ pub struct Args {
     variants: VariantArgs,
     #[command(flatten)]
     measuring: MeasuringArgs,
+    #[command(flatten)]
+    fresh: FreshArgs,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let (device, no_gpu) = args.measuring.open()?;
-    let mut contenders = args
-        .variants
-        .compared(&args.variants.all(), args.measuring.is_gpu(&device))?;
-    if args.variants.is_empty() {
-        contenders.push(Contender::Pick(Pick::Rule));
-    }
-    let layers = match args.problems.is_empty() {
-        true => args.problems.adapt(&Suite::find(DEFAULT_SUITE)?.layers),
-        false => args.problems.layers(),
+    let Args {
+        fresh, measuring, ..
+    } = args;
+    let (device, no_gpu) = measuring.open()?;
+    let gpu = fresh.is_gpu(&device);
+    let contenders = args.contenders(gpu)?;
+    let layers = args.layers()?;
+    // A place that cannot be written to should show now.
+    let target = match fresh.plan {
+        true => None,
+        false => measuring.target()?,
     };
-    let groups = [contenders];
-    args.measuring
-        .measure((device, no_gpu), layers?, &groups, View::Compare)
+    let limits = device.limits();
+    let mut run = Run::new(measuring, device, View::Compare, target)?;
+    let layers = run.fit(layers, gpu);
+    run.expect(&layers);
+    let recorded = fresh.recorded(&limits, &run.report.environment)?;
+    let cold = measuring.sampling.is_cold(gpu);
+    let (mut units, empty) = fresh.near(layers, &contenders, &recorded, cold);
+    if empty > 0 {
+        let note = format!("--within leaves nobody of {empty} problems");
+        terminal::remark(&note, measuring.prints_tables())?;
+    }
+    let all = units.len();
+    units.retain(|(layer, group)| !recorded.has(layer, group, cold));
+    if fresh.plan {
+        units.retain(|unit| !run.has(unit));
+        return tell_plan(&measuring.sampling.options(gpu), &units, &recorded, all);
+    }
+    run.measure(no_gpu, &units)
+}
+
+impl Args {
+    fn contenders(&self, gpu: bool) -> Result<Vec<Contender>, Failure> {
+        let mut contenders = self.variants.compared(&self.variants.all(), gpu)?;
+        if self.variants.is_empty() {
+            contenders.push(Contender::Pick(Pick::Rule));
+        }
+        Ok(contenders)
+    }
+
+    fn layers(&self) -> Result<Vec<Layer>, Failure> {
+        match self.problems.is_empty() {
+            true => self.problems.adapt(&Suite::find(DEFAULT_SUITE)?.layers),
+            false => self.problems.layers(),
+        }
+    }
 }

@@ -32,6 +32,14 @@ impl Failure {
     }
 }
 
+/// What became of printing where the work does not depend on it: that nobody reads any more is fine.
+pub fn even_unread(told: Result<(), impl Into<Failure>>) -> Result<(), Failure> {
+    match told.map_err(Into::into) {
+        Err(Failure::ClosedPipe) => Ok(()),
+        told => told,
+    }
+}
+
 impl From<convforge::Error> for Failure {
     fn from(error: convforge::Error) -> Self {
         use convforge::Error as E;

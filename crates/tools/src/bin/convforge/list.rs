@@ -3,6 +3,7 @@
 mod estimates;
 
 use std::{
+    fmt,
     io::{self, Write},
     process::ExitCode,
 };
@@ -10,7 +11,7 @@ use std::{
 use clap::builder::PossibleValuesParser;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
-    Choice, Device, Error, Limits, Pick, chain,
+    Choice, Device, Error, Limits, Pick, Problem, chain,
     variant::{self, Info, Query, Variant},
 };
 use convforge_check as check;
@@ -59,8 +60,9 @@ const STYLE: TableStyle =
 struct Entry<'a> {
     #[serde(flatten)]
     info: &'a Info,
-    /// Share of the generator's problems that it can do on an H200.
-    coverage: f64,
+    /// Share of the generator's problems that it can do on an H200, where it is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coverage: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<Answer>,
 }
@@ -80,12 +82,41 @@ struct Answer {
     picked_because: Vec<String>,
 }
 
-impl Args {
-    /// Those of the chip that was named, or of the device.
-    fn limits(&self) -> Result<Limits, Failure> {
-        match &self.chip {
-            Some(chip) => Ok(Limits::of_chip(chip).unwrap_or_default()),
-            None => Ok(self.device.open()?.0.limits()),
+/// Where problems would be computed.
+enum Place {
+    Chip(String, Limits),
+    Here(Device),
+}
+
+impl Place {
+    /// The chip that was named, or the device.
+    fn of(args: &Args) -> Result<Self, Failure> {
+        Ok(match &args.chip {
+            Some(chip) => Place::Chip(chip.clone(), Limits::of_chip(chip).unwrap_or_default()),
+            None => Place::Here(args.device.open()?.0),
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        match self {
+            Place::Chip(_, limits) => limits.clone(),
+            Place::Here(device) => device.limits(),
+        }
+    }
+
+    fn choose(&self, pick: &Pick, problem: &Problem) -> convforge::Result<Choice> {
+        match self {
+            Place::Chip(_, limits) => pick.choose_for(limits, problem),
+            Place::Here(device) => pick.choose(device, problem),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Place::Chip(chip, _) => f.write_str(chip),
+            Place::Here(device) => device.fmt(f),
         }
     }
 }
@@ -105,31 +136,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if layers.is_empty() {
         return everything(args);
     }
+    let place = Place::of(args)?;
     if args.estimates {
-        return estimates::print(&layers, &args.limits()?);
+        return estimates::print(&layers, &place.limits());
     }
-    let asked = layers.iter().map(|layer| Asked::new(layer, args));
-    let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let all = Contenders::new();
-    let lists = asked.iter().map(|asked| entries(&all, Some(asked)));
     if args.json {
-        terminal::print_json(&lists.flatten().collect::<Vec<_>>())?;
+        let coverage = coverage(&all);
+        let list = |layer| entries(&all, &coverage, Some(&Asked::new(layer, &place)));
+        terminal::print_json(&layers.iter().flat_map(list).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = io::stdout().lock();
-    for (i, (asked, entries)) in asked.iter().zip(lists).enumerate() {
-        let gap = if i == 0 { "" } else { "\n" };
-        let shared = shared(&entries);
-        writeln!(out, "{gap}{} on {}", asked.layer.title(), asked.place)?;
-        if let nodes @ [_, _, ..] = &asked.layer.nodes[..] {
-            let names = nodes.join(", ");
-            say(&mut out, &format!("{} nodes: {names}", nodes.len()))?;
+    for (i, layer) in layers.iter().enumerate() {
+        if i > 0 {
+            writeln!(out)?;
         }
-        writeln!(out, "{}", answers(&entries, &shared))?;
-        for (note, why) in shared.iter().enumerate() {
-            say(&mut out, &format!("({}) {why}", note + 1))?;
-        }
-        asked.tell_picks(&mut out)?;
+        Asked::new(layer, &place).tell(&mut out, &all)?;
     }
     if args.chip.is_some() && cfg!(not(feature = "cuda")) {
         let said =
@@ -144,7 +167,7 @@ fn everything(args: &Args) -> Result<ExitCode, Failure> {
     // A device that is not there is said, as everywhere.
     args.device.open()?;
     let all = Contenders::new();
-    let entries = entries(&all, None);
+    let entries = entries(&all, &coverage(&all), None);
     if args.json {
         terminal::print_json(&entries)?;
         return Ok(ExitCode::SUCCESS);
@@ -165,13 +188,21 @@ fn say(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, "{}", terminal::look().paragraph("", text))
 }
 
-/// Everyone, and what they answer.
-fn entries<'a>(all: &'a Contenders, asked: Option<&Asked>) -> Vec<Entry<'a>> {
+/// The share of the generator's problems that each can do on an H200, which takes a while.
+fn coverage(all: &Contenders) -> Vec<f64> {
     // The same number on every machine.
     let nominal = Limits::of_chip("h200").unwrap_or_default();
-    let entries = all.all().iter().map(|variant| Entry {
+    let variants = all.all().iter();
+    variants
+        .map(|variant| check::coverage(&**variant, &nominal))
+        .collect()
+}
+
+/// Everyone, with their coverage where it is shown, and what they answer.
+fn entries<'a>(all: &'a Contenders, coverage: &[f64], asked: Option<&Asked>) -> Vec<Entry<'a>> {
+    let entries = all.all().iter().enumerate().map(|(i, variant)| Entry {
         info: variant.info(),
-        coverage: check::coverage(&**variant, &nominal),
+        coverage: coverage.get(i).copied(),
         answer: asked.map(|asked| asked.ask(&**variant)),
     });
     entries.collect()
@@ -231,7 +262,7 @@ fn descriptions(entries: &[Entry]) -> String {
             info.name.clone(),
             info.kind.word().to_owned(),
             info.arithmetic.word().to_owned(),
-            format!("{:.0} %", coverage * 100.0),
+            coverage.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
             info.idea.clone(),
             info.source.clone(),
             info.configs.join(", "),
@@ -331,40 +362,40 @@ type Picked = (Pick, convforge::Result<Choice>);
 /// A problem, and where it would be computed.
 struct Asked<'a> {
     layer: &'a Layer,
-    /// What the device or the chip is called.
-    place: String,
+    place: &'a Place,
     limits: Limits,
     /// What every pick that chooses by itself comes to.
     picks: Vec<Picked>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(layer: &'a Layer, args: &Args) -> Result<Self, Failure> {
-        let problem = &layer.problem;
-        let picks = Pick::automatic().into_iter();
-        let picked = |choose: &dyn Fn(&Pick) -> _| -> Vec<Picked> {
-            let picked = picks.map(|pick| {
-                let choice = choose(&pick);
-                (pick, choice)
-            });
-            picked.collect()
+    fn new(layer: &'a Layer, place: &'a Place) -> Self {
+        let picked = |pick: Pick| {
+            let choice = place.choose(&pick, &layer.problem);
+            (pick, choice)
         };
-        if let Some(chip) = &args.chip {
-            let limits = Limits::of_chip(chip).unwrap_or_default();
-            return Ok(Asked {
-                layer,
-                place: chip.clone(),
-                picks: picked(&|pick| pick.choose_for(&limits, problem)),
-                limits,
-            });
-        }
-        let (device, _): (Device, _) = args.device.open()?;
-        Ok(Asked {
+        Asked {
             layer,
-            place: device.to_string(),
-            limits: device.limits(),
-            picks: picked(&|pick| pick.choose(&device, problem)),
-        })
+            place,
+            limits: place.limits(),
+            picks: Pick::automatic().into_iter().map(picked).collect(),
+        }
+    }
+
+    /// What everyone says to the problem, and who is picked.
+    fn tell(&self, out: &mut impl Write, all: &Contenders) -> io::Result<()> {
+        let entries = entries(all, &[], Some(self));
+        let shared = shared(&entries);
+        writeln!(out, "{} on {}", self.layer.title(), self.place)?;
+        if let nodes @ [_, _, ..] = &self.layer.nodes[..] {
+            let names = nodes.join(", ");
+            say(out, &format!("{} nodes: {names}", nodes.len()))?;
+        }
+        writeln!(out, "{}", answers(&entries, &shared))?;
+        for (note, why) in shared.iter().enumerate() {
+            say(out, &format!("({}) {why}", note + 1))?;
+        }
+        self.tell_picks(out)
     }
 
     fn ask(&self, variant: &dyn Variant) -> Answer {

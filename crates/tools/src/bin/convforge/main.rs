@@ -15,6 +15,7 @@ mod numbers;
 mod page;
 mod profile;
 mod report;
+mod sampling;
 #[cfg(feature = "cudnn")]
 mod searches;
 mod shape;

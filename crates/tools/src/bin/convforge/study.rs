@@ -6,7 +6,11 @@ mod part;
 mod plan;
 mod units;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use convforge::{Device, Math, Pick};
 use convforge_tools::{
@@ -18,7 +22,7 @@ use convforge_tools::{
 use crate::{
     args::{Configs, DeviceArgs, Shard, VariantArgs},
     data::{Data, DataArgs},
-    failure::Failure,
+    failure::{Failure, even_unread},
     measuring::{self, continued, find_ceilings, print_end},
     numbers, report,
     terminal::{self, Progress},
@@ -113,8 +117,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         .of(&plan.units)
         .partition(|unit| unit.is_done(&study));
     for unit in there {
-        let remark = format!("{}: already there", unit.title());
-        terminal::remark(&remark, args.prints_tables())?;
+        args.remark(&format!("{}: already there", unit.title()))?;
     }
     let mut progress = Progress::new(units.len());
     let any = |part| units.iter().any(|unit| unit.part() == part);
@@ -123,44 +126,56 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         find_ceilings(&device, environment, notes, &mut progress);
     }
     for note in &study.notes {
-        terminal::remark(note, args.prints_tables())?;
+        args.remark(note)?;
     }
     let largest = plan.batches.iter().copied().max();
     let data = any(Part::Network).then(|| args.data.read(largest, "--batches"));
     let data = data.transpose()?;
     let measuring = args.measuring(&device, &study, data.as_ref());
+    let walked = walk(
+        &units,
+        &measuring,
+        &mut study,
+        target.as_mut(),
+        &mut progress,
+    );
+    drop(progress);
+
+    let ended = finish(target.as_mut(), &study);
+    let timed = plan.units.iter().any(|unit| unit.part() != Part::Errors);
+    let place = args.out.as_deref().filter(|_| ended.is_ok());
+    let shown = args.show_with_end(&study, timed.then_some(&device), place);
+    even_unread(walked.and(ended).and(shown))?;
+    Ok(terminal::exit_code(study.count(Status::Failed) > 0))
+}
+
+/// Measures unit by unit, and keeps what there is so far.
+fn walk(
+    units: &[&Unit],
+    measuring: &Measuring,
+    study: &mut Study,
+    mut target: Option<&mut Target>,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let device = measuring.device;
     for unit in units {
         if terminal::interrupted() {
             break;
         }
-        let before = Clocks::read(&device);
+        let before = Clocks::read(device);
         let mut say = |doing: &str| progress.say(&format!("{}: {doing}", unit.title()));
-        unit.run(&measuring, &mut study, &mut say);
+        unit.run(measuring, study, &mut say);
         if device.is_gpu() {
             study.clocks.push(ClockLog {
                 problem: unit.title(),
                 before,
-                after: Clocks::read(&device),
+                after: Clocks::read(device),
             });
         }
-        keep(target.as_mut(), &study)?;
+        keep(target.as_deref_mut(), study)?;
         progress.step();
     }
-    drop(progress);
-
-    finish(target.as_mut(), &study)?;
-
-    args.show(&study)?;
-    if args.prints_tables() {
-        let timed = plan.units.iter().any(|unit| unit.part() != Part::Errors);
-        let timed_on = timed.then_some(&device);
-        print_end(timed_on, args.out.as_deref(), |status| study.count(status))?;
-    }
-    Ok(match terminal::interrupted() {
-        true => ExitCode::from(terminal::INTERRUPTED),
-        false if study.count(Status::Failed) > 0 => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    Ok(())
 }
 
 /// Puts files together that were measured under the same conditions.
@@ -280,6 +295,30 @@ impl Args {
     /// Where the results go.
     fn target(&self) -> Result<Option<Target>, Failure> {
         Ok(self.out.as_deref().map(Target::open).transpose()?)
+    }
+
+    /// With --out the results go elsewhere, and what is printed need not be read.
+    fn remark(&self, text: &str) -> Result<(), Failure> {
+        let told = terminal::remark(text, self.prints_tables());
+        match &self.out {
+            Some(_) => even_unread(told),
+            None => Ok(told?),
+        }
+    }
+
+    /// The tables, and what is said below them.
+    fn show_with_end(
+        &self,
+        study: &Study,
+        timed_on: Option<&Device>,
+        place: Option<&Path>,
+    ) -> Result<(), Failure> {
+        self.show(study)?;
+        if self.prints_tables() {
+            let count = |status| study.count(status);
+            print_end(timed_on, place, count)?;
+        }
+        Ok(())
     }
 
     fn show(&self, study: &Study) -> Result<(), Failure> {

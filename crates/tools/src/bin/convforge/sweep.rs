@@ -13,7 +13,7 @@ use crate::{
     args::{self, Configs, ProblemArgs, SearchArgs},
     compare,
     failure::Failure,
-    measuring::MeasuringArgs,
+    measuring::{MeasuringArgs, Run, Unit},
 };
 
 /// What is swept on a GPU when nothing is asked for, and with how many images.
@@ -45,9 +45,14 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (device, no_gpu) = args.measuring.open()?;
     let groups = groups(&args.search.contenders(), &args.variants, &device)?;
-    let layers = layers(&args.problems, &device)?;
-    args.measuring
-        .measure((device, no_gpu), layers, &groups, View::Sweep)
+    let (layers, gpu) = (layers(&args.problems, &device)?, device.is_gpu());
+    let target = args.measuring.target()?;
+    let mut run = Run::new(&args.measuring, device, View::Sweep, target)?;
+    let mut units: Vec<Unit> = Vec::new();
+    for layer in run.fit(layers, gpu) {
+        units.extend(groups.iter().map(|group| (layer.clone(), group.clone())));
+    }
+    run.measure(no_gpu, &units)
 }
 
 fn layers(problems: &ProblemArgs, device: &Device) -> Result<Vec<Layer>, Failure> {

@@ -3,7 +3,7 @@
 use std::{
     env,
     io::{self, IsTerminal, Write},
-    process,
+    process::{self, ExitCode},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -42,6 +42,15 @@ pub fn stop() -> &'static AtomicBool {
 /// Whether Ctrl-C was pressed.
 pub fn interrupted() -> bool {
     STOP.load(Ordering::Relaxed)
+}
+
+/// The exit status of work that ended, or that Ctrl-C ended.
+pub fn exit_code(failed: bool) -> ExitCode {
+    match interrupted() {
+        true => ExitCode::from(INTERRUPTED),
+        false if failed => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
 }
 
 /// How tables look on standard output: plain and unwrapped where it is no terminal, so that each row is

@@ -16,7 +16,7 @@ use convforge::{
 use convforge_tools::{
     Error,
     files::write_whole,
-    measure::{self, Options, Row, Status, duration},
+    measure::{self, Row, Status, duration},
     suite::{self, Layer},
     tune::{self, Exchanged},
 };
@@ -24,8 +24,8 @@ use serde::Serialize;
 
 use crate::{
     args::{DeviceArgs, ProblemArgs},
-    failure::Failure,
-    numbers::{number, positive, seconds},
+    failure::{Failure, even_unread},
+    sampling::SamplingArgs,
     terminal::{self, Progress},
 };
 
@@ -51,19 +51,8 @@ pub struct Args {
     /// The folder of the results [default: this user's]
     #[arg(long, value_name = "DIR", global = true)]
     store: Option<PathBuf>,
-    /// Samples of each variant [default: 30 on a GPU, 10 on the CPU]
-    #[arg(long, value_parser = positive::<u32>, allow_negative_numbers = true)]
-    samples: Option<u32>,
-    /// Time for the samples of one problem; slow variants then take fewer, but at least 5
-    /// [default: 60 on a GPU, 2 on the CPU]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
-    seconds: Option<Duration>,
-    /// For calls whose operands stay in the L2 cache; such results stand by themselves
-    #[arg(long)]
-    warm: bool,
-    /// Seed of the data
-    #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
-    seed: u64,
+    #[command(flatten)]
+    sampling: SamplingArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -135,6 +124,21 @@ struct Run<'a> {
     interrupted: bool,
 }
 
+impl Run<'_> {
+    /// Where the results are, or that not all of them are anywhere.
+    fn tell_place(&self, kept: bool) -> Result<(), Failure> {
+        let text = match &self.store {
+            _ if !kept => {
+                "Not all results were kept: name a folder that can be written with --store."
+                    .to_owned()
+            }
+            Some(folder) => format!("The results are in {}.", folder.display()),
+            None => return Ok(()),
+        };
+        Ok(terminal::remark(&text, true)?)
+    }
+}
+
 fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
     if args.problems.is_empty() {
         return Err(Failure::Usage(
@@ -151,9 +155,9 @@ fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
         notes.extend(reduced.1);
     }
     for note in &notes {
-        terminal::remark(note, !args.json)?;
+        even_unread(terminal::remark(note, !args.json))?;
     }
-    let store = store.under(Conditions::default().cold(!args.warm));
+    let store = store.under(Conditions::default().cold(!args.sampling.warm));
     let folder = store.folder().map(Path::to_owned);
     // Results of a tuner whose time ran out are measured here.
     let tuner = Tuner::new(Duration::MAX).store(store);
@@ -165,7 +169,8 @@ fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
         }
         let told = args.tune_one(&tuner, &device, layer, &mut progress);
         if !args.json {
-            progress.print(&told.text())?;
+            // The results are in the store.
+            even_unread(progress.print(&told.text()))?;
         }
         problems.push(told);
         progress.step();
@@ -173,39 +178,21 @@ fn tune(args: &Args, store: Store) -> Result<ExitCode, Failure> {
     drop(progress);
     let kept = problems.iter().all(|told| told.kept);
     let failed = !kept || problems.iter().any(|told| told.failed > 0);
-    if args.json {
-        terminal::print_json(&Run {
-            device: device.model(),
-            store: folder,
-            notes,
-            problems,
-            interrupted: terminal::interrupted(),
-        })?;
-    } else if !kept {
-        let text = "Not all results were kept: name a folder that can be written with --store.";
-        terminal::remark(text, true)?;
-    } else if let Some(folder) = folder {
-        terminal::remark(&format!("The results are in {}.", folder.display()), true)?;
-    }
-    Ok(match terminal::interrupted() {
-        true => ExitCode::from(terminal::INTERRUPTED),
-        false if failed => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    let run = Run {
+        device: device.model(),
+        store: folder,
+        notes,
+        problems,
+        interrupted: terminal::interrupted(),
+    };
+    even_unread(match args.json {
+        true => terminal::print_json(&run),
+        false => run.tell_place(kept),
+    })?;
+    Ok(terminal::exit_code(failed))
 }
 
 impl Args {
-    fn options(&self, device: &Device) -> Options {
-        let default = Options::of(device);
-        Options {
-            samples: self.samples.map_or(default.samples, |n| n as usize),
-            budget: self.seconds.unwrap_or(default.budget),
-            warm: self.warm,
-            seed: self.seed,
-            ceilings: None,
-        }
-    }
-
     /// Measures what a problem has no results of, and keeps them before the next one begins.
     fn tune_one<'a>(
         &self,
@@ -229,7 +216,7 @@ impl Args {
             let contenders = tune::contenders(&missing);
             let title = layer.title();
             let mut say = |doing: &str| progress.say(&format!("{title}: {doing}"));
-            let (options, stop) = (self.options(device), terminal::stop());
+            let (options, stop) = (self.sampling.options(device.is_gpu()), terminal::stop());
             let rows = measure::compare(device, layer, &contenders, &options, stop, &mut say);
             let mut record = known;
             for (entrant, row) in missing.iter().zip(&rows) {

@@ -34,7 +34,7 @@ pub(super) fn split(node: &Node, known: &Known) -> Option<Vec<Dims>> {
         None if node.takes(1).is_some() => return None,
         // Equal parts, the last one smaller where they cannot be.
         None => {
-            let part = |size: i64| size.checked_add(count - 1).map(|size| size / count);
+            let part = |size: i64| size.checked_add(count - 1)?.checked_div(count);
             let part = x[along].and_then(part);
             let last = x[along].and_then(|size| size.checked_sub(part?.checked_mul(count - 1)?));
             let last = last.filter(|size| *size >= 0);
@@ -160,8 +160,13 @@ pub(super) fn reduce(node: &Node, known: &Known) -> Option<Dims> {
     let x = known.input(node, 0)?;
     let axes = match node.ints("axes").is_some() || node.takes(1).is_some() {
         true => ints(node, known, "axes", 1)?,
-        false if node.int("noop_with_empty_axes") == Some(1) => return Some(x.to_vec()),
-        false => (0..x.len() as i64).collect(),
+        false => Vec::new(),
+    };
+    // Empty ones are as good as none.
+    let axes = match axes.is_empty() {
+        true if node.int("noop_with_empty_axes") == Some(1) => return Some(x.to_vec()),
+        true => (0..x.len() as i64).collect(),
+        false => axes,
     };
     let axes: Vec<usize> = axes
         .into_iter()
