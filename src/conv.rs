@@ -453,6 +453,10 @@ impl Workspace {
     /// Takes the memory and makes the handles that `conv` needs. Where what it would like does not
     /// fit on the device, it gets the least it works with.
     ///
+    /// To hold more it gives back what it held first, so its memory may lie elsewhere afterwards, and a
+    /// graph that was recorded before is not launched again. The same goes where it finds no more: then it
+    /// holds as much as before, for the convolutions that it was reserved for.
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::WorkspaceTooSmall`] where the limit is under the least,
     /// [`Error::WrongDevice`], [`Error::WrongStream`], or what a library answers.

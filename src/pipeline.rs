@@ -25,12 +25,12 @@ use std::{
     },
 };
 
+#[cfg(doc)]
+use crate::Workspace;
 use crate::{
-    Conv, Device, Element, Pick, Problem, Result, Stream, device::with_host_copies,
+    Conv, Device, Element, Error, Pick, Problem, Result, Stream, device::with_host_copies,
     variant::Variant,
 };
-#[cfg(doc)]
-use crate::{Error, Workspace};
 use batch::{Batch, check_len, refuse};
 use lanes::Lanes;
 
@@ -111,8 +111,8 @@ pub struct Pipeline<T: Element> {
 }
 
 impl<T: Element> Pipeline<T> {
-    /// Cuts the batch of `problem`, lets `pick` choose the variant for a chunk, and takes all the
-    /// memory and handles that runs will need. `bias` is empty where the problem has none.
+    /// Cuts the batch of `problem`, lets `pick` choose the variant for a chunk, for a smaller last one
+    /// too if that does not take so few images, and takes all the memory and handles that runs will need. `bias` is empty where the problem has none.
     ///
     /// # Errors
     /// A residual, which is not split; no stream, or chunks of no image; a filter or bias of another
@@ -143,7 +143,7 @@ impl<T: Element> Pipeline<T> {
         bias: &[f32],
         options: &Options,
     ) -> Result<Self> {
-        let conv = |problem: &Problem| Conv::with_variant(device, problem, variant, config);
+        let conv = |problem: &Problem| Conv::with_variant(device, problem, variant.clone(), config);
         let batch = Batch::new(problem, conv, filter, bias, options.chunk)?;
         Self::over_streams(Arc::new(batch), options.streams, options.timeline)
     }
@@ -161,7 +161,7 @@ impl<T: Element> Pipeline<T> {
             let why = "cannot be split over 0 streams; it takes at least one";
             return Err(refuse(&batch.problem, why));
         }
-        let device = batch.whole.device();
+        let device = batch.whole.conv.device();
         let streams = (0..streams.min(batch.chunks()).max(1))
             .map(|_| device.stream())
             .collect::<Result<Vec<_>>>()?;
@@ -180,12 +180,13 @@ impl<T: Element> Pipeline<T> {
 
     /// The convolution of one chunk.
     pub fn conv(&self) -> &Conv {
-        &self.batch.whole
+        &self.batch.whole.conv
     }
 
-    /// The convolution of the last chunk, where that is smaller than the others.
+    /// The convolution of the last chunk, where that is smaller than the others: by the same variant in
+    /// the same configuration, unless that does not take so few images and the pick has another.
     pub fn rest(&self) -> Option<&Conv> {
-        self.batch.rest.as_ref()
+        self.batch.rest.as_ref().map(|rest| &rest.conv)
     }
 
     /// Images in a chunk, but for a smaller last one.
@@ -217,7 +218,7 @@ impl<T: Element> Pipeline<T> {
     /// [`run`](Self::run), beginning no further chunk once `stop` is set.
     ///
     /// # Errors
-    /// As [`run`](Self::run); [`Error::Interrupted`] where chunks were left out.
+    /// As [`run`](Self::run); [`Error::Interrupted`] where chunks were left out, and nothing failed.
     pub fn run_until(&mut self, x: &[T], y: &mut [T], stop: &AtomicBool) -> Result<Timing> {
         let Pipeline {
             batch,
@@ -231,8 +232,12 @@ impl<T: Element> Pipeline<T> {
         let (queued, waited) = with_host_copies(streams, |copies| {
             lanes.queue(batch, streams, copies, (x, y), &stopped)
         });
-        queued?;
-        waited.map_err(|error| batch.failed(0..batch.chunks(), error))?;
+        let waited = waited.map_err(|error| batch.failed(0..batch.chunks(), error));
+        match (queued, waited) {
+            // That the caller stopped says nothing of what failed before.
+            (Err(Error::Interrupted), Err(failure)) => return Err(failure),
+            (queued, waited) => queued.and(waited)?,
+        }
         lanes.timing(batch)
     }
 }

@@ -72,7 +72,8 @@ impl Filter {
         pack: impl FnOnce() -> Result<Option<Packed>>,
     ) -> Result<Option<Arc<Packed>>> {
         let Some(key) = &conv.key else {
-            return Ok(None);
+            // It packs nothing, but refuses a filter that does not fit.
+            return Ok(pack()?.map(Arc::new));
         };
         let mut forms = self.lock();
         let fits = |form: &Arc<Packed>| form.fits(&conv.device, key);

@@ -12,6 +12,10 @@ use crate::{Buffer, Device, Error, Result, Stream, variant::Prepared};
 /// Scratch memory and library handles of one stream, which it keeps alive. It serves any number of
 /// convolutions, one after the other, in the stream's order; a graph that was recorded with it uses
 /// it too.
+///
+/// Drop one that holds a handle of cuBLAS or cuDNN while no thread records a stream of its device. These
+/// libraries wait for the whole device when a handle is destroyed; during a recording the driver refuses
+/// that, and spoils the recording.
 pub struct Workspace {
     // Handles go first: libraries wait for their stream when one is destroyed.
     handles: Vec<(TypeId, Box<dyn Any + Send>)>,
@@ -113,7 +117,7 @@ impl Workspace {
     }
 
     /// Holds `wanted` bytes, of which it may take so many, or `least` where they do not fit on the
-    /// device.
+    /// device; as many as before where that does not fit either.
     pub(super) fn grow(&mut self, least: usize, wanted: usize, stream: &Stream) -> Result<()> {
         // Borrowed memory is its own limit, so it never grows.
         if self.memory.len() >= wanted {
@@ -121,12 +125,21 @@ impl Workspace {
         }
         stream.synchronize()?;
         let held = self.memory.len();
+        // Where it was there may be room for it together with what is free beside.
         self.memory = Memory::Owned(self.device.alloc(0)?);
-        self.memory = Memory::Owned(match self.device.alloc(wanted) {
-            Err(Error::OutOfMemory { .. }) => self.device.alloc(least.max(held))?,
-            other => other?,
-        });
-        Ok(())
+        let taken = match self.device.alloc(wanted) {
+            Err(Error::OutOfMemory { .. }) => self.device.alloc(least.max(held)),
+            other => other,
+        };
+        // What was reserved before goes on with as much as it had.
+        let (memory, answer) = match taken {
+            Ok(memory) => (Ok(memory), Ok(())),
+            Err(error) => (self.device.alloc(held), Err(error)),
+        };
+        if let Ok(memory) = memory {
+            self.memory = Memory::Owned(memory);
+        }
+        answer
     }
 
     /// Makes the handle that a launch needs, unless it holds one of its type.

@@ -6,7 +6,7 @@ use crate::{
     Conv, Device, Problem, Result, Stream, Workspace,
     baselines::cudnn::{Candidate, Settled},
     gpu::{self, DeviceBuffer, Event, Gpu},
-    variant::{Arithmetic, Info, Kind, Plan, Prepared, Query, RawOperands, Variant},
+    variant::{Arithmetic, Info, Kind, Plan, Prepared, Query, RawOperands, Variant, not_its_plan},
 };
 
 /// Calls that are shorter than this, in microseconds, are timed by many of them in a graph: one by
@@ -39,6 +39,7 @@ pub(super) fn conv(
     let only = Only {
         info: info(candidate.arithmetic),
         gpu: gpu.clone(),
+        problem: problem.clone(),
         candidate: candidate.clone(),
     };
     Conv::with_variant(device, query.problem, Arc::new(only), query.config)
@@ -132,10 +133,12 @@ fn info(arithmetic: Arithmetic) -> Info {
     }
 }
 
-/// A variant that is one plan, so that plans are run, measured and judged as variants are.
+/// A variant that is one plan, so that plans are run, measured and judged as variants are. A referee is
+/// handed it, and may ask it about anything: it serves the problem and the GPU it was built for.
 struct Only {
     info: Info,
     gpu: Gpu,
+    problem: Problem,
     candidate: Arc<Candidate>,
 }
 
@@ -145,15 +148,25 @@ unsafe impl Variant for Only {
         &self.info
     }
 
-    fn plan(&self, _: &Query) -> Result<Plan, String> {
-        Ok(Plan::default())
+    fn plan(&self, query: &Query) -> Result<Plan, String> {
+        match self.problem == *query.problem {
+            true => Ok(Plan::default()),
+            false => Err(format!(
+                "is one plan of a search, built for {}; cudnn::prepare builds it for another problem",
+                self.problem
+            )),
+        }
     }
 
-    fn prepare(&self, _: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
+    fn prepare(&self, device: &Device, query: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
+        device.expect("the plan of cuDNN's", &self.gpu.clone().into())?;
+        if self.problem != *query.problem {
+            return Err(not_its_plan(&self.info, query));
+        }
         let candidate = Some(self.candidate.clone());
         Ok(Box::new(Settled::new(
             &self.gpu,
-            query.problem,
+            &self.problem,
             candidate,
             None,
         )?))

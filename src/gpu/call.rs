@@ -78,11 +78,15 @@ fn text(
 }
 
 /// A device's context is current on this thread until this is dropped; then the one before is.
+///
+/// Several of them should end in the reverse of the order in which they were made, as those of nested
+/// scopes do. Where one ends earlier, later ones of other devices keep theirs current; later ones of the
+/// same device may not.
 #[derive(Debug)]
 #[must_use]
 pub struct Entered<'gpu> {
-    /// It was not current already.
-    pushed: bool,
+    /// What was pushed; none where it was current already.
+    pushed: Option<CUcontext>,
     _gpu: PhantomData<&'gpu ()>,
     // The stack of contexts belongs to the thread.
     _not_send: PhantomData<*mut ()>,
@@ -95,8 +99,8 @@ impl Entered<'_> {
         // SAFETY: it writes one handle.
         unsafe { cu!(cuCtxGetCurrent(&mut current)) }?;
         // Most often it is, and to ask takes a third of the time.
-        let pushed = current != context;
-        if pushed {
+        let pushed = (current != context).then_some(context);
+        if let Some(context) = pushed {
             // SAFETY: `Gpu` holds the context.
             unsafe { cu!(cuCtxPushCurrent(context)) }?;
         }
@@ -110,12 +114,36 @@ impl Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if self.pushed {
-            let mut popped = ptr::null_mut();
-            // SAFETY: it takes off what `new` put on: guards nest as scopes do.
-            let _ = unsafe { cuda_sys::cuCtxPopCurrent(&mut popped) };
+        let Some(context) = self.pushed else {
+            return;
+        };
+        // Contexts of guards that were made later and have not ended, the last one first.
+        let mut later = Vec::new();
+        let mut popped = pop();
+        while popped.is_some_and(|popped| popped != context) {
+            later.extend(popped);
+            popped = pop();
         }
+        // Somebody set another context in the place of its own, which was the current one.
+        if popped.is_none() && !later.is_empty() {
+            later.remove(0);
+        }
+        later.into_iter().rev().for_each(push);
     }
+}
+
+/// Takes this thread's current context off its stack, if there is one.
+fn pop() -> Option<CUcontext> {
+    let mut popped = ptr::null_mut();
+    // SAFETY: it writes one handle.
+    let answer = unsafe { cu!(cuCtxPopCurrent(&mut popped)) };
+    answer.is_ok().then_some(popped)
+}
+
+/// Puts back what was popped.
+fn push(context: CUcontext) {
+    // SAFETY: it was on the stack just now, by the promise of whoever put it there.
+    let _ = unsafe { cuda_sys::cuCtxPushCurrent(context) };
 }
 
 /// Lets this thread copy, wait and free while it records a stream, until this is dropped.

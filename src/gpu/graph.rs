@@ -50,7 +50,7 @@ impl Graph {
     /// # Safety
     /// Everything that the recorded work uses is still there and stays so until the work is done
     /// (dropping a buffer waits, as always): buffers; of a convolution also itself, its packed
-    /// filter and its workspace, in which nothing larger was reserved since. A graph knows them by
+    /// filter and its workspace, in which nothing larger was reserved since, even in vain. A graph knows them by
     /// address only, and such an address may since belong to anything, memory of the host included.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
         let _current = stream.enter()?;
@@ -86,6 +86,10 @@ impl Stream {
     /// afterwards. Inside, on this thread, allocating and waiting for the stream are errors that
     /// spoil the recording; this stream's copies from and to the host are refused, since a graph
     /// could outlive their memory. A buffer's plain copies happen at once and are not recorded.
+    ///
+    /// On every thread, what waits for the whole device spoils the recording:
+    /// [`Gpu::synchronize`], and dropping a [`Workspace`](crate::Workspace) with a handle of cuBLAS or
+    /// cuDNN.
     ///
     /// # Errors
     /// What `work` answers, or the driver.

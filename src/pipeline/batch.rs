@@ -1,21 +1,26 @@
 //! The batch, split into chunks, and what computes them.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use crate::{Buffer, Conv, Element, Error, Packed, Problem, Result, Workspace};
+use crate::{Buffer, Conv, Element, Error, Filter, Packed, Problem, Result, Workspace};
 
 /// The batch, its chunks, and what computes them: the same over any number of streams.
 pub(super) struct Batch<T: Element> {
     pub(super) problem: Problem,
     /// Images in every chunk but a smaller last one.
     pub(super) chunk: usize,
-    pub(super) whole: Conv,
+    pub(super) whole: Ready,
     /// For the last chunk, where it is smaller.
-    pub(super) rest: Option<Conv>,
+    pub(super) rest: Option<Ready>,
     pub(super) filter: Buffer<T>,
-    /// Where the variant packs it; one serves chunks of every size.
-    pub(super) packed: Option<Packed>,
     pub(super) bias: Option<Buffer<f32>>,
+}
+
+/// What computes a chunk.
+pub(super) struct Ready {
+    pub(super) conv: Conv,
+    /// Where its variant packs the filter; whole and rest share one if they pack it alike.
+    pub(super) packed: Option<Arc<Packed>>,
 }
 
 /// Chunks of a large batch. While the first is copied in and computed nothing is copied out: so much
@@ -28,10 +33,11 @@ const CHUNKS: usize = 32;
 const LEAST_BYTES: usize = 2 << 20;
 
 impl<T: Element> Batch<T> {
-    /// Cuts the batch of `problem` into chunks of so many images, or as many as seem right.
+    /// Cuts the batch of `problem` into chunks of so many images, or as many as seem right. `conv` chooses
+    /// what computes a whole chunk; also the rest, where what was chosen does not take so few images.
     pub(super) fn new(
         problem: &Problem,
-        conv: impl FnOnce(&Problem) -> Result<Conv>,
+        conv: impl Fn(&Problem) -> Result<Conv>,
         filter: &[T],
         bias: &[f32],
         chunk: Option<usize>,
@@ -50,22 +56,20 @@ impl<T: Element> Batch<T> {
         let device = whole.device().clone();
         let rest = match problem.n() % chunk {
             0 => None,
-            n => {
-                let (variant, config) = (whole.variant().clone(), whole.config());
-                Some(Conv::with_variant(&device, &images(n)?, variant, config)?)
-            }
+            n => Some(rest_of(&whole, &images(n)?, conv)?),
         };
         let filter = device.upload(filter)?;
-        let stream = device.stream()?;
-        let packed = whole.pack(&filter, &stream)?;
-        stream.synchronize()?;
+        let (stream, forms) = (device.stream()?, Filter::new());
+        let ready = |conv: Conv| -> Result<Ready> {
+            let packed = forms.packed(&conv, &filter, &stream)?;
+            Ok(Ready { conv, packed })
+        };
         Ok(Batch {
             problem: problem.clone(),
             chunk,
-            whole,
-            rest,
+            whole: ready(whole)?,
+            rest: rest.map(ready).transpose()?,
             filter,
-            packed,
             bias: match bias {
                 [] => None,
                 bias => Some(device.upload(bias)?),
@@ -78,7 +82,7 @@ impl<T: Element> Batch<T> {
     }
 
     /// The smaller last chunk, if this is one.
-    pub(super) fn rest_of(&self, chunk: usize) -> Option<&Conv> {
+    pub(super) fn rest_of(&self, chunk: usize) -> Option<&Ready> {
         self.rest.as_ref().filter(|_| chunk + 1 == self.chunks())
     }
 
@@ -90,6 +94,15 @@ impl<T: Element> Batch<T> {
             failed,
             source: Box::new(error),
         }
+    }
+}
+
+/// By what computes a whole chunk; by what is chosen anew where that does not take so few images.
+fn rest_of(whole: &Conv, rest: &Problem, conv: impl Fn(&Problem) -> Result<Conv>) -> Result<Conv> {
+    let variant = whole.variant().clone();
+    match Conv::with_variant(whole.device(), rest, variant, whole.config()) {
+        Err(Error::Unsupported { .. }) => conv(rest),
+        other => other,
     }
 }
 
@@ -139,4 +152,112 @@ pub(super) fn check_len(
         found,
         problem: problem.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+
+    use super::*;
+    use crate::{
+        Device, Pipeline,
+        variant::{Args, Info, Kind, Packing, Plan, Prepared, Query, Variant},
+    };
+
+    /// Multiplies by one weight. Configuration 0 takes three images or more; each packs the weight in its
+    /// own way.
+    struct Choosy(Info);
+
+    fn choosy() -> Arc<dyn Variant> {
+        let mut info = Info::new("choosy", "choosy", "multiplies", "here", Kind::Cpu);
+        info.configs = ["many", "few"].map(str::to_owned).to_vec();
+        Arc::new(Choosy(info))
+    }
+
+    // SAFETY: what it readies keeps to one f32 of each image, of the filter, and of the packed one.
+    unsafe impl Variant for Choosy {
+        fn info(&self) -> &Info {
+            &self.0
+        }
+
+        fn plan(&self, query: &Query) -> Result<Plan, String> {
+            match (query.config, query.problem.n()) {
+                (0, ..3) => Err("takes three images or more".to_owned()),
+                (config, _) => Ok(Plan::default().packing(Packing::new(4, config as u64))),
+            }
+        }
+
+        fn prepare(&self, _: &Device, query: &Query, plan: Plan) -> Result<Box<dyn Prepared>> {
+            let (images, added) = (query.problem.n(), query.config as f32);
+            let packing = plan.packing;
+            Ok(Box::new(Multiply {
+                images,
+                added,
+                packing,
+            }))
+        }
+    }
+
+    struct Multiply {
+        images: usize,
+        /// What is added to the weight where it is packed.
+        added: f32,
+        packing: Option<Packing>,
+    }
+
+    // SAFETY: as above.
+    unsafe impl Prepared for Multiply {
+        fn packing(&self) -> Option<Packing> {
+            self.packing
+        }
+
+        unsafe fn pack(&self, w: *const c_void, packed: *mut c_void, _: *mut c_void) -> Result<()> {
+            // SAFETY: one f32 each.
+            unsafe { packed.cast::<f32>().write(*w.cast::<f32>() + self.added) };
+            Ok(())
+        }
+
+        unsafe fn launch(&self, args: Args) -> Result<()> {
+            let (x, y) = (args.x.cast::<f32>(), args.y.cast::<f32>());
+            // SAFETY: one f32, and one of each image.
+            unsafe {
+                let weight = *args.packed.cast::<f32>() - self.added;
+                (0..self.images).for_each(|i| y.add(i).write(weight * *x.add(i)));
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_rest_is_chosen_anew_where_it_is_refused() {
+        let variant = choosy();
+        let problem: Problem = "mb7ic1ih1oc1kh1+align=4".parse().unwrap();
+        let conv = |few: usize| {
+            let variant = variant.clone();
+            move |problem: &Problem| {
+                let config = if problem.n() < 3 { few } else { 0 };
+                Conv::with_variant(&Device::cpu(), problem, variant.clone(), config)
+            }
+        };
+        let batch = Batch::new(&problem, conv(1), &[2f32], &[], Some(3)).unwrap();
+        let mut pipeline = Pipeline::over_streams(Arc::new(batch), 2, false).unwrap();
+        let rest = pipeline.rest().unwrap();
+        assert_eq!((rest.problem().n(), rest.config()), (1, 1));
+        assert_eq!(pipeline.conv().config(), 0);
+        let (x, mut y) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [0.0; 7]);
+        pipeline.run(&x, &mut y).unwrap();
+        assert_eq!(y, x.map(|x| 2.0 * x));
+
+        // Who names the configuration is told.
+        let refused = Batch::new(&problem, conv(0), &[2f32], &[], Some(3));
+        let error = refused.err().unwrap();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        // Where it is not refused, both are the same, and so is the packed filter.
+        let problem = problem.with(|shape| shape.n = 9).unwrap();
+        let batch = Batch::new(&problem, conv(1), &[2f32], &[], Some(6)).unwrap();
+        let rest = batch.rest.unwrap();
+        assert_eq!(rest.conv.config(), 0);
+        let [whole, rest] = [batch.whole.packed, rest.packed].map(Option::unwrap);
+        assert!(Arc::ptr_eq(&whole, &rest));
+    }
 }

@@ -53,20 +53,22 @@ impl<T: Element> Tensors<T> {
 impl<T: Element> Lanes<T> {
     pub fn new(batch: &Batch<T>, streams: &[Stream], timeline: bool) -> Result<Self> {
         let lane = |stream: &Stream| {
-            let mut workspace = batch.whole.workspace(stream)?;
+            let mut workspace = batch.whole.conv.workspace(stream)?;
             if let Some(rest) = &batch.rest {
-                workspace.reserve(rest, stream)?;
+                workspace.reserve(&rest.conv, stream)?;
             }
             Ok(Lane {
                 workspace,
-                tensors: Tensors::of(&batch.whole)?,
+                tensors: Tensors::of(&batch.whole.conv)?,
                 end: stream.mark()?,
             })
         };
         let timeline = timeline.then(|| Timeline::new(batch.chunks(), &streams[0]));
         Ok(Lanes {
             lanes: streams.iter().map(lane).collect::<Result<_>>()?,
-            rest: batch.rest.as_ref().map(Tensors::of).transpose()?,
+            rest: (batch.rest.as_ref())
+                .map(|rest| Tensors::of(&rest.conv))
+                .transpose()?,
             begin: streams[0].mark()?,
             timeline: timeline.transpose()?,
         })
@@ -85,7 +87,7 @@ impl<T: Element> Lanes<T> {
         (x, y): (&'host [T], &'host mut [T]),
         stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let chunk_of = |len: fn(&Problem) -> usize| len(batch.whole.problem());
+        let chunk_of = |len: fn(&Problem) -> usize| len(batch.whole.conv.problem());
         let mut x = x.chunks(chunk_of(Problem::x_len));
         let mut y = y.chunks_mut(chunk_of(Problem::y_len));
         let chunks = batch.chunks();
@@ -126,8 +128,8 @@ impl<T: Element> Lanes<T> {
         let Lane {
             workspace, tensors, ..
         } = &mut self.lanes[index];
-        let (conv, tensors) = match (batch.rest_of(chunk), &mut self.rest) {
-            (Some(conv), Some(rest)) => (conv, rest),
+        let (ready, tensors) = match (batch.rest_of(chunk), &mut self.rest) {
+            (Some(ready), Some(rest)) => (ready, rest),
             _ => (&batch.whole, tensors),
         };
         note(&mut self.timeline, stream, chunk, Work::In, |_| {
@@ -138,7 +140,8 @@ impl<T: Element> Lanes<T> {
             if let Some(bias) = &batch.bias {
                 operands = operands.bias(bias);
             }
-            conv.run_with(operands.packed(batch.packed.as_ref()), workspace, stream)
+            let operands = operands.packed(ready.packed.as_deref());
+            ready.conv.run_with(operands, workspace, stream)
         })
     }
 

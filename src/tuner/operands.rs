@@ -5,13 +5,13 @@
 //! off, inputs and what is added are smaller by a power of two, which changes nothing of that: else one
 //! sum were as good as another.
 
-use std::{ffi::c_void, ptr::null};
+use std::{ffi::c_void, iter, ptr::null};
 
 use half::{bf16, f16};
 
 use crate::{
     Activation, Buffer, Device, Epilogue, Math, Problem, Result, Storage, Stream, baselines::Reads,
-    variant::RawOperands,
+    device::host_buffer::out_of_memory, variant::RawOperands,
 };
 
 /// Products of a sum whose weights need not be thinned out.
@@ -35,24 +35,25 @@ struct Copies {
 }
 
 impl Copies {
-    /// Of so many bytes. What is too large for the device is never made on the host.
+    /// Of so many bytes, which `write` makes of zeros. What is too large for the device is never made on
+    /// the host.
     fn new(
         device: &Device,
         problem: &Problem,
         bytes: usize,
-        content: impl FnOnce() -> Vec<u8>,
+        write: impl FnOnce(&mut [u8]),
         count: usize,
     ) -> Result<Self> {
         let align = problem.align().max(256);
         let stride = bytes.next_multiple_of(align);
         // The base of an allocation is aligned to less than some problems guarantee.
         let mut memory = device.alloc::<u8>(stride * count + align)?;
-        let content = content();
         let base = memory.as_ptr() as usize;
         let start = base.next_multiple_of(align) - base;
-        let mut host = vec![0; memory.len()];
-        for copy in 0..count {
-            host[start + copy * stride..][..bytes].copy_from_slice(&content);
+        let mut host = on_host(memory.len(), 0)?;
+        write(&mut host[start..][..bytes]);
+        for copy in 1..count {
+            host.copy_within(start..start + bytes, start + copy * stride);
         }
         memory.copy_from(&host, &device.stream()?)?;
         Ok(Copies {
@@ -88,14 +89,9 @@ impl Operands {
     pub(super) fn new(device: &Device, problem: &Problem, count: usize) -> Result<Self> {
         let storage = problem.storage();
         let copies = |storage: Storage, numbers: Numbers| {
-            let content = || encode(storage, numbers.all());
-            Copies::new(
-                device,
-                problem,
-                numbers.len * storage.bytes(),
-                content,
-                count,
-            )
+            let bytes = numbers.len * storage.bytes();
+            let write = |to: &mut [u8]| encode(storage, numbers.all(), to);
+            Copies::new(device, problem, bytes, write, count)
         };
         let content = Content::of(problem);
         let y_bytes = problem.y_len() * storage.bytes();
@@ -107,7 +103,7 @@ impl Operands {
             w: copies(storage, content.w)?,
             bias: copies(Storage::F32, content.bias)?,
             residual: copies(storage, content.residual)?,
-            y: Copies::new(device, problem, y_bytes, || poison(y_bytes), count)?,
+            y: Copies::new(device, problem, y_bytes, |to| to.fill(POISON), count)?,
             y_bytes,
         })
     }
@@ -127,7 +123,7 @@ impl Operands {
 
     /// Fills the first set's output with NaN.
     pub(super) fn poison(&mut self, stream: &Stream) -> Result<()> {
-        let all = poison(self.y.memory.len());
+        let all = on_host(self.y.memory.len(), POISON)?;
         self.y.memory.copy_from(&all, stream)
     }
 
@@ -138,9 +134,16 @@ impl Operands {
     }
 }
 
-/// Bytes that are NaN in every storage.
-fn poison(bytes: usize) -> Vec<u8> {
-    vec![0xff; bytes]
+/// Of such bytes, NaN in every storage.
+const POISON: u8 = 0xff;
+
+/// So many of these bytes: a host may have less memory than its GPU.
+fn on_host(bytes: usize, byte: u8) -> Result<Vec<u8>> {
+    let mut host = Vec::new();
+    let reserved = host.try_reserve_exact(bytes);
+    reserved.map_err(|_| out_of_memory(bytes))?;
+    host.resize(bytes, byte);
+    Ok(host)
 }
 
 /// What the operands of a problem hold.
@@ -198,8 +201,11 @@ impl Content {
             residual: given(self.residual, epilogue.residual),
         };
         let storage = problem.storage();
-        let stored = encode(storage, [reads.output_at(problem, index)].into_iter());
-        decode(storage, &stored)[0]
+        let output = reads.output_at(problem, index);
+        let mut stored = [0; size_of::<f32>()];
+        let stored = &mut stored[..storage.bytes()];
+        encode(storage, iter::once(output), stored);
+        decode(storage, stored)[0]
     }
 }
 
@@ -251,15 +257,13 @@ fn random(place: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn encode(storage: Storage, numbers: impl Iterator<Item = f32>) -> Vec<u8> {
-    match storage {
-        Storage::F32 => numbers.flat_map(f32::to_ne_bytes).collect(),
-        Storage::F16 => numbers
-            .flat_map(|n| f16::from_f32(n).to_ne_bytes())
-            .collect(),
-        Storage::Bf16 => numbers
-            .flat_map(|n| bf16::from_f32(n).to_ne_bytes())
-            .collect(),
+fn encode(storage: Storage, numbers: impl Iterator<Item = f32>, to: &mut [u8]) {
+    for (number, to) in numbers.zip(to.chunks_exact_mut(storage.bytes())) {
+        match storage {
+            Storage::F32 => to.copy_from_slice(&number.to_ne_bytes()),
+            Storage::F16 => to.copy_from_slice(&f16::from_f32(number).to_ne_bytes()),
+            Storage::Bf16 => to.copy_from_slice(&bf16::from_f32(number).to_ne_bytes()),
+        }
     }
 }
 
@@ -274,5 +278,36 @@ fn decode(storage: Storage, bytes: &[u8]) -> Vec<f32> {
         }
         Storage::F16 => pairs().map(|b| f16::from_ne_bytes(b).to_f32()).collect(),
         Storage::Bf16 => pairs().map(|b| bf16::from_ne_bytes(b).to_f32()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn what_the_host_has_no_room_for_is_an_error() {
+        assert_eq!(on_host(3, POISON).unwrap(), [POISON; 3]);
+        for bytes in [isize::MAX as usize, usize::MAX] {
+            let error = on_host(bytes, 0).unwrap_err();
+            assert!(
+                matches!(error, Error::OutOfMemory { asked, .. } if asked == bytes),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_copy_holds_the_same() {
+        let cpu = Device::cpu();
+        let problem: Problem = "mb1ic1ih3oc1kh1+align=512".parse().unwrap();
+        let write = |to: &mut [u8]| to.copy_from_slice(&[1, 2, 3]);
+        let copies = Copies::new(&cpu, &problem, 3, write, 3).unwrap();
+        let all = copies.memory.as_slice().unwrap();
+        for copy in 0..3 {
+            assert_eq!(copies.at(copy) as usize % 512, 0);
+            assert_eq!(all[copies.offset(copy)..][..4], [1, 2, 3, 0]);
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::{env, ffi::c_int, mem, sync::atomic::AtomicBool, time::Duration};
 
 use convforge::{
     Buffer, Conv, Device, Error, Problem, Result,
-    cudnn::{Fate, Found, Judgement, Options, Referee, Search},
+    cudnn::{self, Fate, Found, Judgement, Options, Referee, Search},
+    variant::{Plan, Query},
     variants,
 };
 
@@ -40,6 +41,8 @@ pub fn all() {
     a_search_tries_every_plan_and_adds_to_an_earlier_one();
     buffers_in_turns_make_their_descriptors_once();
     finalists_race_by_themselves_while_they_stand_up();
+    a_plan_of_a_search_serves_its_problem_and_its_gpu();
+    a_choice_serves_no_problem_that_it_does_not_compute();
 }
 
 /// What a thing was made of outlives it: operations their tensors, configurations their engine and the
@@ -246,5 +249,74 @@ fn finalists_race_by_themselves_while_they_stand_up() {
         let (again, _, raced) = search(Some(known), from_us);
         assert!(!raced, "{again:?}");
         assert!(again.trials.len() > known.trials.len(), "{again:?}");
+    }
+}
+
+/// Asks each plan about other questions than its own.
+struct Curious;
+
+impl Referee for Curious {
+    fn time(&mut self, convs: &[Conv]) -> Result<Vec<Result<f64, String>>> {
+        assert!(!convs.is_empty());
+        convs.iter().for_each(ask_otherwise);
+        Ok(convs.iter().map(|_| Ok(100.0)).collect())
+    }
+
+    fn judge(&mut self, _: &Conv) -> Judgement {
+        Judgement::Right
+    }
+}
+
+/// Its plan writes all images of its problem, on its GPU, whatever lengths were checked.
+fn ask_otherwise(conv: &Conv) {
+    let (device, problem) = (conv.device(), conv.problem());
+    let anew = |device: &Device, problem: &Problem| {
+        Conv::with_variant(device, problem, conv.variant().clone(), 0)
+    };
+    anew(device, problem).unwrap();
+    let fewer = problem.with(|shape| shape.n = 1).unwrap();
+    let error = anew(device, &fewer).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains(&problem.to_string()), "{error}");
+    let error = anew(&Device::gpu(1).unwrap(), problem).unwrap_err();
+    assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+    let limits = device.limits();
+    let query = Query::new(&fewer, 0, &limits);
+    let prepared = conv.variant().prepare(device, &query, Plan::default());
+    assert!(matches!(prepared, Err(Error::Unavailable(_))));
+}
+
+fn a_plan_of_a_search_serves_its_problem_and_its_gpu() {
+    let device = Device::gpu(0).unwrap();
+    let problem: Problem = "mb2ic8ih8oc8kh3".parse().unwrap();
+    let search = Search::new(&device, &problem);
+    assert!(search.run(&mut Curious).unwrap().exact.is_some());
+}
+
+/// Of a file, or another problem's search.
+fn a_choice_serves_no_problem_that_it_does_not_compute() {
+    let device = Device::gpu(0).unwrap();
+    let problem = |text: &str| text.parse::<Problem>().unwrap();
+    let prepare = |choice: &str, text: &str| {
+        cudnn::prepare(&device, &problem(text), &choice.parse().unwrap())
+    };
+    prepare("engine 1", "mb2ic8ih8oc8kh3").unwrap();
+    for (choice, text) in [
+        ("engine 1", "mb2ic8ih8oc8kh3+pool=2"),
+        ("engine 1", "mb2ic8ih8oc8kh3+bias+relu"),
+        ("engine 1", "mb2ic8ih8oc8kh3+math=bf16"),
+        (
+            "algorithm gemm, math type 3 (f32 sums, epilogue after)",
+            "mb2ic8ih8oc8kh3+f16+bias",
+        ),
+    ] {
+        match prepare(choice, text) {
+            Err(Error::Unavailable(why)) => {
+                let shapes = problem(text).to_string();
+                assert!(why.contains(choice) && why.contains(&shapes), "{why}")
+            }
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("{choice} was readied for {text}"),
+        }
     }
 }

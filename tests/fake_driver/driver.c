@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, FAULT = 700, CAPTURE_UNSUPPORTED = 900 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONTEXT = 201, FAULT = 700,
+       CAPTURE_UNSUPPORTED = 900 };
 enum { MULTIPROCESSORS = 16, MAJOR = 75 };
 static const size_t memory = (size_t)1 << 30;
 static _Atomic size_t used[2];
@@ -61,7 +62,7 @@ int cuDevicePrimaryCtxRetain(uintptr_t *context, int device) {
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, OK; }
 int cuCtxPushCurrent_v2(uintptr_t context) { return stack[depth++] = (int)context, OK; }
 int cuCtxPopCurrent_v2(uintptr_t *context) {
-    return *context = (uintptr_t)stack[--depth], OK;
+    return depth ? *context = (uintptr_t)stack[--depth], OK : INVALID_CONTEXT;
 }
 int cuCtxGetCurrent(uintptr_t *context) {
     return *context = depth ? (uintptr_t)stack[depth - 1] : 0, OK;

@@ -2,6 +2,8 @@
 //! driver made of a page of C (`driver.c`), which launches nothing. Everything here ends before a
 //! launch, or has a variant of its own that launches nothing.
 
+mod contexts;
+mod copies;
 #[cfg(feature = "cudnn")]
 mod cudnn;
 mod foreign;
@@ -23,6 +25,7 @@ use convforge::{
     Conv, Device, Error, Problem,
     gpu::{DeviceBuffer, Gpu},
 };
+use convforge_check::{Sets, find_poison};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
@@ -53,6 +56,17 @@ fn main() -> ExitCode {
             streams_and_workspaces_of_another_device,
         ),
         case("a_workspace_keeps_its_stream", a_workspace_keeps_its_stream),
+        case(
+            "what_a_workspace_held_stays",
+            set_up::what_a_workspace_held_stays,
+        ),
+        case("sets_of_another_device", sets_of_another_device),
+        case("copies_of_another_device", copies::memory_of_another_device),
+        case("guards_end_in_any_order", contexts::guards_end_in_any_order),
+        case(
+            "a_context_that_somebody_set_goes_with_the_guard",
+            contexts::a_context_that_somebody_set_goes_with_the_guard,
+        ),
         case("an_ordinal_too_many", an_ordinal_too_many),
         case("memory_runs_out", memory_runs_out),
         case("data_comes_back", data_comes_back),
@@ -82,6 +96,10 @@ fn main() -> ExitCode {
         case(
             "a_failure_while_waiting_names_all_chunks",
             pipeline::a_failure_while_waiting_names_all_chunks,
+        ),
+        case(
+            "a_failure_is_told_though_the_run_was_stopped",
+            pipeline::a_failure_is_told_though_the_run_was_stopped,
         ),
         case(
             "a_panic_waits_for_every_stream",
@@ -218,6 +236,21 @@ fn streams_and_workspaces_of_another_device() {
         .run(&x, &w, &mut y, &mut workspace, &stream)
         .unwrap_err();
     assert!(matches!(error, Error::WrongStream), "{error}");
+}
+
+/// The judge's kernels could not read them.
+fn sets_of_another_device() {
+    let [right, other, _] = devices();
+    let problem = problem();
+    let sets = Sets {
+        problem: &problem,
+        start: 0,
+        stride: problem.y_len(),
+        count: 1,
+    };
+    let memory = right.alloc::<u8>(4 * problem.y_len()).unwrap();
+    let error = find_poison(&memory, &sets, &other.stream().unwrap()).unwrap_err();
+    assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
 }
 
 /// Its handles queue work there.

@@ -5,6 +5,7 @@ use std::{
     error::Error as _,
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::AtomicBool,
 };
 
 use convforge::{
@@ -93,6 +94,22 @@ pub fn a_failure_while_waiting_names_all_chunks() {
     assert_eq!(text, "chunks 0 to 3 of 4 (images 0 to 9)");
     let why = error.source().expect("what failed").to_string();
     assert!(why.starts_with("cuStreamSynchronize"), "{why}");
+}
+
+/// That the caller stopped says nothing of what failed.
+pub fn a_failure_is_told_though_the_run_was_stopped() {
+    let mut pipeline = pipeline(2.0, false);
+    let stop = AtomicBool::new(true);
+    let mut run = || pipeline.run_until(&input(), &mut [0.0; LEN], &stop);
+    *driver("fake_failing_waits") = 1;
+    let error = run().unwrap_err();
+    *driver("fake_failing_waits") = 0;
+    let Error::Chunk { source, .. } = error else {
+        panic!("{error}")
+    };
+    assert!(matches!(*source, Error::Gpu { code: 700, .. }), "{source}");
+    let error = run().unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
 }
 
 /// What unwinds past a run may free the memory that its copies use.

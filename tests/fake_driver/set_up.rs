@@ -1,4 +1,5 @@
-//! Whose memory it is that a filter is packed from or to, or that a workspace is made of.
+//! Whose memory it is that a filter is packed from or to, or that a workspace is made of; and what a
+//! workspace holds.
 
 use std::{
     ffi::c_void,
@@ -8,10 +9,10 @@ use std::{
 
 use convforge::{
     Conv, Device, Error, Result, Workspace,
-    variant::{Args, Info, Kind, Packing, Plan, Prepared, Query, Variant},
+    variant::{Args, Bytes, Info, Kind, Packing, Plan, Prepared, Query, Variant},
 };
 
-use crate::{devices, problem};
+use crate::{devices, driver, problem};
 
 /// Packs a filter into so many bytes, which it does not touch.
 fn packing() -> Packing {
@@ -105,4 +106,64 @@ pub fn set_up_asks_whose_memory_it_is() {
         refused(answer, "the workspace", "null address");
         Workspace::from_raw(&cpu_stream, host.as_mut_ptr(), 256).unwrap();
     }
+}
+
+/// Asks for so many bytes of workspace, and uses none.
+struct Needs(Info, usize);
+
+// SAFETY: what it readies writes nothing.
+unsafe impl Variant for Needs {
+    fn info(&self) -> &Info {
+        &self.0
+    }
+
+    fn plan(&self, _: &Query) -> Result<Plan, String> {
+        Ok(Plan::default())
+    }
+
+    fn prepare(&self, _: &Device, _: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
+        Ok(Box::new(Needing(self.1)))
+    }
+}
+
+struct Needing(usize);
+
+// SAFETY: as above.
+unsafe impl Prepared for Needing {
+    fn workspace(&self) -> Bytes {
+        Bytes {
+            least: self.0,
+            preferred: self.0,
+        }
+    }
+
+    unsafe fn launch(&self, _: Args) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// To grow it gives back its memory first. Where there is no more, the convolutions that it was reserved
+/// for still run.
+pub fn what_a_workspace_held_stays() {
+    let [device, ..] = devices();
+    let problem = problem();
+    let conv = |bytes| {
+        let info = Info::new("needs", "test", "nothing", "tests", Kind::Kernel);
+        Conv::with_variant(&device, &problem, Arc::new(Needs(info, bytes)), 0).unwrap()
+    };
+    // More than the device has.
+    let (small, huge) = (conv(4096), conv(2 << 30));
+    let stream = device.stream().unwrap();
+    let mut workspace = small.workspace(&stream).unwrap();
+    let allocations = *driver("fake_allocations");
+    let error = workspace.reserve(&huge, &stream).unwrap_err();
+    assert!(
+        matches!(error, Error::OutOfMemory { asked, .. } if asked == 2 << 30),
+        "{error}"
+    );
+    assert_eq!(workspace.bytes(), 4096);
+    assert_eq!(*driver("fake_allocations"), allocations + 1);
+    let [x, w] = [problem.x_len(), problem.w_len()].map(|len| device.alloc::<f32>(len).unwrap());
+    let mut y = device.alloc::<f32>(problem.y_len()).unwrap();
+    small.run(&x, &w, &mut y, &mut workspace, &stream).unwrap();
 }

@@ -205,18 +205,29 @@ pub fn poison(memory: &mut Buffer<u8>, stream: &Stream) -> convforge::Result<()>
 /// that is still NaN, or a gap that was written to. Waits for the stream.
 ///
 /// # Errors
-/// What a launch answers.
+/// [`Error::WrongDevice`](convforge::Error::WrongDevice) for a stream of another device than the
+/// memory's; what a launch answers.
 ///
 /// # Panics
-/// Where the sets do not fit in the memory.
+/// Where the sets do not fit in the memory, or begin within an element.
 pub fn find_poison(
     memory: &Buffer<u8>,
     sets: &Sets<'_>,
     stream: &Stream,
 ) -> convforge::Result<Option<String>> {
-    let (len, size) = (sets.problem.y_len(), sets.problem.storage().bytes());
-    let bytes = sets.count * sets.stride * size;
-    assert!(sets.start + bytes <= memory.len(), "{sets:?}");
+    let end = sets.end();
+    assert!(end.is_some_and(|end| end <= memory.len()), "{sets:?}");
+    let size = sets.problem.storage().bytes();
+    assert!(sets.start.is_multiple_of(size), "{sets:?}");
+    let (device, found) = (memory.device(), stream.device());
+    if device != found {
+        return Err(convforge::Error::WrongDevice {
+            what: "the stream",
+            expected: device.to_string(),
+            found: found.to_string(),
+        });
+    }
+    let len = sets.problem.y_len();
     stream.synchronize()?;
     let found = first_strange(memory, sets, stream)?;
     Ok(found.map(|element| {
@@ -240,7 +251,8 @@ fn first_strange(
     #[cfg(feature = "cuda")]
     if memory.device().is_gpu() {
         let first = memory.as_ptr().wrapping_byte_add(sets.start);
-        // SAFETY: the caller has seen that the sets lie in the memory, which is of this device.
+        // SAFETY: the caller has seen that the sets lie in the memory, whole elements of it, and that
+        // it is of the stream's device.
         return unsafe { oracle::find_poison(first, sets, stream) };
     }
     let _ = stream;
@@ -255,4 +267,45 @@ fn first_strange(
     };
     let elements = (0..sets.count * sets.stride).into_par_iter();
     Ok(elements.by_exponential_blocks().find_first(strange))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use convforge::Device;
+
+    use super::*;
+
+    /// Sizes whose products or sums are more than any number holds would pass for small ones.
+    #[test]
+    fn sets_that_the_memory_does_not_hold_are_refused() {
+        let cpu = Device::cpu();
+        let stream = cpu.stream().unwrap();
+        let problem: Problem = "mb1ic1ih2oc1kh1+f16".parse().unwrap();
+        let mut memory = cpu.alloc::<u8>(64).unwrap();
+        poison(&mut memory, &stream).unwrap();
+        let sets = |start, stride, count| Sets {
+            problem: &problem,
+            start,
+            stride,
+            count,
+        };
+        let found = |sets| {
+            let find = || find_poison(&memory, &sets, &stream).unwrap();
+            catch_unwind(AssertUnwindSafe(find))
+        };
+        let half = 1 << (usize::BITS - 1);
+        for (what, sets) in [
+            ("one element too many", sets(2, 8, 4)),
+            ("a product that wraps", sets(0, half, 2)),
+            ("bytes that wrap", sets(0, half, 1)),
+            ("a sum that wraps", sets(usize::MAX - 1, 1, 1)),
+            ("half an element", sets(1, 8, 2)),
+        ] {
+            assert!(found(sets).is_err(), "{what}");
+        }
+        let why = found(sets(0, 8, 4)).unwrap().unwrap();
+        assert!(why.contains("output 0 of set 0"), "{why}");
+    }
 }

@@ -14,3 +14,12 @@ pub struct Sets<'a> {
     /// How many there are.
     pub count: usize,
 }
+
+impl Sets<'_> {
+    /// Bytes up to the end of the last one's gap; none where no memory has so many.
+    pub(crate) fn end(&self) -> Option<usize> {
+        let elements = self.count.checked_mul(self.stride)?;
+        let bytes = elements.checked_mul(self.problem.storage().bytes())?;
+        self.start.checked_add(bytes)
+    }
+}

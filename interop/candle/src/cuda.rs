@@ -81,18 +81,19 @@ fn run<T: Element>(
     y: &mut CudaSlice<T>,
 ) -> Result<()> {
     let mut queue = take(stream).map_err(error)?;
-    let conv = op.conv(queue.device(), align)?;
-    let mut launch = || -> convforge::Result<()> {
+    let mut launch = || -> Result<()> {
+        let conv = op.conv(queue.device(), align)?;
         let once = Filter::new();
         let filter = op.layer.filter().unwrap_or(&once);
-        let packed = queue.packed(filter, &conv, w)?;
+        let packed = queue.packed(filter, &conv, w).map_err(error)?;
         let mut operands = Operands::new(x, w, y).packed(packed.as_deref());
         if let Some(bias) = bias {
             operands = operands.bias(bias);
         }
-        queue.run(&conv, operands)
+        queue.run(&conv, operands).map_err(error)
     };
-    let answer = launch().map_err(error);
+    // Whatever it answers: a queue that is dropped waits for the device.
+    let answer = launch();
     put(queue);
     answer
 }

@@ -133,7 +133,8 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if let Ok(_current) = self.gpu.enter() {
-            // SAFETY: made in `new`, destroyed once; it waits for the work that it enqueued.
+            // It waits for the whole device, which spoils what any thread records: `Workspace` says so.
+            // SAFETY: made in `new`, destroyed once.
             let _ = unsafe { blas!(cublasDestroy(self.raw)) };
         }
     }

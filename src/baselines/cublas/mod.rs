@@ -35,7 +35,7 @@ use self::{
     product::{ALIGN, Form, Product},
 };
 use crate::{
-    Device, Error, Problem, Result, Storage, Stream,
+    Device, Error, Limits, Problem, Result, Storage, Stream,
     gpu::Gpu,
     kernels::{CProblem, addresses, checked, ffi, storage as code},
     variant::{self, Args, Bytes, Info, Kind, Packing, Plan, Prepared, Query, Variant},
@@ -100,16 +100,24 @@ fn settle(query: &Query) -> Result<(Product, usize), String> {
     Ok((product, half))
 }
 
-/// What a plan settles, and for which problem: the product, the bytes that the images of a chunk may take,
+/// What a plan settles, and of which question: the product, the bytes that the images of a chunk may take,
 /// and how the filter is packed.
 struct Settled {
     problem: Problem,
+    config: usize,
+    limits: Limits,
     product: Product,
     chunk_bytes: usize,
     packing: Option<Packing>,
 }
 
 impl Settled {
+    fn is_of(&self, query: &Query) -> bool {
+        self.problem == *query.problem
+            && self.config == query.config
+            && self.limits == *query.limits
+    }
+
     fn workspace(&self) -> Bytes {
         let image = self.product.bytes_per_image();
         Bytes {
@@ -133,6 +141,8 @@ unsafe impl Variant for CublasGemm {
         let packing = (bytes > 0).then(|| Packing::new(bytes, layout));
         let settled = Settled {
             problem: query.problem.clone(),
+            config: query.config,
+            limits: query.limits.clone(),
             product,
             chunk_bytes,
             packing,
@@ -157,12 +167,11 @@ unsafe impl Variant for CublasGemm {
         let Some(gpu) = device.as_gpu() else {
             return Err(Error::no_gpu("cuBLAS runs on GPUs only"));
         };
-        handle::open()?;
         let settled = plan.state.downcast::<Settled>().ok();
-        let settled = settled.filter(|settled| settled.problem == *query.problem);
-        let Some(settled) = settled else {
+        let Some(settled) = settled.filter(|settled| settled.is_of(query)) else {
             return Err(variant::not_its_plan(&self.0, query));
         };
+        handle::open()?;
         let plan = GemmPlan {
             gpu: gpu.clone(),
             c_problem: CProblem::new(query.problem),

@@ -66,7 +66,8 @@ pub fn version() -> Result<Version> {
 /// Readies the plan that an earlier search chose for this problem.
 ///
 /// # Errors
-/// [`Error::NoGpu`], a missing library, or what cuDNN refuses.
+/// [`Error::Unavailable`] for a plan that does not give this problem's result, as one of another
+/// problem may not; [`Error::NoGpu`], a missing library, or what cuDNN refuses.
 pub fn prepare(device: &Device, problem: &Problem, choice: &Choice) -> Result<Box<dyn Prepared>> {
     let (gpu, handle) = open(device)?;
     let _current = gpu.enter()?;

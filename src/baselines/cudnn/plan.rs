@@ -61,6 +61,26 @@ impl Choice {
             Api::Legacy(choice) => choice.form,
         }
     }
+
+    /// Refuses a problem whose result this does not give: it would leave out the epilogue, or write more
+    /// than y holds.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], with why.
+    fn check(&self, problem: &Problem) -> Result<()> {
+        let gives = match &self.0 {
+            Api::Graph { form, .. } => Form::of(problem).contains(form),
+            Api::Legacy(choice) => legacy::Choice::all(problem).contains(choice),
+        };
+        let why = match rules::refuses(problem) {
+            Some(why) => why,
+            None if gives => return Ok(()),
+            None => "it computes something else; a cudnn::Search finds those that do".to_owned(),
+        };
+        Err(Error::Unavailable(format!(
+            "plan `{self}` of cuDNN's for {problem}: {why}"
+        )))
+    }
 }
 
 impl fmt::Display for Choice {
@@ -189,11 +209,12 @@ impl Candidate {
         })
     }
 
-    /// What an earlier search chose.
+    /// What an earlier search chose, or a text says that it did.
     ///
     /// # Errors
-    /// What cuDNN refuses.
+    /// [`Error::Unavailable`] for a plan of another problem's; what cuDNN refuses.
     pub(super) fn again(handle: &Arc<Handle>, problem: &Problem, choice: &Choice) -> Result<Self> {
+        choice.check(problem)?;
         match &choice.0 {
             Api::Graph {
                 form,
@@ -416,6 +437,50 @@ mod tests {
         ] {
             assert_eq!(choice.to_string(), text);
             assert_eq!(text.parse::<Choice>().unwrap(), choice);
+        }
+    }
+
+    #[test]
+    fn a_choice_serves_no_problem_whose_result_it_does_not_give() {
+        let problem = |text: &str| text.parse::<Problem>().unwrap();
+        let check = |choice: &str, text: &str| {
+            let choice: Choice = choice.parse().unwrap();
+            choice.check(&problem(text))
+        };
+        let gemm = "algorithm gemm, math type 3";
+        for (choice, text) in [
+            // Twice the rows and columns that y has.
+            ("engine 1", "ic8ih8oc8kh3+pool=2"),
+            ("engine 1", "ic8ih8oc8kh3+bias+relu"),
+            ("engine 1 (fused epilogue)", "ic8ih8oc8kh3+relu+pool=2"),
+            ("engine 1 (f16 sums)", "ic8ih8oc8kh3+f16"),
+            (gemm, "ic8ih8oc8kh3+bias+relu"),
+            // It pads both sides alike, and asks for 16 aligned bytes.
+            (gemm, "ic3ih8oc4oh8kh2ph0"),
+            (gemm, "ic8ih8oc8kh3+align=4"),
+            // It would store f16 sums.
+            (
+                "algorithm gemm, math type 3 (f32 sums, epilogue after)",
+                "ic8ih8oc8kh3+f16+bias",
+            ),
+            ("algorithm gemm, math type 2", "ic8ih8oc8kh3+math=tf32"),
+            // Of which cuDNN has no words at all.
+            ("engine 1", "ic8ih8oc8kh3+math=bf16"),
+        ] {
+            let said = check(choice, text).unwrap_err().to_string();
+            let shapes = problem(text).to_string();
+            assert!(said.contains(choice) && said.contains(&shapes), "{said}");
+        }
+        for (choice, text) in [
+            ("engine 1", "ic8ih8oc8kh3+scale=2"),
+            ("engine 1 (fused epilogue)", "ic8ih8oc8kh3+bias+relu"),
+            (
+                "engine 1 (f32 sums, epilogue after)",
+                "ic8ih8oc8kh3+relu+pool=2",
+            ),
+            (gemm, "ic8ih8oc8kh3"),
+        ] {
+            check(choice, text).unwrap();
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use super::*;
 use crate::{
-    Device, Operands, Problem,
+    Device, Error, Operands, Problem,
     variant::{Args, Info, Kind, Packing, Plan, Prepared, Query, Variant},
 };
 
@@ -110,6 +110,32 @@ fn batches_share_a_form_and_arrangements_do_not() {
 }
 
 #[test]
+fn a_filter_at_an_address_has_the_same_forms() {
+    let (variant, filter) = (Copier::new(), Filter::new());
+    let stream = Device::cpu().stream().unwrap();
+    let conv = conv(&variant, 1, 0);
+    let w = [3.0_f32];
+    let packed = |address: &f32| {
+        let address = std::ptr::from_ref(address).cast();
+        // SAFETY: one f32, there until it is packed.
+        unsafe { filter.packed_raw(&conv, address, &stream) }
+    };
+    let first = packed(&w[0]).unwrap().unwrap();
+    // SAFETY: one f32, which the form holds.
+    assert_eq!(unsafe { *first.as_ptr().cast::<f32>() }, 3.0);
+    let again = packed(&w[0]).unwrap().unwrap();
+    let of_a_view = filter.packed(&conv, &w[..], &stream).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&first, &again) && Arc::ptr_eq(&first, &of_a_view));
+    assert_eq!(variant.packs(), 1);
+
+    filter.clear();
+    // SAFETY: nothing is read there.
+    let refused = unsafe { filter.packed_raw(&conv, std::ptr::null(), &stream) };
+    assert!(matches!(refused, Err(Error::Memory { .. })));
+    assert_eq!(filter.bytes(), 0);
+}
+
+#[test]
 fn the_form_leaves_that_was_not_used_the_longest() {
     let (variant, filter) = (Copier::new(), Filter::new());
     let stream = Device::cpu().stream().unwrap();
@@ -181,4 +207,6 @@ fn a_filter_used_as_it_is_has_no_form() {
     let conv = Conv::new(&Device::cpu(), &problem, &named).unwrap();
     let form = filter.packed(&conv, &[1.0_f32][..], &stream).unwrap();
     assert!(form.is_none());
+    // One that does not fit is refused all the same.
+    assert!(filter.packed(&conv, &[1.0_f32; 2][..], &stream).is_err());
 }
