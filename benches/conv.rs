@@ -33,10 +33,7 @@ fn main() -> Result<(), Error> {
         let contenders: Vec<Contender> = all
             .on(device.is_gpu())
             .filter(|variant| fits(&format!("{} {}", layer.title(), variant.info().name)))
-            .map(|variant| Contender::Variant {
-                variant: variant.clone(),
-                config: 0,
-            })
+            .map(|variant| variant.clone().into())
             .collect();
         if contenders.is_empty() {
             continue;

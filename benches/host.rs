@@ -57,7 +57,7 @@ fn table() -> Result<(), Failure> {
     for variant in variants::all() {
         let info = variant.info();
         let named = names.is_empty() || names.iter().any(|name| info.name.contains(name.as_str()));
-        if !named || common::device_of(&**variant, &Ok(device.clone()))? != device {
+        if !named || common::device_of(variant.info(), &Ok(device.clone()))? != device {
             continue;
         }
         match conv(&device, variant)? {
@@ -98,7 +98,7 @@ fn conv(device: &Device, variant: &Arc<dyn Variant>) -> Result<Result<Conv, Refu
         is_failure: true,
     };
     for problem in common::host_problems() {
-        match Conv::with_variant(device, &problem, variant.clone(), 0) {
+        match Conv::with_variant(device, &problem, variant.clone()) {
             Ok(conv) => return Ok(Ok(conv)),
             Err(error @ (Error::Library { .. } | Error::Unsupported { .. })) => {
                 refusal.is_failure = !matches!(error, Error::Library { .. });

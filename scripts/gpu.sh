@@ -67,6 +67,30 @@ readonly STUDY_STEPS=24   # shares of the study, so that one fits into a step
 readonly SUITES="report-86 report-70 report-vgg report-gemv first vgg16 resnet50 batch1 grouped depthwise"
 
 main() {
+    read_options "$@"
+    set -- "${request[@]}"
+    here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+    local part
+    for part in "$here"/gpu/*.sh; do
+        # shellcheck source=/dev/null
+        source "$part"
+    done
+    check_request "$@"
+    find_reports
+    convforge=$(find_program) || exit 1
+    IFS=, read -ra devices <<<"$device"
+    check_devices "$1"
+    [[ ${devices[0]} == cpu || -n $as ]] || export CONVFORGE_REQUIRE_GPU=1
+    mkdir -p "$out" || exit 1
+    touch "$out/steps.tsv"
+    unfinished=0 failed=0 deferred=() taken=''
+    run_command "$@"
+    run_deferred
+    summary
+}
+
+# Sets a variable for each option, and REQUEST to the words behind them: the command and its own.
+read_options() {
     out=results device=gpu minutes='' shard=250 reports='' seed=1 as='' within='' any_libraries=''
     while [[ ${1-} == --* ]]; do
         case $1 in
@@ -85,12 +109,11 @@ main() {
     [[ -z $within ]] || is_number "$within" || die "--within takes a number, not '$within'"
     [[ -z $minutes ]] || is_decimal "$minutes" || die "--minutes takes a number of minutes, as 9 or 2.5, not '$minutes'"
     readonly LAST_SECOND=${minutes:+$(seconds_of "$minutes")}
-    here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-    local part
-    for part in "$here"/gpu/*.sh; do
-        # shellcheck source=/dev/null
-        source "$part"
-    done
+    request=("$@")
+}
+
+# That there is the command, and that the options are for it.
+check_request() {
     case ${1-} in
         check | huge | tails | test | compare | sweep | record | plan | infer | study | errors | tenth) ;;
         counters | host | guide | candle | sanitize | all) ;;
@@ -100,19 +123,18 @@ main() {
     [[ -z $as || $1 == plan ]] || die "--as is for plan"
     [[ -z $within || $1 == plan || $1 == record ]] || die "--within is for record and plan"
     [[ -z $any_libraries || $1 == plan || $1 == record ]] || die "--any-libraries is for record and plan"
-    find_reports
-    convforge=$(find_program) || exit 1
-    IFS=, read -ra devices <<<"$device"
+}
+
+check_devices() {
     [[ ${#devices[@]} -eq 1 || $1 =~ ^(record|plan|check|huge|tails|sanitize)$ ]] || die "$1 takes one device, not '$device'"
     [[ -z $(printf '%s\n' "${devices[@]}" | sed 's/^gpu$/gpu:0/' | sort | uniq -d) ]] ||
         die "a device is named twice in '$device': processes on one GPU take turns, so that several do less than one"
-    [[ ${devices[0]} == cpu || -n $as ]] || export CONVFORGE_REQUIRE_GPU=1
-    mkdir -p "$out" || exit 1
-    touch "$out/steps.tsv"
-    unfinished=0 failed=0 deferred=() taken=''
+}
 
+run_command() {
     local command=$1
     shift
+    case $command in check | huge | tails | sanitize | test | all) list_variants ;; esac
     case $command in
         check | huge | tails | sanitize) shared "$command" "$@" ;;
         test) packed_tests ;;
@@ -130,8 +152,6 @@ main() {
         candle) candle ;;
         all) everything ;;
     esac
-    run_deferred
-    summary
 }
 
 die() {
@@ -155,6 +175,13 @@ find_program() {
     done
     echo "gpu.sh: no convforge in $here/bin, in ../target/release or on PATH; CONVFORGE may name it" >&2
     exit 1
+}
+
+# json PYTHON [ARGUMENT...]: what these lines print of `it`, the JSON on standard input.
+json() {
+    python3 -c "import json, sys; it = json.load(sys.stdin)"$'\n'"$1" "${@:2}" && return
+    echo "gpu.sh: python3 could not read what $convforge says" >&2
+    return 1
 }
 
 # shared COMMAND...: all of its steps, by a worker for each device of the list: a step is done by whoever comes to it

@@ -25,6 +25,9 @@ SIDE = 86
 # Images of a batch that a thread enlarges, and threads: together less than 1 GB of temporaries.
 BATCH, THREADS = 256, 8
 IMAGES, LABELS = 2051, 2049
+# Pixels are scaled to 0..1 for the training, and the first filter by as much for the file, so that the network takes
+# them as they are.
+SCALE = 1.0 / 255.0
 INTERRUPTED = 130
 
 
@@ -166,29 +169,76 @@ def accuracy(torch, model, pixels, labels, scale=1.0):
     return right / len(labels)
 
 
-def train(args):
+def deterministic_torch(seed):
+    """PyTorch, so that equal seeds give equal weights."""
     # Read by cuBLAS when it is loaded; without it its sums may come in any order.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         import torch
     except ImportError as why:
         raise Failure(f"training needs PyTorch: {why}")
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    return torch
+
+
+def load(torch, device, images, labels):
+    """A set, enlarged, on the device."""
+    pixels, classes = [torch.from_numpy(array.copy()).to(device) for array in read_set(images, labels)]
+    return pixels, classes.long()
+
+
+class Training:
+    """The network, and what trains it on the images with these numbers."""
+
+    def __init__(self, torch, args, pixels, labels, used):
+        self.torch, self.batch = torch, args.batch
+        self.pixels, self.labels, self.used = pixels, labels, used
+        self.model = network(torch).to(pixels.device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), weight_decay=args.weight_decay)
+        steps = -(-len(used) // args.batch)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, max_lr=args.rate, epochs=args.epochs, steps_per_epoch=steps
+        )
+        self.loss_of = torch.nn.CrossEntropyLoss()
+        self.shuffle = torch.Generator().manual_seed(args.seed)
+
+    def epoch(self):
+        """Trains once on every image; the mean loss."""
+        self.model.train()
+        total = self.torch.zeros((), device=self.pixels.device)
+        order = self.torch.randperm(len(self.used), generator=self.shuffle)
+        for chosen in self.used[order.to(self.pixels.device)].split(self.batch):
+            self.optimizer.zero_grad()
+            images = self.pixels[chosen][:, None].float() * SCALE
+            loss = self.loss_of(self.model(images), self.labels[chosen])
+            loss.backward()
+            self.optimizer.step()
+            self.schedule.step()
+            total += loss.detach() * len(chosen)
+        return total.item() / len(self.used)
+
+    def weights(self):
+        """Those of now, for pixels as they are."""
+        state = self.model.state_dict()
+        state = {name: value.detach().cpu().clone() for name, value in state.items()}
+        state["conv1.weight"] *= SCALE
+        return state
+
+
+def train(args):
+    torch = deterministic_torch(args.seed)
     try:
         args.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as why:
         raise Failure(f"{args.out}: {why.strerror}")
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(args.seed)
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = False
 
     began = time.monotonic()
-    sets = [read_set(args.images, args.labels), read_set(args.test_images, args.test_labels)]
-    (pixels, labels), test = [
-        [torch.from_numpy(array.copy()).to(device) for array in arrays] for arrays in sets
-    ]
-    labels, test[1] = labels.long(), test[1].long()
+    pixels, labels = load(torch, device, args.images, args.labels)
+    test = load(torch, device, args.test_images, args.test_labels)
     held_out = len(labels) // 12
     if held_out == 0:
         raise Failure(f"{args.images} has {len(labels)} images, too few to hold some out")
@@ -199,54 +249,39 @@ def train(args):
         f"enlarged to {SIDE}x{SIDE}; {device}; {time.monotonic() - began:.1f} s",
         flush=True,
     )
-
-    # Pixels are scaled to 0..1 for the training, and the first filter by as much for the file, so
-    # that the network takes them as they are.
-    scale = 1.0 / 255.0
-    model = network(torch).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=args.weight_decay)
-    steps = -(-len(used) // args.batch)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=args.rate, epochs=args.epochs, steps_per_epoch=steps
+    training = Training(torch, args, pixels, labels, used)
+    state, interrupted = best_weights(args, training, held, began)
+    if state is None:
+        raise Failure("interrupted before the first epoch was over; nothing was written")
+    training.model.load_state_dict(state)
+    print(
+        f"{args.out}: accuracy {accuracy(torch, training.model, *test):.4f} on the {len(test[1])} test images"
+        f"{', interrupted' if interrupted else ''}"
     )
-    loss_of = torch.nn.CrossEntropyLoss()
-    shuffle = torch.Generator().manual_seed(args.seed)
-    best, state, interrupted = -1.0, None, False
+    return INTERRUPTED if interrupted else 0
+
+
+def best_weights(args, training, held, began):
+    """Trains, and writes the weights after each epoch that classifies the held out images better than all before.
+    The best ones, none before the first epoch is over; and whether Ctrl-C ended it."""
+    pixels, labels = training.pixels[held], training.labels[held]
+    best, state = -1.0, None
     try:
         for epoch in range(1, args.epochs + 1):
-            model.train()
-            total = torch.zeros((), device=device)
-            for chosen in used[torch.randperm(len(used), generator=shuffle).to(device)].split(args.batch):
-                optimizer.zero_grad()
-                loss = loss_of(model(pixels[chosen][:, None].float() * scale), labels[chosen])
-                loss.backward()
-                optimizer.step()
-                schedule.step()
-                total += loss.detach() * len(chosen)
-            found = accuracy(torch, model, pixels[held], labels[held], scale)
+            loss = training.epoch()
+            found = accuracy(training.torch, training.model, pixels, labels, SCALE)
             if kept := found > best:
-                best = found
-                state = {
-                    name: value.detach().cpu().clone() for name, value in model.state_dict().items()
-                }
-                state["conv1.weight"] *= scale
+                best, state = found, training.weights()
                 arrays = {name: value.numpy() for name, value in state.items()}
                 write_whole(args.out, safetensors(arrays))
             print(
-                f"epoch {epoch:3} of {args.epochs}: loss {total.item() / len(used):.4f}, held out "
+                f"epoch {epoch:3} of {args.epochs}: loss {loss:.4f}, held out "
                 f"{found:.4f}{' *' if kept else '  '} {time.monotonic() - began:6.1f} s",
                 flush=True,
             )
     except KeyboardInterrupt:
-        interrupted = True
-    if state is None:
-        raise Failure("interrupted before the first epoch was over; nothing was written")
-    model.load_state_dict(state)
-    print(
-        f"{args.out}: accuracy {accuracy(torch, model, *test):.4f} on the {len(test[1])} test images"
-        f"{', interrupted' if interrupted else ''}"
-    )
-    return INTERRUPTED if interrupted else 0
+        return state, True
+    return state, False
 
 
 def at_least_one(text):

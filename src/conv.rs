@@ -17,7 +17,9 @@ use std::{
 use crate::{
     Device, Element, Error, Pick, Problem, Result, Stream, View, ViewMut,
     select::{Candidate, Candidates, Place},
-    variant::{self, Args, Bytes, Packing, Plan, Prepared, Query, RawOperands, Space, Variant},
+    variant::{
+        Args, Bytes, Configured, Packing, Plan, Prepared, Query, RawOperands, Space, Variant,
+    },
 };
 
 pub use filter::Filter;
@@ -52,8 +54,7 @@ const PACKED: &str = "the packed filter";
 pub struct Conv {
     device: Device,
     problem: Problem,
-    variant: Arc<dyn Variant>,
-    config: usize,
+    configured: Configured,
     prepared: Box<dyn Prepared>,
     /// Why this variant.
     reason: String,
@@ -103,54 +104,50 @@ impl Conv {
         candidate: &Candidate,
         plan: Option<Plan>,
     ) -> Result<Self> {
-        let (variant, config) = (candidate.variant.clone(), candidate.config);
+        let configured = candidate.configured.clone();
         match plan {
-            Some(plan) => Self::prepare(device, problem, variant, config, plan),
-            None => Self::with_variant(device, problem, variant, config),
+            Some(plan) => Self::prepare(device, problem, configured, plan),
+            None => Self::with_variant(device, problem, configured),
         }
     }
 
-    /// A variant of one's own, or one of [`variants::all`](crate::variants::all), with one of its configurations.
+    /// A variant of one's own, or one of [`variants::all`](crate::variants::all), in the configuration of a
+    /// [`Configured`], or else in its first.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the variant's reason, or what readying its plan answers.
     pub fn with_variant(
         device: &Device,
         problem: &Problem,
-        variant: Arc<dyn Variant>,
-        config: usize,
+        variant: impl Into<Configured>,
     ) -> Result<Self> {
-        let limits = device.limits();
-        let query = Query::new(problem, config, &limits);
-        let plan = variant::plan(&*variant, device.is_gpu(), &query).map_err(|why| {
-            Error::Unsupported {
-                variant: variant.info().spelled(config),
-                problem: problem.to_string(),
-                why,
-            }
+        let configured = variant.into();
+        let plan = configured.plan(&device.limits(), problem);
+        let plan = plan.map_err(|why| Error::Unsupported {
+            variant: configured.name(),
+            problem: problem.to_string(),
+            why,
         })?;
-        Self::prepare(device, problem, variant, config, plan)
+        Self::prepare(device, problem, configured, plan)
     }
 
     fn prepare(
         device: &Device,
         problem: &Problem,
-        variant: Arc<dyn Variant>,
-        config: usize,
+        configured: Configured,
         plan: Plan,
     ) -> Result<Self> {
         let limits = device.limits();
-        let query = Query::new(problem, config, &limits);
-        let prepared = variant.prepare(device, &query, plan)?;
-        let name = &variant.info().name;
+        let query = Query::new(problem, configured.config, &limits);
+        let prepared = configured.variant.prepare(device, &query, plan)?;
+        let name = &configured.info().name;
         let key = prepared
             .packing()
             .map(|packing| packed::Key::new(name, problem, packing));
         Ok(Conv {
             device: device.clone(),
             problem: problem.clone(),
-            variant,
-            config,
+            configured,
             prepared,
             reason: "by its name".to_owned(),
             key,
@@ -169,17 +166,22 @@ impl Conv {
 
     /// The variant and its configuration: `fused_shared:tile=24`.
     pub fn name(&self) -> String {
-        self.variant.info().spelled(self.config)
+        self.configured.name()
+    }
+
+    /// The same as what other convolutions can be made of.
+    pub fn configured(&self) -> &Configured {
+        &self.configured
     }
 
     /// The variant.
     pub fn variant(&self) -> &Arc<dyn Variant> {
-        &self.variant
+        &self.configured.variant
     }
 
     /// The index of its configuration.
     pub fn config(&self) -> usize {
-        self.config
+        self.configured.config
     }
 
     /// Why this variant serves: measured or estimated, by whose results, and what was passed over.

@@ -29,7 +29,7 @@ use std::{
 use crate::Workspace;
 use crate::{
     Conv, Device, Element, Error, Pick, Problem, Result, Stream, device::with_host_copies,
-    variant::Variant,
+    variant::Configured,
 };
 use batch::{Batch, check_len, refuse};
 use lanes::Lanes;
@@ -131,19 +131,20 @@ impl<T: Element> Pipeline<T> {
     }
 
     /// [`new`](Self::new) with a variant of one's own, or one of
-    /// [`variants::all`](crate::variants::all), in one of its configurations.
+    /// [`variants::all`](crate::variants::all), in the configuration of a [`Configured`], or else in its first.
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`Conv::with_variant`].
     pub fn with_variant(
         device: &Device,
         problem: &Problem,
-        (variant, config): (Arc<dyn Variant>, usize),
+        variant: impl Into<Configured>,
         filter: &[T],
         bias: &[f32],
         options: &Options,
     ) -> Result<Self> {
-        let conv = |problem: &Problem| Conv::with_variant(device, problem, variant.clone(), config);
+        let configured = variant.into();
+        let conv = |problem: &Problem| Conv::with_variant(device, problem, configured.clone());
         let batch = Batch::new(problem, conv, filter, bias, options.chunk)?;
         Self::over_streams(Arc::new(batch), options.streams, options.timeline)
     }

@@ -9,14 +9,9 @@ pub(crate) mod tuned;
 
 use std::{fmt, path::Path, str::FromStr};
 
+use crate::{Device, Error, Limits, Problem, Result, policy::Policy, tuning::Store, variant::Kind};
 #[cfg(doc)]
-use crate::variants;
-use crate::{
-    Device, Error, Limits, Problem, Result,
-    policy::Policy,
-    tuning::Store,
-    variant::{self, Kind, Query},
-};
+use crate::{variant, variants};
 
 pub use candidates::Choice;
 pub(crate) use candidates::{Candidate, Candidates, Place};
@@ -106,7 +101,7 @@ impl Pick {
     pub fn choose(&self, device: &Device, problem: &Problem) -> Result<Choice> {
         let mut candidates = self.candidates(&Place::Here(device), problem)?;
         for candidate in std::mem::take(&mut candidates.order) {
-            match candidate.variant.open() {
+            match candidate.configured.variant.open() {
                 Err(error) if candidates.passes_over(&candidate, &error) => {
                     candidates.pass(&candidate, error);
                 }
@@ -142,9 +137,9 @@ impl Pick {
             Pick::Kernels => Ok(by_rank(limits, problem, |kind| kind == Kind::Kernel)),
             Pick::Policy(name) => Ok(by_policy(limits, problem, &Policy::find(name)?)),
             Pick::Named { variant, config } => {
-                let (variant, config) = find(variant, config.as_deref())?;
+                let configured = find(variant, config.as_deref())?;
                 Ok(Candidates {
-                    order: vec![Candidate::new(variant, config, "by its name")],
+                    order: vec![Candidate::new(configured, "by its name")],
                     refused: Vec::new(),
                     notes: Vec::new(),
                     lenient: false,
@@ -163,22 +158,21 @@ fn by_policy(limits: &Limits, problem: &Problem, policy: &Policy) -> Candidates 
         lenient: true,
     };
     for rule in policy.fitting(problem) {
-        let (variant, config) = match find(&rule.variant, rule.config.as_deref()) {
-            Ok(choice) => choice,
+        let configured = match find(&rule.variant, rule.config.as_deref()) {
+            Ok(configured) => configured,
             // A build without CUDA has no kernels.
             Err(error) => {
                 candidates.refused.push(error.to_string());
                 continue;
             }
         };
-        let query = Query::new(problem, config, limits);
-        match variant::plan(&*variant, limits.is_gpu(), &query) {
+        match configured.plan(limits, problem) {
             Ok(plan) => candidates.order.push(Candidate {
                 plan: Some(plan),
-                ..Candidate::new(variant, config, format!("by the policy: {rule}"))
+                ..Candidate::new(configured, format!("by the policy: {rule}"))
             }),
             Err(why) => {
-                let name = variant.info().spelled(config);
+                let name = configured.name();
                 candidates.refused.push(format!("{name} {why}"));
             }
         }

@@ -4,18 +4,21 @@
 //! | --- | --- |
 //! | `tuner` | [`Tuner`]: what is measured, in which order, for how long |
 //! | `operands` | what it is measured on |
+//! | `copies` | [`Copies`]: a tensor of it as often as the L2 cache asks for |
 //! | `timer` | taking a time |
+//! | [`sampling`] | how many sets, samples and rests, in `convforge compare` too |
 //! | `judge` | a check on the spot |
 
+mod copies;
 mod judge;
 mod operands;
+pub mod sampling;
 #[cfg(test)]
 mod tests;
 mod timer;
 
 use std::{
     fmt,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -23,12 +26,12 @@ use crate::{
     Conv, Device, Error, Pick, Problem, Result, chain,
     select::tuned,
     tuning::{Conditions, Line, Outcome, Record, Store},
-    variant::{self, Query, Variant},
+    variant::{self, Configured},
     variants,
 };
 
+pub use copies::Copies;
 use judge::{Judge, Verdict};
-pub use timer::rest_after;
 use timer::{Budget, Timer};
 
 /// How many times the least estimate of the variants that rules choose from a configuration of them may
@@ -73,13 +76,11 @@ pub struct Tuned {
     pub notes: Vec<String>,
 }
 
-/// A variant with one of its configurations that is to be measured.
+/// A variant in one of its configurations that is to be measured.
 #[derive(Clone)]
 pub struct Entrant {
-    /// The variant.
-    pub variant: Arc<dyn Variant>,
-    /// Index of its configuration.
-    pub config: usize,
+    /// What is measured.
+    pub configured: Configured,
     /// What it is made of now, [`variant::source`].
     pub source: String,
     us: f64,
@@ -100,7 +101,7 @@ pub struct Wanted {
 impl Entrant {
     /// The variant with its configuration.
     pub fn name(&self) -> String {
-        self.variant.info().spelled(self.config)
+        self.configured.name()
     }
 
     /// The line that says what became of it.
@@ -253,26 +254,24 @@ fn entrants(device: &Device, problem: &Problem) -> (Vec<Entrant>, Vec<String>) {
     for variant in variants::all() {
         let info = variant.info();
         let mut able = Vec::new();
-        for config in 0..info.configs.len().max(1) {
-            let query = Query::new(problem, config, &limits);
-            let plan = variant::plan(&**variant, limits.is_gpu(), &query);
+        for configured in Configured::all_of(variant) {
+            let plan = configured.plan(&limits, problem);
             let plan = plan.ok().filter(|plan| !plan.is_in_constant_memory());
-            able.extend(plan.map(|plan| (config, plan.us)));
+            able.extend(plan.map(|plan| (configured, plan.us)));
         }
         if able.is_empty() {
             continue;
         }
         match variant::source(&**variant) {
             Err(why) => notes.push(format!("{} was left out: {}", info.name, chain(&why))),
-            Ok(source) => entrants.extend(able.into_iter().map(|(config, us)| Entrant {
-                variant: variant.clone(),
-                config,
+            Ok(source) => entrants.extend(able.into_iter().map(|(configured, us)| Entrant {
+                configured,
                 source: source.clone(),
                 us: us.unwrap_or(f64::INFINITY),
             })),
         }
     }
-    let ranked = |entrant: &Entrant| entrant.variant.info().ranked;
+    let ranked = |entrant: &Entrant| entrant.configured.info().ranked;
     let estimates = entrants.iter().filter(|entrant| ranked(entrant));
     let least = estimates
         .map(|entrant| entrant.us)
@@ -351,7 +350,6 @@ impl Bench {
     }
 
     fn ready(&self, entrant: &Entrant, problem: &Problem) -> Result<Conv> {
-        let (variant, config) = (entrant.variant.clone(), entrant.config);
-        Conv::with_variant(&self.device, problem, variant, config)
+        Conv::with_variant(&self.device, problem, entrant.configured.clone())
     }
 }

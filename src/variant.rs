@@ -15,10 +15,12 @@
 //! | --- | --- |
 //! | `variant` | the traits: [`Variant`], [`Prepared`], [`ConstantPart`] |
 //! | `info` | [`Info`]: what a variant says of itself |
+//! | `configured` | [`Configured`]: a variant in one of its configurations |
 //! | `plan` | [`Query`], and the [`Plan`] that answers it |
 //! | `args` | plain addresses: [`RawOperands`], and the [`Args`] of a launch |
 
 mod args;
+mod configured;
 mod info;
 mod plan;
 
@@ -30,6 +32,7 @@ use std::{
 use crate::{Device, Error, Result, Stream};
 
 pub use args::{Args, RawOperands};
+pub use configured::Configured;
 pub use info::{Arithmetic, Info, Kind};
 pub use plan::{Bytes, Packing, Plan, Query, Space};
 

@@ -19,13 +19,15 @@ use std::thread;
 
 use bytemuck::Pod;
 use common::{
-    Answer, Configured,
+    Answer,
     drawn::{self, SEED, Wanted},
     poison, with_element,
 };
 use convforge::{
     Buffer, Conv, Device, Element, Error, Operands, Packed, Problem, Result, Storage, Stream, View,
-    ViewMut, Workspace, chain, variant::Kind, variants,
+    ViewMut, Workspace, chain,
+    variant::{Configured, Kind},
+    variants,
 };
 use convforge_check::{Data, Domain, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
@@ -273,7 +275,7 @@ const EXTREMES: [f32; 4] = [
 ];
 
 fn infinities(device: &Device, configured: &Configured) -> Answer {
-    let info = configured.0.info();
+    let info = configured.info();
     if info.kind != Kind::Kernel || info.caveat.is_some() {
         return Ok(Completion::ignored_with("says itself what becomes of them"));
     }
@@ -282,11 +284,7 @@ fn infinities(device: &Device, configured: &Configured) -> Answer {
         problem.storage() == Storage::F32 && !word.contains("math=")
     };
     let limits = device.limits();
-    let domain = Domain {
-        variant: &*configured.0,
-        config: configured.1,
-        limits: &limits,
-    };
+    let domain = Domain::new(configured, &limits);
     if !Wanted::ANY.problems(domain).any(|problem| plain(&problem)) {
         let why = drawn::unable_here(&domain);
         let why = why.unwrap_or_else(|| "makes no fp32 sums of f32".to_owned());
@@ -297,7 +295,7 @@ fn infinities(device: &Device, configured: &Configured) -> Answer {
         Err(answer) => return answer,
     };
     let problem = conv.problem();
-    let loops = Conv::with_variant(&Device::cpu(), problem, variants::find("cpu_direct")?, 0)?;
+    let loops = Conv::with_variant(&Device::cpu(), problem, variants::find("cpu_direct")?)?;
     let kinds = |conv: &Conv, x: &[f32], w: &[f32]| -> Result<Vec<&'static str>, Failed> {
         let device = conv.device();
         let mut inputs = Inputs::<f32>::new(device, problem)?;
@@ -467,13 +465,8 @@ fn batches(domain: &Domain, problem: &Problem) -> Vec<Problem> {
 }
 
 fn packed_once(device: &Device, configured: &Configured) -> Answer {
-    let (variant, config) = configured;
     let limits = device.limits();
-    let domain = Domain {
-        variant: &**variant,
-        config: *config,
-        limits: &limits,
-    };
+    let domain = Domain::new(configured, &limits);
     let packing = drawn::packing(domain);
     let Some(any) = packing.first() else {
         let why = drawn::unable_here(&domain);
@@ -485,7 +478,7 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
         return Err(format!("packs the filter of {any}, for few numbers of images").into());
     };
     let problem = &batches[0];
-    let conv = |problem: &Problem| Conv::with_variant(device, problem, variant.clone(), *config);
+    let conv = |problem: &Problem| Conv::with_variant(device, problem, configured.clone());
     let convs = batches.iter().map(conv);
     let convs = match convs.collect::<Result<Vec<Conv>>>() {
         Err(missing @ Error::Library { .. }) => {
@@ -498,8 +491,9 @@ fn packed_once(device: &Device, configured: &Configured) -> Answer {
         .find(|other| other.storage() == problem.storage() && other.w_len() != problem.w_len());
     let strange = strange.map(conv).transpose()?;
     with_element!(problem.storage(), one_for_all(&convs, strange.as_ref()))?;
-    for (other, problem) in drawn::packed_alike(domain, &packing) {
-        let other = Conv::with_variant(device, &problem, variant.clone(), other)?;
+    for (config, problem) in drawn::packed_alike(domain, &packing) {
+        let variant = configured.variant.clone();
+        let other = Conv::with_variant(device, &problem, Configured { variant, config })?;
         let convs = [conv(&problem)?, other];
         with_element!(problem.storage(), one_for_all(&convs, None))?;
     }

@@ -129,8 +129,7 @@ proptest! {
             prop_assert!(able.is_none(), "{problem}, {chip}: none, but {} can", able.unwrap().info().name);
             return Ok(());
         };
-        let query = Query::new(&problem, choice.config, &limits);
-        let us = variant::plan(&*choice.variant, true, &query).unwrap().us.unwrap();
+        let us = choice.configured.plan(&limits, &problem).unwrap().us.unwrap();
         let least = ranked().filter_map(|variant| estimate(variant, &limits, &problem));
         let least = least.reduce(f64::min).unwrap();
         prop_assert!(us <= least, "{problem}, {chip}: {} with {us} us, the least is {least}", choice.name());

@@ -36,7 +36,8 @@ mod cases {
     };
 
     use convforge::{
-        Buffer, Conv, Device, Element, Error, Operands, Stream, Workspace, variant::Kind,
+        Buffer, Conv, Device, Element, Error, Operands, Stream, Workspace,
+        variant::{Configured, Kind},
     };
     use convforge_check::Domain;
     use cudarc::cupti::sys::{self, CUpti_ApiCallbackSite, CUpti_CallbackDomain, CUptiResult};
@@ -44,7 +45,7 @@ mod cases {
 
     use super::{
         common::{
-            self, Answer, Configured,
+            self, Answer,
             drawn::{self, Wanted},
             with_element,
         },
@@ -83,8 +84,8 @@ mod cases {
     }
 
     /// The trial in a process of its own.
-    fn alone((variant, config): &Configured, what: &str) -> Answer {
-        let name = format!("{} {what}", variant.info().spelled(*config));
+    fn alone(configured: &Configured, what: &str) -> Answer {
+        let name = format!("{} {what}", configured.name());
         let mut process = Command::new(env::current_exe()?);
         process.args(["--exact", &name]).env(ALONE, "1");
         let output = process.output()?;
@@ -106,11 +107,7 @@ mod cases {
 
     fn pooling_too(device: &Device, configured: &Configured) -> Answer {
         let limits = device.limits();
-        let why = drawn::pools_nothing(Domain {
-            variant: &*configured.0,
-            config: configured.1,
-            limits: &limits,
-        });
+        let why = drawn::pools_nothing(Domain::new(configured, &limits));
         match why {
             Some(why) => Ok(Completion::ignored_with(why)),
             None => only_enqueues(device, configured, Wanted::POOLED),

@@ -7,13 +7,14 @@
 mod common;
 
 use common::{
-    Answer, Configured,
+    Answer,
     drawn::{self, Wanted},
     ensure, numbers, poison, with_element,
 };
 use convforge::{
-    Conv, Device, Element, Operands, Pipeline, Problem, Result, pipeline::Options,
-    variant::Arithmetic,
+    Conv, Device, Element, Operands, Pipeline, Problem, Result,
+    pipeline::Options,
+    variant::{Arithmetic, Configured},
 };
 use convforge_check::{Data, Tensor};
 use libtest_mimic::{Arguments, Completion, Failed};
@@ -54,7 +55,7 @@ fn unpipelined<T: Element>(conv: &Conv, x: &[T], w: &[T]) -> Result<Vec<T>> {
 }
 
 fn equal(device: &Device, configured: &Configured) -> Answer {
-    if configured.0.info().arithmetic == Arithmetic::Transform {
+    if configured.info().arithmetic == Arithmetic::Transform {
         let why = "a transform's output may depend on the batch it is in";
         return Ok(Completion::ignored_with(why));
     }

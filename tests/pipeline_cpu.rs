@@ -276,14 +276,8 @@ fn at(launch: usize, then: fn(&AtomicBool) -> Result<()>) -> (Pipeline<f32>, Arc
     });
     let problem = problem("mb10ic1ih3oc1kh1");
     let options = options(2, Some(3));
-    let pipeline = Pipeline::with_variant(
-        &Device::cpu(),
-        &problem,
-        (variant, 0),
-        &[1.0],
-        &[],
-        &options,
-    );
+    let cpu = Device::cpu();
+    let pipeline = Pipeline::with_variant(&cpu, &problem, variant, &[1.0], &[], &options);
     (pipeline.unwrap(), shared)
 }
 

@@ -1,24 +1,14 @@
 //! What rows take at the ends of their ranges, where random problems hardly come: planned for an
 //! H200, so without a GPU.
 
-use convforge::{Limits, Problem, variants};
-use convforge_check::Domain;
+use convforge::{Limits, Problem, variant::Configured, variants};
 
 fn plan(name: &str, config: &str, problem: &str) -> Result<(), String> {
     let limits = Limits::of_chip("h200").expect("a chip that is known");
-    let all = variants::all();
-    let variant = all.iter().find(|variant| variant.info().name == name);
-    let variant = variant.unwrap_or_else(|| panic!("{name} is no variant"));
-    let configs = &variant.info().configs;
-    let config = configs.iter().position(|known| known == config);
+    let variant = variants::find(name).expect("a variant");
+    let configured = Configured::named(variant, Some(config)).expect("a configuration");
     let problem: Problem = problem.parse().expect("a problem");
-    Domain {
-        variant: &**variant,
-        config: config.expect("a configuration"),
-        limits: &limits,
-    }
-    .plan(&problem)
-    .map(drop)
+    configured.plan(&limits, &problem).map(drop)
 }
 
 /// Where each tap of the filter has a load of its own, taps may be any number of pixels apart.

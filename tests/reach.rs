@@ -3,11 +3,8 @@
 
 mod common;
 
-use common::{
-    Configured,
-    drawn::{self, Wanted, nominal},
-};
-use convforge::{Limits, variants};
+use common::drawn::{self, Wanted, nominal};
+use convforge::{Limits, variant::Configured, variants};
 use convforge_check::Domain;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -34,7 +31,7 @@ fn main() {
     ];
     let mut trials = Vec::new();
     for configured in common::configured() {
-        let name = configured.0.info().spelled(configured.1);
+        let name = configured.name();
         let mut trial =
             |what: &str, test: fn(&Configured, Wanted) -> Result<(), Failed>, wanted| {
                 let configured = configured.clone();
@@ -47,7 +44,7 @@ fn main() {
         trial("pooled", pools_or_says_so, Wanted::POOLED);
     }
     trials.extend(variants::all().iter().map(|variant| {
-        let configured = (variant.clone(), 0);
+        let configured = Configured::from(variant.clone());
         let name = &variant.info().name;
         Trial::test(format!("{name} host"), move || is_timed(&configured))
     }));
@@ -67,17 +64,9 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn domain<'a>((variant, config): &'a Configured, limits: &'a Limits) -> Domain<'a> {
-    Domain {
-        variant: &**variant,
-        config: *config,
-        limits,
-    }
-}
-
 fn has_one(configured: &Configured, wanted: Wanted) -> Result<(), Failed> {
     let limits = nominal();
-    match wanted.problems(domain(configured, &limits)).next() {
+    match wanted.problems(Domain::new(configured, &limits)).next() {
         Some(_) => Ok(()),
         None => {
             Err("none of what is drawn for it in tests/common/drawn.rs is what is wanted".into())
@@ -86,7 +75,7 @@ fn has_one(configured: &Configured, wanted: Wanted) -> Result<(), Failed> {
 }
 
 fn pools_or_says_so(configured: &Configured, wanted: Wanted) -> Result<(), Failed> {
-    match drawn::pools_nothing(domain(configured, &nominal())) {
+    match drawn::pools_nothing(Domain::new(configured, &nominal())) {
         Some(_) => Ok(()),
         None => has_one(configured, wanted),
     }
@@ -95,7 +84,7 @@ fn pools_or_says_so(configured: &Configured, wanted: Wanted) -> Result<(), Faile
 /// By the benchmark of the host's time, which takes the first configuration alone.
 fn is_timed(configured: &Configured) -> Result<(), Failed> {
     let limits = nominal();
-    let domain = domain(configured, &limits);
+    let domain = Domain::new(configured, &limits);
     let mut refused = None;
     for problem in common::host_problems() {
         match domain.plan(&problem) {
@@ -110,13 +99,12 @@ fn is_timed(configured: &Configured) -> Result<(), Failed> {
 fn a_chip_is_told() -> Result<(), Failed> {
     let (h200, l40s) = (nominal(), Limits::of_chip("l40s").ok_or("a chip")?);
     for configured in common::configured() {
-        let info = configured.0.info();
-        let name = info.spelled(configured.1);
-        let why = drawn::unable_here(&domain(&configured, &h200));
+        let name = configured.name();
+        let why = drawn::unable_here(&Domain::new(&configured, &h200));
         common::ensure(why.is_none(), &format!("{name} on an H200: {why:?}"))?;
-        let why = drawn::unable_here(&domain(&configured, &l40s));
+        let why = drawn::unable_here(&Domain::new(&configured, &l40s));
         let told = why.is_some_and(|why| why.contains("sm_89"));
-        let must = info.min_arch > 89;
+        let must = configured.info().min_arch > 89;
         common::ensure(told || !must, &format!("{name} on an L40S"))?;
     }
     Ok(())
@@ -147,8 +135,8 @@ fn endless_padding_is_planned_or_refused() -> Result<(), Failed> {
 #[cfg(feature = "cuda")]
 fn is_planned(name: &str, text: &str) -> Result<bool, Failed> {
     let (limits, problem) = (nominal(), text.parse()?);
-    let mut configured = common::configured().filter(|(variant, _)| variant.info().name == name);
-    Ok(configured.any(|configured| domain(&configured, &limits).plan(&problem).is_ok()))
+    let mut configured = common::configured().filter(|one| one.info().name == name);
+    Ok(configured.any(|configured| configured.plan(&limits, &problem).is_ok()))
 }
 
 /// By the test that packs a filter with one configuration and runs another, of each of [`PACKED_ALIKE`].
@@ -156,12 +144,11 @@ fn is_planned(name: &str, text: &str) -> Result<bool, Failed> {
 fn some_filters_are_packed_alike() -> Result<(), Failed> {
     let limits = nominal();
     let is_alike = |configured: &Configured| {
-        let domain = domain(configured, &limits);
+        let domain = Domain::new(configured, &limits);
         !drawn::packed_alike(domain, &drawn::packing(domain)).is_empty()
     };
     for name in PACKED_ALIKE {
-        let mut configured =
-            common::configured().filter(|(variant, _)| variant.info().name == name);
+        let mut configured = common::configured().filter(|one| one.info().name == name);
         let message = format!("no two configurations of {name} arrange a filter alike");
         common::ensure(configured.any(|configured| is_alike(&configured)), &message)?;
     }

@@ -8,11 +8,13 @@
 mod common;
 
 use common::{
-    Answer, Configured,
+    Answer,
     drawn::{self, Wanted},
     numbers, poison, with_element,
 };
-use convforge::{Buffer, Conv, Device, Element, Operands, Packed, Result, Stream, Workspace};
+use convforge::{
+    Buffer, Conv, Device, Element, Operands, Packed, Result, Stream, Workspace, variant::Configured,
+};
 use convforge_check::{Data, Tensor};
 use libtest_mimic::{Arguments, Completion};
 

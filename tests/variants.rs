@@ -17,12 +17,12 @@ mod common;
 use std::{env, sync::Arc};
 
 use common::{
-    Answer, Configured,
+    Answer,
     drawn::{self, DRAWS, nominal},
 };
 use convforge::{
     Device, Limits, Problem,
-    variant::{Kind, Variant},
+    variant::{Configured, Kind, Variant},
     variants,
 };
 use convforge_check::{Domain, Options, Outcome, Profile, case};
@@ -174,15 +174,11 @@ fn main() {
 }
 
 /// A trial for each problem.
-fn judged((variant, config): &Configured, setting: &Setting) -> Vec<Trial> {
-    let name = variant.info().spelled(*config);
-    let device = common::device_of(&**variant, &setting.gpu);
+fn judged(configured: &Configured, setting: &Setting) -> Vec<Trial> {
+    let name = configured.name();
+    let device = common::device_of(configured.info(), &setting.gpu);
     let limits = device.as_ref().map_or_else(|_| nominal(), Device::limits);
-    let domain = Domain {
-        variant: &**variant,
-        config: *config,
-        limits: &limits,
-    };
+    let domain = Domain::new(configured, &limits);
     let large = match &device {
         Ok(device) if device.is_gpu() => &setting.large[..],
         _ => &[],
@@ -191,11 +187,11 @@ fn judged((variant, config): &Configured, setting: &Setting) -> Vec<Trial> {
     let own = domain.problems(setting.seed, DRAWS_HERE).take(EACH);
     let problems = setting.fixed.iter().chain(large).chain(random).cloned();
     let trial = |problem: Problem| {
-        let (variant, config, seed) = (variant.clone(), *config, setting.seed);
+        let (configured, seed) = (configured.clone(), setting.seed);
         common::trial(
             &format!("{name} {problem}"),
             device.clone(),
-            move |device| judge(device, &(variant, config), &problem, seed),
+            move |device| judge(device, &configured, &problem, seed),
         )
     };
     problems.chain(own).map(trial).collect()
@@ -204,9 +200,9 @@ fn judged((variant, config): &Configured, setting: &Setting) -> Vec<Trial> {
 /// Problems with more floating-point operations do not meet every kind of data on the CPU.
 const CPU_FLOPS: f64 = 3e6;
 
-fn judge(device: &Device, (variant, config): &Configured, problem: &Problem, seed: u64) -> Answer {
-    let options = Options::affordable(device, problem, variant.info().arithmetic, CPU_FLOPS);
-    match case(device, variant, *config, problem, seed, &options) {
+fn judge(device: &Device, configured: &Configured, problem: &Problem, seed: u64) -> Answer {
+    let options = Options::affordable(device, problem, configured.info().arithmetic, CPU_FLOPS);
+    match case(device, configured, problem, seed, &options) {
         Outcome::Passed(_) => Ok(Completion::Completed),
         Outcome::Failed(why) => Err(why.into()),
         Outcome::Unsupported(why) => Ok(Completion::ignored_with(why)),
@@ -219,7 +215,7 @@ fn judge(device: &Device, (variant, config): &Configured, problem: &Problem, see
 /// Nothing that a variant can do is so rare that it is not met, and its plans make sense: for an H200, and for
 /// the GPU that is here, where its own problems are judged.
 fn domains(configured: &Configured, setting: &Setting) -> Vec<Trial> {
-    let name = configured.0.info().spelled(configured.1);
+    let name = configured.name();
     let trial = |what: &str, here: Option<Limits>| {
         let (configured, seed) = (configured.clone(), setting.seed);
         Trial::ignorable_test(format!("{name} {what}"), move || {
@@ -227,20 +223,16 @@ fn domains(configured: &Configured, setting: &Setting) -> Vec<Trial> {
         })
     };
     let mut trials = vec![trial("domain", None)];
-    if let (Ok(gpu), false) = (&setting.gpu, configured.0.info().kind == Kind::Cpu) {
+    if let (Ok(gpu), false) = (&setting.gpu, configured.info().kind == Kind::Cpu) {
         trials.push(trial("domain here", Some(gpu.limits())));
     }
     trials
 }
 
 /// On the chip that is `here`; without one for an H200.
-fn domain((variant, config): &Configured, here: Option<&Limits>, seed: u64) -> Answer {
+fn domain(configured: &Configured, here: Option<&Limits>, seed: u64) -> Answer {
     let h200 = nominal();
-    let domain = Domain {
-        variant: &**variant,
-        config: *config,
-        limits: here.unwrap_or(&h200),
-    };
+    let domain = Domain::new(configured, here.unwrap_or(&h200));
     let draws = here.map_or(DRAWS, |_| DRAWS_HERE);
     let problems: Vec<Problem> = domain.problems(seed, draws).take(EACH).collect();
     if problems.len() < EACH {
@@ -257,7 +249,7 @@ fn domain((variant, config): &Configured, here: Option<&Limits>, seed: u64) -> A
              --each {EACH} --seed {seed}",
             problems.len(),
             refusal.unwrap_or_default(),
-            variant.info().spelled(*config)
+            configured.name()
         )
         .into());
     }

@@ -21,7 +21,7 @@ right_library() {
     local pinned wanted opened folder version others=''
     pinned=$(sed -n "s/^$4==\([^ ]*\).*/\1/p" "$here/toolkit.lock")
     wanted=$(grep -oE '^[0-9]+\.[0-9]+\.[0-9]+' <<<"$pinned") || die "toolkit.lock has no version of $4"
-    opened=$(version_of "$1")
+    opened=$(version_of "$1") || exit 1
     [[ $opened != "$wanted" ]] || return 0
     while read -r folder; do
         version=$(version_of "$1" "$3=$folder")
@@ -44,9 +44,9 @@ right_library() {
 
 # version_of NAME [VARIABLE=FOLDER]: as the program opens it, or nothing.
 version_of() {
-    env "${@:2}" "$convforge" devices --json </dev/null | awk -F '"' -v name="$1" '
-        $2 == "name" { within = $4 == name }
-        within && $2 == "version" { print $4 }'
+    env "${@:2}" "$convforge" devices --json </dev/null | json '
+versions = {one["name"]: one["version"] for one in it["libraries"]}
+print(versions.get(sys.argv[1]) or "")' "$1"
 }
 
 # folders_with FILE: those that have it, what is likely first; what half a minute does not find is not found, as disks

@@ -36,7 +36,7 @@ variants_tests() {
         end=:
         ((configs > 1)) || end=' '
         late "test-variants-$variant" "$1" "$variant$end" </dev/null
-    done < <(variants)
+    done <<<"$listed"
 }
 
 # The libraries once more, with their own calls timed.

@@ -25,8 +25,7 @@ begin_record() {
     right_libraries
     mkdir -p "$out/record" || exit 1
     find_searches
-    csrc=$("$convforge" devices --json | sed -n 's/.*"csrc": *"\([0-9a-f]\{8\}\).*/\1/p')
-    made_with=$csrc
+    made_with=$("$convforge" devices --json | json 'print(it["csrc"][:8])') || exit 1
     [[ -z $any_libraries ]] || made_with+=-cublas-$(version_of cuBLAS)-cudnn-$(version_of cuDNN)
     chip=$(nvidia-smi --query-gpu=name --format=csv,noheader -i 0 2>/dev/null | head -n 1)
     chip=${chip#NVIDIA } && chip=${chip%% *}
@@ -135,8 +134,14 @@ record_line() {
             return
         fi
         step "$step_name" "${line[@]}"
-        now=$(grep -c '"reason": null' "$file" 2>/dev/null)
+        now=$(measured "$file") || now=0
         tries=$((now > whole ? 0 : tries + 1)) whole=$now
     done
     unfinished=$others
+}
+
+# measured FILE: how many of its rows have an answer.
+measured() {
+    [[ -e $1 ]] || { echo 0 && return; }
+    json 'print(sum(row["reason"] is None for row in it["rows"]))' <"$1"
 }

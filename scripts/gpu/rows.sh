@@ -1,24 +1,19 @@
 # shellcheck shell=bash
 # The rows that steps are made for. Sourced by gpu.sh.
 
-# Every variant, a line each: family, name, number of configurations, kind.
-variants() {
-    "$convforge" list --json | awk -F '"' '
-        $2 == "name" { name = $4 }
-        $2 == "family" { family = $4 }
-        $2 == "kind" { kind = $4 }
-        # A list without an end in its own line has an item per line.
-        $2 == "configs" { count = 0; within = $0 !~ /\]/ }
-        within && NF == 3 && $1 ~ /^ *$/ && $3 ~ /^,?$/ { count++ }
-        within && /\]/ { within = 0 }
-        $2 == "ranked" { print family, name, count ? count : 1, kind }'
+# Sets LISTED to every variant, a line each: family, name, number of configurations, kind. Done
+# before the first step, as a list that fails within "< <()" or a pipe looks like one without rows.
+list_variants() {
+    listed=$("$convforge" list --json | json '
+for one in it:
+    print(one["family"], one["name"], len(one["configs"]) or 1, one["kind"])') || exit 1
 }
 
 # The handwritten ones. On the CPU, where steps are tried without a GPU, the CPU's own.
 rows() {
     local kind=kernel
     [[ $device != cpu ]] || kind=cpu
-    variants | awk -v kind="$kind" '$4 == kind'
+    awk -v kind="$kind" '$4 == kind' <<<"$listed"
 }
 
 # rows_of NAME: those of a family, or the one variant of this name.

@@ -1,6 +1,7 @@
 """Tests of the steps in scripts/gpu, with programs in place of convforge and compute-sanitizer that write down how
 they were called, and answer as these do."""
 
+import json
 import os
 import shutil
 import unittest
@@ -130,6 +131,21 @@ class Steps(PackedFolder):
         self.assertEqual(self.line(answer, "all ")[1:], ["3", "26", "1", "2", "6"])
         self.assertEqual(answer.returncode, 1)
         self.assertIn("each narrow", (self.results / "verdict.txt").read_text(encoding="utf-8"))
+
+    def test_how_the_list_is_laid_out_does_not_matter(self):
+        _, wanted = self.run_it("--out", str(self.folder / "indented"), "check", "--each", "10", "first")
+        self.file("list.json", json.dumps(json.loads(LIST)))
+        _, calls = self.run_it("check", "--each", "10", "first")
+        self.assertEqual((len(calls), calls), (2, wanted))
+
+    def test_a_list_that_cannot_be_read_is_told(self):
+        self.program("bin/tests/variants", "#!/bin/sh\n")
+        for text in ("", "no JSON", LIST.replace('"family"', '"group"')):
+            self.file("list.json", text)
+            for command in (("check", "--each", "10"), ("huge",), ("sanitize",), ("test",)):
+                answer, calls = self.run_it(*command)
+                self.assertEqual((answer.returncode, calls), (1, []), text)
+                self.assertIn("python3 could not read", answer.stderr)
 
     def test_many_problems_are_steps_with_seeds_of_their_own(self):
         _, calls = self.run_it("--seed", "4", "check", "--each", "12000", "implicit_gemm_nhwc")

@@ -8,26 +8,30 @@ from pathlib import Path
 
 from tests.packed_folder import PackedFolder
 
-# It writes the file that it is told, and where $DIES names a file that is there, dies the first time. A folder's
-# library has the version that lies in `version` beside it; the loader's are those of $CUBLAS and $CUDNN.
+# It writes the file that it is told, a row more each time. Where $DIES names a file that is there, it dies the first
+# time; where $STUCK does, each time, of which the first two leave a row. A folder's library has the version that lies
+# in `version` beside it; the loader's are those of $CUBLAS and $CUDNN.
 PROGRAM = """#!/bin/sh
 library() {
     if [ -n "$2" ]; then version=$(cat "$2/version" 2>/dev/null); else version=$3; fi
     if [ -n "$version" ]; then version="\\"$version\\""; else version=null; fi
-    printf '{\n"name": "%s",\n"version": %s,\n"error": null\n}\n' "$1" "$version"
+    printf '{"name": "%s", "version": %s, "error": null}' "$1" "$version"
 }
 if [ "$1" = devices ]; then
-    echo '"csrc": "0123456789abcdef"'
-    library cuBLAS "$CONVFORGE_CUBLAS_LIB" "$CUBLAS"
-    library cuDNN "$CONVFORGE_CUDNN_LIB" "$CUDNN"
+    printf '{"csrc": "0123456789abcdef", "libraries": [%s, %s]}' \
+        "$(library cuBLAS "$CONVFORGE_CUBLAS_LIB" "$CUBLAS")" "$(library cuDNN "$CONVFORGE_CUDNN_LIB" "$CUDNN")"
     exit
 fi
 echo "$@" >>"$CALLS"
 [ -e "$DIES" ] && rm "$DIES" && kill -9 $$
+calls=$(wc -l <"$CALLS")
+[ -e "$STUCK" ] && [ "$calls" -gt 2 ] && kill -9 $$
 while [ $# -gt 0 ]; do
-    [ "$1" = --out ] && echo '"reason": null' >>"$2"
+    [ "$1" = --out ] && printf '{"rows": [{"reason": "slow"}%s]}' \
+        "$(yes ', {"reason": null}' | head -n "$calls" | tr -d '\n')" >"$2"
     shift
 done
+[ -e "$STUCK" ] && kill -9 $$
 echo "     6 s for 1 problems, 0 are fresh"
 """
 # It looks in the folder of a Python alone, whatever it is told.
@@ -64,7 +68,7 @@ class Records(PackedFolder):
         """The answer, and the options of each call of `compare` before the device."""
         place = ["--device", device] if device else []
         variables = {"CUBLAS": "13.1.0", "CUDNN": "9.19.0", "CONVFORGE_CUBLAS_LIB": "", "CONVFORGE_CUDNN_LIB": "",
-                     "DIES": str(self.folder / "dies"), "CONVFORGE_CUDNN_PLANS": "",
+                     "DIES": str(self.folder / "dies"), "STUCK": str(self.folder / "stuck"), "CONVFORGE_CUDNN_PLANS": "",
                      "VIRTUAL_ENV": str(self.folder / "python"), "FIND": shutil.which("find"),
                      "PATH": f"{self.folder / 'tools'}:{os.environ['PATH']}", **variables}
         answer, self.calls = self.run_gpu(*place, *arguments, **variables)
@@ -133,6 +137,20 @@ class Records(PackedFolder):
         self.assertEqual(options, ["--suite b"] * 2)
         steps = (self.results / "steps.tsv").read_text(encoding="utf-8").splitlines()
         self.assertEqual([line.split("\t")[:2] for line in steps], [["record-large-1-01234567", "0"]])
+
+    def test_who_does_not_get_on_is_given_up(self):
+        self.file("stuck", "")
+        answer, options = self.run_it("record", "large")
+        self.assertEqual((answer.returncode, options), (75, ["--suite b"] * (2 + 3)), answer.stderr)
+
+    def test_what_cannot_be_read_is_told(self):
+        self.program("bin/convforge", PROGRAM.replace('"csrc": ', '"sources": '))
+        answer, options = self.run_it("record", "large")
+        self.assertEqual((answer.returncode, options), (1, []))
+        self.assertIn("python3 could not read", answer.stderr)
+        answer, options = self.run_it("record", "large", device="gpu", CUDNN='9"')
+        self.assertEqual((answer.returncode, options), (1, []))
+        self.assertIn("python3 could not read", answer.stderr)
 
     def test_searches_are_kept_after_each_comparison(self):
         plans = self.results / "cudnn-plans"

@@ -35,14 +35,13 @@ pub(super) fn conv(
     problem: &Problem,
     candidate: &Arc<Candidate>,
 ) -> Result<Conv> {
-    let query = Query::new(problem, 0, gpu.limits());
     let only = Only {
         info: info(candidate.arithmetic),
         gpu: gpu.clone(),
         problem: problem.clone(),
         candidate: candidate.clone(),
     };
-    Conv::with_variant(device, query.problem, Arc::new(only), query.config)
+    Conv::with_variant(device, problem, Arc::new(only))
 }
 
 /// A stream with operands, and a workspace that serves every plan.

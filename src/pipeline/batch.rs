@@ -99,8 +99,7 @@ impl<T: Element> Batch<T> {
 
 /// By what computes a whole chunk; by what is chosen anew where that does not take so few images.
 fn rest_of(whole: &Conv, rest: &Problem, conv: impl Fn(&Problem) -> Result<Conv>) -> Result<Conv> {
-    let variant = whole.variant().clone();
-    match Conv::with_variant(whole.device(), rest, variant, whole.config()) {
+    match Conv::with_variant(whole.device(), rest, whole.configured().clone()) {
         Err(Error::Unsupported { .. }) => conv(rest),
         other => other,
     }
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
     use crate::{
         Device, Pipeline,
-        variant::{Args, Info, Kind, Packing, Plan, Prepared, Query, Variant},
+        variant::{Args, Configured, Info, Kind, Packing, Plan, Prepared, Query, Variant},
     };
 
     /// Multiplies by one weight. Configuration 0 takes three images or more; each packs the weight in its
@@ -236,7 +235,8 @@ mod tests {
             let variant = variant.clone();
             move |problem: &Problem| {
                 let config = if problem.n() < 3 { few } else { 0 };
-                Conv::with_variant(&Device::cpu(), problem, variant.clone(), config)
+                let variant = variant.clone();
+                Conv::with_variant(&Device::cpu(), problem, Configured { variant, config })
             }
         };
         let batch = Batch::new(&problem, conv(1), &[2f32], &[], Some(3)).unwrap();

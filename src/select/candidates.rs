@@ -5,7 +5,7 @@ use std::{cmp::Reverse, fmt, sync::Arc};
 use crate::{
     Device, Error, Limits, Problem, Result, chain,
     tuning::shipped::Shipped,
-    variant::{self, Kind, Plan, Query, Variant},
+    variant::{Configured, Kind, Plan, Variant},
     variants,
 };
 
@@ -13,10 +13,8 @@ use crate::{
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Choice {
-    /// The variant.
-    pub variant: Arc<dyn Variant>,
-    /// Index of its configuration; 0 where it has none.
-    pub config: usize,
+    /// The variant in its configuration.
+    pub configured: Configured,
     /// Why it was chosen, and what was passed over.
     pub reason: String,
 }
@@ -24,7 +22,7 @@ pub struct Choice {
 impl Choice {
     /// The variant with its configuration: `fused_shared:tile=24`.
     pub fn name(&self) -> String {
-        self.variant.info().spelled(self.config)
+        self.configured.name()
     }
 }
 
@@ -36,8 +34,7 @@ impl fmt::Debug for Choice {
 
 /// One that may serve.
 pub(crate) struct Candidate {
-    pub variant: Arc<dyn Variant>,
-    pub config: usize,
+    pub configured: Configured,
     /// What it would do; nothing for one that was named, which is asked when its turn comes.
     pub plan: Option<Plan>,
     /// Why it stands where it does.
@@ -47,10 +44,9 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn new(variant: Arc<dyn Variant>, config: usize, reason: impl Into<String>) -> Self {
+    pub(super) fn new(configured: Configured, reason: impl Into<String>) -> Self {
         Candidate {
-            variant,
-            config,
+            configured,
             plan: None,
             reason: reason.into(),
             remembered: false,
@@ -58,7 +54,7 @@ impl Candidate {
     }
 
     pub fn name(&self) -> String {
-        self.variant.info().spelled(self.config)
+        self.configured.name()
     }
 }
 
@@ -118,8 +114,7 @@ impl Candidates {
     pub(super) fn choice(&self, candidate: Candidate) -> Choice {
         Choice {
             reason: self.reason(&candidate),
-            variant: candidate.variant,
-            config: candidate.config,
+            configured: candidate.configured,
         }
     }
 
@@ -145,13 +140,8 @@ impl Candidates {
     }
 }
 
-pub(super) fn find(variant: &str, config: Option<&str>) -> Result<(Arc<dyn Variant>, usize)> {
-    let variant = variants::find(variant)?;
-    let index = match config {
-        Some(config) => variant.info().config(config)?,
-        None => 0,
-    };
-    Ok((variant, index))
+pub(super) fn find(variant: &str, config: Option<&str>) -> Result<Configured> {
+    Configured::named(variants::find(variant)?, config)
 }
 
 /// Those of some kinds that can do the problem, each with the configuration that it estimates best,
@@ -221,16 +211,15 @@ pub(super) fn best_config(
 ) -> Result<(f64, Candidate), String> {
     if !variant.info().ranked {
         // What it cannot do by its name either is told first.
-        variant::plan(&**variant, limits.is_gpu(), &Query::new(problem, 0, limits))?;
+        Configured::from(variant.clone()).plan(limits, problem)?;
         return Err(
             "waits for measurements that back its estimates; it runs by its name".to_owned(),
         );
     }
     let mut best: Option<(f64, Candidate)> = None;
     let mut first_refusal = None;
-    for config in 0..variant.info().configs.len().max(1) {
-        let query = Query::new(problem, config, limits);
-        let plan = match variant::plan(&**variant, limits.is_gpu(), &query) {
+    for configured in Configured::all_of(variant) {
+        let plan = match configured.plan(limits, problem) {
             Ok(plan) if plan.is_in_constant_memory() => {
                 let why = "keeps its filter in constant memory, which a rule does not take";
                 first_refusal.get_or_insert(why.to_owned());
@@ -248,7 +237,7 @@ pub(super) fn best_config(
                 true => format!("by its estimate, {us:.1} us"),
                 false => "as the first that can, without an estimate".to_owned(),
             };
-            let candidate = Candidate::new(variant.clone(), config, reason);
+            let candidate = Candidate::new(configured, reason);
             let plan = Some(plan);
             best = Some((us, Candidate { plan, ..candidate }));
         }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Conv,
-    variant::{Info, Packing, Plan, Prepared, Space, Variant},
+    variant::{Info, Packing, Plan, Prepared, Query, Space, Variant},
     variants,
 };
 
@@ -47,7 +47,7 @@ fn what_was_never_measured_is_not_chosen() {
         let mut info = missing().info().clone();
         info.ranked = ranked;
         let variant: Arc<dyn Variant> = Arc::new(Missing(info));
-        best_config(&variant, &cpu, &problem()).map(|(_, best)| best.config)
+        best_config(&variant, &cpu, &problem()).map(|(_, best)| best.configured.config)
     };
     assert_eq!(of(true), Ok(0));
     assert!(of(false).unwrap_err().contains("waits for measurements"));
@@ -57,8 +57,8 @@ fn problem() -> Problem {
     "mb1ic3ih8oc4kh3".parse().unwrap()
 }
 
-fn first_of(order: Vec<(Arc<dyn Variant>, usize)>, lenient: bool) -> Result<Conv> {
-    let candidate = |(variant, config)| Candidate::new(variant, config, "first");
+fn first_of(order: Vec<Arc<dyn Variant>>, lenient: bool) -> Result<Conv> {
+    let candidate = |variant: Arc<dyn Variant>| Candidate::new(variant.into(), "first");
     let candidates = Candidates {
         order: order.into_iter().map(candidate).collect(),
         refused: vec!["other needs a GPU".to_owned()],
@@ -102,8 +102,8 @@ fn of_many_reasons_the_first_are_told_and_the_rest_counted() {
 
 #[test]
 fn the_next_best_serves_where_a_library_is_missing() {
-    let plain = (variants::find("cpu_direct").unwrap(), 0);
-    let conv = first_of(vec![(missing(), 0), plain.clone()], true).unwrap();
+    let plain = variants::find("cpu_direct").unwrap();
+    let conv = first_of(vec![missing(), plain.clone()], true).unwrap();
     assert_eq!(conv.name(), "cpu_direct");
     let reason = conv.reason();
     assert!(
@@ -111,7 +111,7 @@ fn the_next_best_serves_where_a_library_is_missing() {
         "{reason}"
     );
 
-    let none = first_of(vec![(missing(), 0)], true).err().unwrap();
+    let none = first_of(vec![missing()], true).err().unwrap();
     let text = none.to_string();
     assert!(matches!(none, Error::NoVariant { .. }), "{text}");
     for part in ["other needs a GPU", "libfake", "looked for libfake.so"] {
@@ -119,7 +119,7 @@ fn the_next_best_serves_where_a_library_is_missing() {
     }
 
     // What was named is meant.
-    let named = first_of(vec![(missing(), 0), plain], false);
+    let named = first_of(vec![missing(), plain], false);
     assert!(matches!(named, Err(Error::Library { .. })));
 }
 
@@ -150,11 +150,11 @@ fn what_tuning_remembers_is_passed_over_whatever_is_wrong_with_it() {
         let fails = Arc::new(Fails(missing().info().clone()));
         let first = Candidate {
             remembered,
-            ..Candidate::new(fails, 0, "measured")
+            ..Candidate::new(fails.into(), "measured")
         };
         let plain = variants::find("cpu_direct").unwrap();
         let candidates = Candidates {
-            order: vec![first, Candidate::new(plain, 0, "second")],
+            order: vec![first, Candidate::new(plain.into(), "second")],
             refused: Vec::new(),
             notes: Vec::new(),
             lenient: true,
@@ -254,7 +254,7 @@ fn the_best_of_all_configurations_counts() {
         };
         let variant: Arc<dyn Variant> = Arc::new(Estimates(info, estimates));
         best_config(&variant, &Device::cpu().limits(), &problem())
-            .map(|(us, candidate)| (us, candidate.config))
+            .map(|(us, candidate)| (us, candidate.configured.config))
     };
     assert_eq!(best(&[Some(5.0), Some(3.0), Some(4.0)]), Ok((3.0, 1)));
     assert_eq!(best(&[Some(3.0), Some(3.0)]), Ok((3.0, 0)));

@@ -1,12 +1,10 @@
 //! What was measured, before what is estimated.
 
-use std::sync::Arc;
-
 use super::candidates::{Candidate, Candidates, Place, by_rank, find};
 use crate::{
     Device, Limits, Problem,
     tuning::{Line, Outcome, Record, Store, shipped::Shipped},
-    variant::{self, Info, Query, Variant},
+    variant::{self, Configured, Info, Variant},
 };
 
 /// Where results come from, in words, and how they are had.
@@ -109,7 +107,7 @@ impl Asked<'_> {
             && !record
                 .lines
                 .iter()
-                .any(|line| is_time_of(line, ruled.variant.info()))
+                .any(|line| is_time_of(line, ruled.configured.info()))
         {
             return Err(format!(
                 "there is no time of {} as it is now, which the rule takes",
@@ -134,16 +132,15 @@ impl Asked<'_> {
 
     /// What a line names, if it is here, is what it was then, and can do the problem.
     fn candidate(&self, line: &Line) -> Option<Candidate> {
-        let (variant, config) = named(line).ok()?;
-        if !self.is_fresh(line, &*variant) {
+        let configured = named(line).ok()?;
+        if !self.is_fresh(line, &*configured.variant) {
             return None;
         }
-        let query = Query::new(self.problem, config, self.limits);
-        let plan = variant::plan(&*variant, self.limits.is_gpu(), &query).ok()?;
+        let plan = configured.plan(self.limits, self.problem).ok()?;
         (!plan.is_in_constant_memory()).then(|| Candidate {
             plan: Some(plan),
             remembered: true,
-            ..Candidate::new(variant, config, "")
+            ..Candidate::new(configured, "")
         })
     }
 
@@ -163,14 +160,14 @@ impl Asked<'_> {
             .filter(|line| record.problem == *self.problem && line.outcome == Outcome::Wrong);
         let fresh = lines.filter(|line| {
             let named = named(line).ok();
-            named.is_some_and(|(variant, _)| self.is_fresh(line, &*variant))
+            named.is_some_and(|named| self.is_fresh(line, &*named.variant))
         });
         fresh.map(|line| line.name.clone()).collect()
     }
 }
 
 /// The variant and the configuration that a line names.
-fn named(line: &Line) -> crate::Result<(Arc<dyn Variant>, usize)> {
+fn named(line: &Line) -> crate::Result<Configured> {
     match line.name.split_once(':') {
         Some((name, config)) => find(name, Some(config)),
         None => find(&line.name, None),

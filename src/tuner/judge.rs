@@ -116,7 +116,7 @@ impl Judge {
             if beside == name || self.references.iter().any(|(known, _)| known == beside) {
                 continue;
             }
-            let conv = Conv::with_variant(&self.device, &self.problem, variant.clone(), 0);
+            let conv = Conv::with_variant(&self.device, &self.problem, variant.clone());
             // Who cannot serve here is passed over.
             let Some(output) = conv.ok().and_then(|conv| self.output(&conv).ok()) else {
                 continue;

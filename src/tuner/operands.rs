@@ -5,13 +5,14 @@
 //! off, inputs and what is added are smaller by a power of two, which changes nothing of that: else one
 //! sum were as good as another.
 
-use std::{ffi::c_void, iter, ptr::null};
+use std::{iter, ptr::null};
 
 use half::{bf16, f16};
 
+use super::copies::{Copies, on_host};
 use crate::{
-    Activation, Buffer, Device, Epilogue, Math, Problem, Result, Storage, Stream, baselines::Reads,
-    device::host_buffer::out_of_memory, variant::RawOperands,
+    Activation, Device, Epilogue, Math, Problem, Result, Storage, Stream, baselines::Reads,
+    variant::RawOperands,
 };
 
 /// Products of a sum whose weights need not be thinned out.
@@ -26,51 +27,6 @@ const ADDED: i64 = 4;
 const ADDED_UNIT: f32 = 0.25;
 /// Inputs are no smaller, so that no storage has subnormal ones.
 const LEAST_UNIT: f64 = 1.0 / 1024.0;
-
-/// The same tensor some times, each aligned as the problem says.
-struct Copies {
-    memory: Buffer<u8>,
-    start: usize,
-    stride: usize,
-}
-
-impl Copies {
-    /// Of so many bytes, which `write` makes of zeros. What is too large for the device is never made on
-    /// the host.
-    fn new(
-        device: &Device,
-        problem: &Problem,
-        bytes: usize,
-        write: impl FnOnce(&mut [u8]),
-        count: usize,
-    ) -> Result<Self> {
-        let align = problem.align().max(256);
-        let stride = bytes.next_multiple_of(align);
-        // The base of an allocation is aligned to less than some problems guarantee.
-        let mut memory = device.alloc::<u8>(stride * count + align)?;
-        let base = memory.as_ptr() as usize;
-        let start = base.next_multiple_of(align) - base;
-        let mut host = on_host(memory.len(), 0)?;
-        write(&mut host[start..][..bytes]);
-        for copy in 1..count {
-            host.copy_within(start..start + bytes, start + copy * stride);
-        }
-        memory.copy_from(&host, &device.stream()?)?;
-        Ok(Copies {
-            memory,
-            start,
-            stride,
-        })
-    }
-
-    fn offset(&self, copy: usize) -> usize {
-        self.start + copy * self.stride
-    }
-
-    fn at(&self, copy: usize) -> *const c_void {
-        self.memory.as_ptr().wrapping_byte_add(self.offset(copy))
-    }
-}
 
 /// The operands of a problem, in `count` sets.
 pub(super) struct Operands {
@@ -88,10 +44,13 @@ pub(super) struct Operands {
 impl Operands {
     pub(super) fn new(device: &Device, problem: &Problem, count: usize) -> Result<Self> {
         let storage = problem.storage();
-        let copies = |storage: Storage, numbers: Numbers| {
+        let stream = device.stream()?;
+        // What is too large for the device is never made on the host.
+        let copies = |storage: Storage, numbers: Numbers| -> Result<Copies> {
             let bytes = numbers.len * storage.bytes();
-            let write = |to: &mut [u8]| encode(storage, numbers.all(), to);
-            Copies::new(device, problem, bytes, write, count)
+            let mut copies = Copies::new(device, problem, bytes, count)?;
+            copies.fill_alike(&stream, |to| encode(storage, numbers.all(), to))?;
+            Ok(copies)
         };
         let content = Content::of(problem);
         let y_bytes = problem.y_len() * storage.bytes();
@@ -103,18 +62,16 @@ impl Operands {
             w: copies(storage, content.w)?,
             bias: copies(Storage::F32, content.bias)?,
             residual: copies(storage, content.residual)?,
-            y: Copies::new(device, problem, y_bytes, |to| to.fill(POISON), count)?,
+            y: Copies::new(device, problem, y_bytes, count)?,
             y_bytes,
         })
     }
 
     /// The addresses of every set, until anything else is done with them.
     pub(super) fn raw(&mut self) -> Vec<RawOperands> {
-        let y = self.y.memory.as_mut_ptr();
         let set = |i| {
             let given = |copies: &Copies, is| if is { copies.at(i) } else { null() };
-            let y = y.wrapping_byte_add(self.y.offset(i));
-            RawOperands::new(self.x.at(i), self.w.at(i), y)
+            RawOperands::new(self.x.at(i), self.w.at(i), self.y.at_mut(i))
                 .bias(given(&self.bias, self.epilogue.bias).cast())
                 .residual(given(&self.residual, self.epilogue.residual))
         };
@@ -123,28 +80,20 @@ impl Operands {
 
     /// Fills the first set's output with NaN.
     pub(super) fn poison(&mut self, stream: &Stream) -> Result<()> {
-        let all = on_host(self.y.memory.len(), POISON)?;
-        self.y.memory.copy_from(&all, stream)
+        let all = on_host(self.y.memory().len(), POISON)?;
+        self.y.memory_mut().copy_from(&all, stream)
     }
 
     /// The first set's output, once `stream`'s work is done.
     pub(super) fn output(&self, stream: &Stream) -> Result<Vec<f32>> {
-        let bytes = self.y.memory.to_vec(stream)?;
-        Ok(decode(self.storage, &bytes[self.y.start..][..self.y_bytes]))
+        let bytes = self.y.memory().to_vec(stream)?;
+        let first = &bytes[self.y.offset(0)..][..self.y_bytes];
+        Ok(decode(self.storage, first))
     }
 }
 
 /// Of such bytes, NaN in every storage.
 const POISON: u8 = 0xff;
-
-/// So many of these bytes: a host may have less memory than its GPU.
-fn on_host(bytes: usize, byte: u8) -> Result<Vec<u8>> {
-    let mut host = Vec::new();
-    let reserved = host.try_reserve_exact(bytes);
-    reserved.map_err(|_| out_of_memory(bytes))?;
-    host.resize(bytes, byte);
-    Ok(host)
-}
 
 /// What the operands of a problem hold.
 pub(super) struct Content {
@@ -278,36 +227,5 @@ fn decode(storage: Storage, bytes: &[u8]) -> Vec<f32> {
         }
         Storage::F16 => pairs().map(|b| f16::from_ne_bytes(b).to_f32()).collect(),
         Storage::Bf16 => pairs().map(|b| bf16::from_ne_bytes(b).to_f32()).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Error;
-
-    #[test]
-    fn what_the_host_has_no_room_for_is_an_error() {
-        assert_eq!(on_host(3, POISON).unwrap(), [POISON; 3]);
-        for bytes in [isize::MAX as usize, usize::MAX] {
-            let error = on_host(bytes, 0).unwrap_err();
-            assert!(
-                matches!(error, Error::OutOfMemory { asked, .. } if asked == bytes),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn every_copy_holds_the_same() {
-        let cpu = Device::cpu();
-        let problem: Problem = "mb1ic1ih3oc1kh1+align=512".parse().unwrap();
-        let write = |to: &mut [u8]| to.copy_from_slice(&[1, 2, 3]);
-        let copies = Copies::new(&cpu, &problem, 3, write, 3).unwrap();
-        let all = copies.memory.as_slice().unwrap();
-        for copy in 0..3 {
-            assert_eq!(copies.at(copy) as usize % 512, 0);
-            assert_eq!(all[copies.offset(copy)..][..4], [1, 2, 3, 0]);
-        }
     }
 }

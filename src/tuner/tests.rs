@@ -3,12 +3,15 @@
 use std::{
     ffi::c_void,
     slice,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
 use super::*;
-use crate::variant::{Args, Info, Plan, Prepared};
+use crate::variant::{Args, Info, Plan, Prepared, Query, Variant};
 
 /// What a broken variant does to the output of the plain loops: 16 x 16 pixels in f32.
 type Fault = fn(&mut [f32]);
@@ -107,7 +110,7 @@ fn named(name: &str, fault: Fault, misread: Misread) -> Broken {
 }
 
 fn ready(problem: &Problem, variant: Arc<dyn Variant>) -> Conv {
-    Conv::with_variant(&Device::cpu(), problem, variant, 0).unwrap()
+    Conv::with_variant(&Device::cpu(), problem, variant).unwrap()
 }
 
 #[test]
@@ -252,8 +255,7 @@ fn what_is_judged_is_what_is_timed() {
         let mut bench = Bench::new(&Device::cpu(), &problem, conditions).unwrap();
         let variant = broken(|_| ());
         let entrant = Entrant {
-            variant: variant.clone(),
-            config: 0,
+            configured: variant.clone().into(),
             source: String::new(),
             us: 0.0,
         };

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::operands::Operands;
+use super::{
+    operands::Operands,
+    sampling::{FAR, FEW_SAMPLES, LONGEST_SAMPLE_US, rest_after, sets},
+};
 use crate::{
     Conv, Device, Packed, Problem, Result, Stream, Workspace,
     tuning::{Conditions, Outcome},
@@ -17,19 +20,8 @@ use crate::{Error, gpu};
 
 /// Microseconds that a sample should last.
 const SAMPLE_US: f64 = 1_000.0;
-/// A sample is made no longer than this for the sake of rotating through all sets.
-const LONGEST_SAMPLE_US: f64 = 20_000.0;
-/// Samples of a variant, and of one that is far behind the fastest so far.
+/// Samples of a variant that is not far behind.
 const SAMPLES: usize = 9;
-const FEW_SAMPLES: usize = 3;
-/// How many times the fastest's time is far behind.
-const FAR: f64 = 5.0;
-/// How long a GPU rests after a sample, in lengths of the sample.
-const REST: u32 = 3;
-/// Samples that last are of slow kernels, which draw little.
-const LONGEST_REST: Duration = Duration::from_millis(100);
-/// Sets of operands at most, so that a graph stays small.
-const MOST_SETS: usize = 1024;
 
 /// How long measuring a problem may take.
 #[derive(Clone, Copy)]
@@ -56,20 +48,9 @@ pub(super) struct Timer {
     best_us: f64,
 }
 
-/// How long a GPU should rest after so long a sample, before the next one. In a row large products draw all
-/// the power there is: cuDNN took 246 us for 234, and 176 for 163, on layers of VGG-16 in bf16 NHWC
-/// (benches/results/evidence/h200-rests.csv).
-pub fn rest_after(busy: Duration) -> Duration {
-    LONGEST_REST.min(busy.saturating_mul(REST))
-}
-
 impl Timer {
     pub(super) fn new(device: &Device, problem: &Problem, conditions: Conditions) -> Result<Self> {
-        let twice_l2 = 2 * device.limits().l2_bytes as usize;
-        let sets = match conditions.cold {
-            true => (twice_l2 / (problem.bytes() as usize).max(1) + 1).min(MOST_SETS),
-            false => 1,
-        };
+        let sets = sets(problem, &device.limits(), !conditions.cold);
         let stream = device.stream()?;
         Ok(Timer {
             operands: Operands::new(device, problem, sets)?,

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use convforge::{
-    Conv, Device, Error, Operands, Pick, RawOperands, Result, Workspace, chain, variant::Variant,
-    variants,
+    Conv, Device, Error, Operands, Pick, RawOperands, Result, Workspace, chain, variants,
 };
 use convforge_check::{Options, Outcome, case};
 use half::f16;
@@ -28,14 +27,14 @@ fn packer(problem: &str) -> Result<Conv> {
 
 fn named_packer(name: &str, problem: &str) -> Result<Conv> {
     let variant = Arc::new(Packer::new(name));
-    Conv::with_variant(&Device::cpu(), &parse(problem), variant, 0)
+    Conv::with_variant(&Device::cpu(), &parse(problem), variant)
 }
 
 /// What the check says of it.
 fn checked(problem: &str) -> Outcome {
-    let variant: Arc<dyn Variant> = Arc::new(Packer::new("packer"));
+    let variant = Arc::new(Packer::new("packer")).into();
     let options = Options::default();
-    case(&Device::cpu(), &variant, 0, &parse(problem), 1, &options)
+    case(&Device::cpu(), &variant, &parse(problem), 1, &options)
 }
 
 /// A name and a test.

@@ -183,8 +183,8 @@ fn ensure(holds: bool, otherwise: impl Into<String>) -> Result<(), Failed> {
 /// What the check says of loops with this fault that say this of themselves.
 pub fn outcome(fault: Fault, problem: &Problem, info: &Info) -> Outcome {
     let info = info.clone();
-    let variant: Arc<dyn Variant> = Arc::new(Loops { info, fault });
-    case(&Device::cpu(), &variant, 0, problem, 1, &Options::default())
+    let variant = Arc::new(Loops { info, fault }).into();
+    case(&Device::cpu(), &variant, problem, 1, &Options::default())
 }
 
 /// The loops pass unbroken, and not with this fault.

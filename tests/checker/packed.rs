@@ -50,16 +50,9 @@ fn outcome(fault: Fault, space: Space, parts: usize) -> Outcome {
         memory: Arc::new(Memory::new(parts)),
         ..Packer::new("packer")
     };
-    let variant: Arc<dyn Variant> = Arc::new(packer);
+    let variant = Arc::new(packer).into();
     let problem = parse(PROBLEM);
-    case(
-        &Device::cpu(),
-        &variant,
-        0,
-        &problem,
-        1,
-        &Options::default(),
-    )
+    case(&Device::cpu(), &variant, &problem, 1, &Options::default())
 }
 
 fn caught(fault: Fault, space: Space, parts: usize) -> Result<(), Failed> {

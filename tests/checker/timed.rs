@@ -14,7 +14,6 @@ use convforge::{
     variants,
 };
 use convforge_tools::{
-    Contender,
     measure::{self, Options, Row, Status},
     suite::Layer,
 };
@@ -59,21 +58,19 @@ pub fn trials() -> Vec<Trial> {
 
 /// How a variant that becomes wrong once it is checked ends.
 fn row(fault: Fault, problem: &str) -> Row {
-    let contender = Contender::Variant {
-        variant: Arc::new(Later {
-            info: info("later"),
-            loops: variants::find("cpu_direct").expect("the plain loops"),
-            fault,
-        }),
-        config: 0,
-    };
+    let later = Arc::new(Later {
+        info: info("later"),
+        loops: variants::find("cpu_direct").expect("the plain loops"),
+        fault,
+    });
     let device = Device::cpu();
     let options = Options {
         samples: 5,
         ..Options::of(&device)
     };
     let (layer, never) = (Layer::alone(parse(problem)), AtomicBool::new(false));
-    let rows = measure::compare(&device, &layer, &[contender], &options, &never, &mut |_| {});
+    let later = [later.into()];
+    let rows = measure::compare(&device, &layer, &later, &options, &never, &mut |_| {});
     rows[0].clone()
 }
 

@@ -4,12 +4,12 @@
 
 use convforge::{
     Activation, Conv, Device, Epilogue, Error, Limits, Pool, Problem, Result, Shape, chain,
-    variant::{Packing, Space},
+    variant::{Configured, Packing, Space},
 };
 use convforge_check::Domain;
 use libtest_mimic::Completion;
 
-use super::{Answer, Configured, gpu_is_required};
+use super::{Answer, gpu_is_required};
 
 /// Problems and their data are drawn from this seed.
 pub const SEED: u64 = 1;
@@ -193,19 +193,15 @@ pub fn ready(device: &Device, configured: &Configured, wanted: Wanted) -> Result
 /// The same of the problems for which `also` holds.
 pub fn ready_for(
     device: &Device,
-    (variant, config): &Configured,
+    configured: &Configured,
     wanted: Wanted,
     also: impl Fn(&Problem) -> bool,
 ) -> Result<Conv, Answer> {
     let limits = device.limits();
-    let domain = Domain {
-        variant: &**variant,
-        config: *config,
-        limits: &limits,
-    };
+    let domain = Domain::new(configured, &limits);
     let mut refused = "none is drawn for it".to_owned();
     for problem in wanted.problems(domain).filter(also).take(TRIES) {
-        match Conv::with_variant(device, &problem, variant.clone(), *config) {
+        match Conv::with_variant(device, &problem, configured.clone()) {
             Ok(conv) => return Ok(conv),
             Err(error @ Error::Library { .. }) => return Err(missing(&error)),
             // A library that has no such plan.

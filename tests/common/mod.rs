@@ -3,12 +3,12 @@
 
 pub mod drawn;
 
-use std::{env, sync::Arc};
+use std::env;
 
 use bytemuck::Pod;
 use convforge::{
     Device, Element, Problem, Storage,
-    variant::{Kind, Variant},
+    variant::{Configured, Info, Kind},
     variants,
 };
 use convforge_check::{Data, Recipe, Tensor};
@@ -32,20 +32,14 @@ pub fn trial(
     })
 }
 
-/// A variant and the index of one of its configurations.
-pub type Configured = (Arc<dyn Variant>, usize);
-
 /// Every configuration of every variant.
 pub fn configured() -> impl Iterator<Item = Configured> {
-    variants::all().iter().flat_map(|variant| {
-        let configs = variant.info().configs.len().max(1);
-        (0..configs).map(|config| (variant.clone(), config))
-    })
+    variants::all().iter().flat_map(Configured::all_of)
 }
 
 /// The device of a variant's kind, or why there is none.
-pub fn device_of(variant: &dyn Variant, gpu: &Result<Device, String>) -> Result<Device, String> {
-    match variant.info().kind {
+pub fn device_of(info: &Info, gpu: &Result<Device, String>) -> Result<Device, String> {
+    match info.kind {
         Kind::Cpu => Ok(Device::cpu()),
         _ => gpu.clone(),
     }
@@ -58,9 +52,8 @@ pub fn trials<'a>(
     test: fn(&Device, &Configured) -> Answer,
 ) -> impl Iterator<Item = Trial> + 'a {
     configured().map(move |configured| {
-        let (variant, config) = &configured;
-        let name = format!("{} {what}", variant.info().spelled(*config));
-        let device = device_of(&**variant, gpu);
+        let name = format!("{} {what}", configured.name());
+        let device = device_of(configured.info(), gpu);
         trial(&name, device, move |device| test(device, &configured))
     })
 }

@@ -51,7 +51,7 @@ fn what_things_are_made_of_outlives_them() {
     let device = Device::gpu(0).unwrap();
     let problem: Problem = "mb2ic8ih8oc8kh3+f16+nhwc+bias+relu".parse().unwrap();
     let cudnn = variants::find("cudnn").unwrap();
-    let conv = Conv::with_variant(&device, &problem, cudnn, 0).unwrap();
+    let conv = Conv::with_variant(&device, &problem, cudnn).unwrap();
     assert_eq!(count("fake_early"), 0, "while it was readied");
     drop(conv);
     assert_eq!(count("fake_early"), 0, "when it was dropped");
@@ -173,7 +173,7 @@ fn buffers_in_turns_make_their_descriptors_once() {
     let device = Device::gpu(0).unwrap();
     let problem: Problem = "mb2ic8ih8oc8kh3".parse().unwrap();
     let cudnn = variants::find("cudnn").unwrap();
-    let conv = Conv::with_variant(&device, &problem, cudnn, 0).unwrap();
+    let conv = Conv::with_variant(&device, &problem, cudnn).unwrap();
     let stream = device.stream().unwrap();
     let mut workspace = conv.workspace(&stream).unwrap();
     let x = device.alloc::<f32>(problem.x_len()).unwrap();
@@ -271,7 +271,7 @@ impl Referee for Curious {
 fn ask_otherwise(conv: &Conv) {
     let (device, problem) = (conv.device(), conv.problem());
     let anew = |device: &Device, problem: &Problem| {
-        Conv::with_variant(device, problem, conv.variant().clone(), 0)
+        Conv::with_variant(device, problem, conv.variant().clone())
     };
     anew(device, problem).unwrap();
     let fewer = problem.with(|shape| shape.n = 1).unwrap();

@@ -162,7 +162,7 @@ fn problem() -> Problem {
 }
 
 fn conv(device: &Device) -> Conv {
-    Conv::with_variant(device, &problem(), scale::variant(), 0).unwrap()
+    Conv::with_variant(device, &problem(), scale::variant()).unwrap()
 }
 
 fn two_gpus_are_two_devices() {

@@ -25,7 +25,7 @@ const CHUNKS: c_int = 4;
 fn pipeline(weight: f32, timeline: bool) -> Pipeline<f32> {
     let options = Options::default().streams(2).chunk(3).timeline(timeline);
     let (device, problem) = (Device::gpu(0).unwrap(), PROBLEM.parse().unwrap());
-    let variant = (scale::variant(), 0);
+    let variant = scale::variant();
     Pipeline::with_variant(&device, &problem, variant, &[weight], &[], &options).unwrap()
 }
 

@@ -64,7 +64,7 @@ pub fn set_up_asks_whose_memory_it_is() {
     let [here, there, cpu] = devices();
     let ready = |device, kind| {
         let packs = Packs(Info::new("packs", "test", "nothing", "tests", kind));
-        Conv::with_variant(device, &problem(), Arc::new(packs), 0).unwrap()
+        Conv::with_variant(device, &problem(), Arc::new(packs)).unwrap()
     };
     let (conv, on_cpu) = (ready(&here, Kind::Kernel), ready(&cpu, Kind::Cpu));
     let (stream, cpu_stream) = (here.stream().unwrap(), cpu.stream().unwrap());
@@ -149,7 +149,7 @@ pub fn what_a_workspace_held_stays() {
     let problem = problem();
     let conv = |bytes| {
         let info = Info::new("needs", "test", "nothing", "tests", Kind::Kernel);
-        Conv::with_variant(&device, &problem, Arc::new(Needs(info, bytes)), 0).unwrap()
+        Conv::with_variant(&device, &problem, Arc::new(Needs(info, bytes))).unwrap()
     };
     // More than the device has.
     let (small, huge) = (conv(4096), conv(2 << 30));

@@ -30,7 +30,7 @@ const PER_THREAD: *mut c_void = DEFAULT[2];
 fn plan(ordinal: usize) -> *mut Plan {
     let device = convforge::Device::gpu(ordinal).unwrap();
     let problem = common::SMALL.parse().unwrap();
-    let conv = Conv::with_variant(&device, &problem, scale::variant(), 0).unwrap();
+    let conv = Conv::with_variant(&device, &problem, scale::variant()).unwrap();
     plan_of(conv, "for a test")
 }
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use convforge::{
     Activation, Layout, Limits, Math, Padding, Problem, Shape, Storage,
-    variant::{self, Query, Variant},
+    variant::{self, Configured, Query, Variant},
 };
 
 use crate::{
@@ -38,6 +38,15 @@ impl<'a> Domain<'a> {
                 limits,
             })
             .collect()
+    }
+
+    /// That of a variant in one of its configurations.
+    pub fn new(configured: &'a Configured, limits: &'a Limits) -> Self {
+        Domain {
+            variant: &*configured.variant,
+            config: configured.config,
+            limits,
+        }
     }
 
     /// What the variant would do with a problem.

@@ -6,8 +6,8 @@
 //! use convforge_check::{Options, Outcome, case};
 //!
 //! let problem: Problem = "mb2ic3ih8oc4kh3+bias+relu".parse()?;
-//! let plain = variants::find("cpu_direct")?;
-//! let outcome = case(&Device::cpu(), &plain, 0, &problem, 1, &Options::default());
+//! let plain = variants::find("cpu_direct")?.into();
+//! let outcome = case(&Device::cpu(), &plain, &problem, 1, &Options::default());
 //! assert!(matches!(outcome, Outcome::Passed(_)));
 //! # Ok::<(), convforge::Error>(())
 //! ```
@@ -86,6 +86,7 @@ pub use outcome::{Measured, Outcome};
 pub use proof::prove_oracle;
 pub use recipe::{Recipe, Tensor, narrow, widen};
 pub use reference::{Expected, Reference, Tensors, position};
+pub use rng::random_at;
 pub use run::{beside, case, conv};
 pub use sets::Sets;
 pub use stored::{Deviation, rounds, sequential};

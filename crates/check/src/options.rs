@@ -67,13 +67,13 @@ mod tests {
     fn a_check_that_is_stopped_begins_no_kind_of_data() {
         static STOP: AtomicBool = AtomicBool::new(true);
         let problem = "mb1ic3ih8oc4kh3".parse().unwrap();
-        let plain = variants::find("cpu_direct").unwrap();
+        let plain = variants::find("cpu_direct").unwrap().into();
         let ends = |stop| {
             let options = Options {
                 stop,
                 ..Options::default()
             };
-            case(&Device::cpu(), &plain, 0, &problem, 1, &options)
+            case(&Device::cpu(), &plain, &problem, 1, &options)
         };
         let stopped = ends(Some(&STOP));
         assert!(

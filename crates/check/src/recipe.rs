@@ -6,16 +6,18 @@
 //! csrc/recipe.cuh, which makes large tensors on the GPU.
 
 mod places;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
-use convforge::{Activation, Device, Error, Math, Problem, Storage};
+use convforge::{Activation, Device, Error, Problem, Storage};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
 #[cfg(feature = "cuda")]
 use crate::ffi;
 use places::Places;
+use ranges::Ranges;
 
 use crate::{
     Data,
@@ -56,96 +58,15 @@ pub struct Recipe {
     clips: bool,
 }
 
-/// Exponent of the least normal f16, without its sign.
-const F16_LEAST: u32 = 14;
-
-/// The least f16 above zero.
-const F16_UNIT: f32 = 1.0 / 16_777_216.0;
-
 /// Largest magnitude of a bias or residual among whole numbers.
 const ADDED: u64 = 3;
 
 impl Recipe {
     /// Settles the ranges.
     pub fn new(problem: &Problem, data: Data, seed: u64) -> Self {
-        let k = problem.reduction() as u64;
-        let scale = f64::from(problem.epilogue().scale.abs());
-        let narrow = problem.storage() == Storage::F16 || problem.math() == Math::F16Acc;
-
-        // What the accumulator counts exactly; outputs stay under the 65504 of an f16.
-        let exact: f64 = if problem.math() == Math::F16Acc {
-            2048.0
-        } else {
-            16_777_216.0
-        };
-        let outputs: f64 = if narrow { 60_000.0 } else { f64::INFINITY };
-        let whole = Whole::new(problem, seed, exact, outputs);
-
-        let room = if narrow {
-            32_768.0 / (k as f64 * scale.max(1.0))
-        } else {
-            f64::INFINITY
-        };
-        // Operands that are f16 stay normal, whatever is divided off below: tensor cores seem to
-        // align a product by its operands' exponents, and the bounds do not count the bits that a
-        // subnormal one would lose (docs/notes/checking.md).
-        let f16 = narrow || problem.math() == Math::F16;
-        let widest = if f16 { 5 } else { 10 };
-        let exponents = (1..=widest)
-            .rev()
-            .find(|e| 4f64.powi(*e) <= room)
-            .unwrap_or(1);
-
-        // What |sum| is about, to bring it down to a few units; exact, as it is a power of two.
-        let typical = match data {
-            Data::Integer => whole.typical,
-            // Far from where anything saturates; and exponents of its own.
-            Data::Subnormal | Data::Extreme => 0.0,
-            Data::Normal => 1.3 * (k as f64).sqrt(),
-            Data::Positive => k as f64 / 4.0,
-            Data::Wide => 0.3 * 4f64.powi(exponents) * (k as f64).sqrt(),
-        };
-        let saturates = matches!(
-            problem.epilogue().activation,
-            Activation::Relu6 | Activation::Tanh | Activation::Sigmoid
-        );
-        let down = match data {
-            _ if saturates => ((typical * scale / 3.0) as u64).max(1).ilog2(),
-            // Below what f16 overflows at; other data has its ranges from `room`, or cancels.
-            Data::Positive if narrow => {
-                // Sums in f16 are not yet scaled.
-                let most = if problem.math() == Math::F16Acc {
-                    scale.max(1.0)
-                } else {
-                    scale
-                };
-                ((typical * most / 8192.0) as u64).max(1).ilog2()
-            }
-            _ => 0,
-        };
-        let down = down.min(if f16 {
-            F16_LEAST - exponents as u32
-        } else {
-            20
-        });
-        let [x_factor, w_factor] = match (data, problem.storage()) {
-            (Data::Subnormal, Storage::F32) => [F16_UNIT, F16_UNIT],
-            // An f16 output cannot hold the square: input or filter, as seed and filter have it.
-            (Data::Subnormal, _) if mix(seed ^ mix(problem.w_len() as u64)) & 1 == 0 => {
-                [F16_UNIT, 1.0]
-            }
-            (Data::Subnormal, _) => [1.0, F16_UNIT],
-            // The filter is divided so that sums lie where a saturating activation is not flat.
-            _ => [1.0, 2f32.powi(-(down as i32))],
-        };
-        // Bias and residual in the unit of the sums; other data has them as they come.
-        let added = match data {
-            Data::Subnormal => x_factor * w_factor,
-            _ => 1.0,
-        };
-        // A ReLU leaves what would be positive.
-        let sign = problem.epilogue().scale.signum();
-
+        let ranges = Ranges::new(problem, data);
+        let whole = ranges.whole(seed);
+        let exponents = ranges.exponents();
         Recipe {
             data,
             seed,
@@ -157,10 +78,10 @@ impl Recipe {
                 problem.residual_len(),
             ],
             places: Places::new(problem),
+            factors: ranges.factors(seed, &whole, exponents),
             whole,
             extreme: Exponents::new(problem, seed),
             exponents: exponents as u64,
-            factors: [x_factor, sign * w_factor, added, added],
             clips: matches!(
                 problem.epilogue().activation,
                 Activation::Relu | Activation::Relu6

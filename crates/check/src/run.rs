@@ -8,11 +8,9 @@
 //! - the first two runs must agree in every bit,
 //! - inputs and packed filter must be what they were.
 
-use std::sync::Arc;
-
 use convforge::{
     Conv, Device, Error, Problem,
-    variant::{Bytes, Variant},
+    variant::{Bytes, Configured},
 };
 
 use crate::{
@@ -25,16 +23,15 @@ use crate::{
 /// Checks a variant with one of its configurations.
 pub fn case(
     device: &Device,
-    variant: &Arc<dyn Variant>,
-    config: usize,
+    configured: &Configured,
     problem: &Problem,
     seed: u64,
     options: &Options,
 ) -> Outcome {
-    match Conv::with_variant(device, problem, variant.clone(), config) {
+    match Conv::with_variant(device, problem, configured.clone()) {
         Ok(made) => conv(&made, seed, options),
         Err(Error::Unsupported { why, .. }) => Outcome::Unsupported(why),
-        Err(error) => Trouble::from(error).outcome(variant.info().spelled(config), problem, seed),
+        Err(error) => Trouble::from(error).outcome(configured.name(), problem, seed),
     }
 }
 

@@ -106,9 +106,7 @@ fn over_parts(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use convforge::{variant::Variant, variants};
+    use convforge::variants;
 
     use super::*;
     use crate::{Measured, Outcome, case};
@@ -125,12 +123,12 @@ mod tests {
     }
 
     fn measured(problem: &Problem, data: Data) -> Measured {
-        let plain: Arc<dyn Variant> = variants::find("cpu_direct").unwrap();
+        let plain = variants::find("cpu_direct").unwrap().into();
         let options = Options {
             data: vec![data],
             ..options()
         };
-        match case(&Device::cpu(), &plain, 0, problem, 3, &options) {
+        match case(&Device::cpu(), &plain, problem, 3, &options) {
             Outcome::Passed(measured) => measured[0],
             outcome => panic!("{problem}: {outcome:?}"),
         }

@@ -1,10 +1,8 @@
 //! Who takes part in a comparison.
 
-use std::sync::Arc;
-
 use convforge::{
     Conv, Device, Limits, Pick, Problem, Result,
-    variant::{self, Arithmetic, Kind, Query, Variant},
+    variant::{Arithmetic, Configured, Kind},
 };
 
 /// What cuDNN's fastest plan is called where that is a transform.
@@ -14,12 +12,7 @@ pub(crate) const TRANSFORM: &str = "cudnn_transform";
 #[derive(Clone)]
 pub enum Contender {
     /// A variant with one of its configurations.
-    Variant {
-        /// The variant.
-        variant: Arc<dyn Variant>,
-        /// Index of its configuration; 0 where it has none.
-        config: usize,
-    },
+    Variant(Configured),
     /// Whatever this pick chooses of the library's variants for the problem.
     Pick(Pick),
 }
@@ -28,7 +21,7 @@ impl Contender {
     /// `fused_shared:tile=24`, or `policy:per-layer`.
     pub fn name(&self) -> String {
         match self {
-            Contender::Variant { variant, config } => variant.info().spelled(*config),
+            Contender::Variant(configured) => configured.name(),
             Contender::Pick(pick) => pick.to_string(),
         }
     }
@@ -36,7 +29,7 @@ impl Contender {
     /// The name without a configuration.
     pub fn variant(&self) -> String {
         match self {
-            Contender::Variant { variant, .. } => variant.info().name.clone(),
+            Contender::Variant(configured) => configured.info().name.clone(),
             Contender::Pick(pick) => pick.to_string(),
         }
     }
@@ -44,7 +37,10 @@ impl Contender {
     /// The configuration.
     pub fn config(&self) -> Option<String> {
         match self {
-            Contender::Variant { variant, config } => variant.info().configs.get(*config).cloned(),
+            Contender::Variant(configured) => {
+                let configs = &configured.info().configs;
+                configs.get(configured.config).cloned()
+            }
             Contender::Pick(_) => None,
         }
     }
@@ -57,7 +53,7 @@ impl Contender {
     /// Whether it is of this project, neither a library's nor a pick.
     pub(crate) fn is_own(&self) -> bool {
         match self {
-            Contender::Variant { variant, .. } => variant.info().kind != Kind::Baseline,
+            Contender::Variant(configured) => configured.info().kind != Kind::Baseline,
             Contender::Pick(_) => false,
         }
     }
@@ -65,7 +61,7 @@ impl Contender {
     /// Whether it may try cuDNN's plans.
     pub(crate) fn searches(&self) -> bool {
         match self {
-            Contender::Variant { variant, .. } => variant.info().family == "cudnn",
+            Contender::Variant(configured) => configured.info().family == "cudnn",
             Contender::Pick(_) => true,
         }
     }
@@ -73,7 +69,7 @@ impl Contender {
     /// How the variant comes to its sums. What a pick chooses is exact: no rule picks a transform.
     pub(crate) fn arithmetic(&self) -> Arithmetic {
         match self {
-            Contender::Variant { variant, .. } => variant.info().arithmetic,
+            Contender::Variant(configured) => configured.info().arithmetic,
             Contender::Pick(_) => Arithmetic::Exact,
         }
     }
@@ -81,7 +77,7 @@ impl Contender {
     /// Hash of what the variant is made of; of a pick that is seen when it has chosen.
     pub(crate) fn source(&self) -> Option<String> {
         match self {
-            Contender::Variant { variant, .. } => variant.info().hash.clone(),
+            Contender::Variant(configured) => configured.info().hash.clone(),
             Contender::Pick(_) => None,
         }
     }
@@ -92,8 +88,8 @@ impl Contender {
     /// As [`Conv::with_variant`] and [`Conv::new`].
     pub fn conv(&self, device: &Device, problem: &Problem) -> Result<Conv> {
         match self {
-            Contender::Variant { variant, config } => {
-                Conv::with_variant(device, problem, variant.clone(), *config)
+            Contender::Variant(configured) => {
+                Conv::with_variant(device, problem, configured.clone())
             }
             Contender::Pick(pick) => Conv::new(device, problem, pick),
         }
@@ -102,24 +98,26 @@ impl Contender {
     /// Whether it can do a problem, by numbers alone.
     pub fn can(&self, limits: &Limits, problem: &Problem) -> bool {
         match self {
-            Contender::Variant { variant, config } => {
-                let query = Query::new(problem, *config, limits);
-                variant::plan(&**variant, limits.is_gpu(), &query).is_ok()
-            }
+            Contender::Variant(configured) => configured.plan(limits, problem).is_ok(),
             Contender::Pick(pick) => pick.choose_for(limits, problem).is_ok(),
         }
     }
 
     /// Microseconds that the variant itself expects to take, or the one that a pick chooses.
     pub(crate) fn estimate_us(&self, limits: &Limits, problem: &Problem) -> Option<f64> {
-        let chosen = match self {
-            Contender::Variant { variant, config } => (variant.clone(), *config),
+        let plan = match self {
+            Contender::Variant(configured) => configured.plan(limits, problem),
             Contender::Pick(pick) => {
                 let choice = pick.choose_for(limits, problem).ok()?;
-                (choice.variant, choice.config)
+                choice.configured.plan(limits, problem)
             }
         };
-        let query = Query::new(problem, chosen.1, limits);
-        variant::plan(&*chosen.0, limits.is_gpu(), &query).ok()?.us
+        plan.ok()?.us
+    }
+}
+
+impl<V: Into<Configured>> From<V> for Contender {
+    fn from(variant: V) -> Self {
+        Contender::Variant(variant.into())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use convforge::{
     Error, Pick, Result,
-    variant::{Kind, Variant},
+    variant::{Configured, Kind, Variant},
     variants,
 };
 
@@ -81,10 +81,8 @@ impl Contenders {
             pick.explain()?;
             return Ok(Contender::Pick(pick.clone()));
         };
-        let variant = self.find(variant)?;
-        let config = config.as_ref().map(|config| variant.info().config(config));
-        let config = config.transpose()?.unwrap_or_default();
-        Ok(Contender::Variant { variant, config })
+        let configured = Configured::named(self.find(variant)?, config.as_deref())?;
+        Ok(Contender::Variant(configured))
     }
 
     /// These; where `cudnn` is one of them and `cudnn_transform` is not, with that one behind it. Both
@@ -99,7 +97,7 @@ impl Contenders {
             place(&contenders, TRANSFORM),
             self.find(TRANSFORM),
         ) {
-            contenders.insert(at + 1, Contender::Variant { variant, config: 0 });
+            contenders.insert(at + 1, variant.into());
         }
         contenders
     }

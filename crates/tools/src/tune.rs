@@ -18,11 +18,8 @@ pub use ship::shipped;
 
 /// Those who are to be measured, as who takes part in a comparison.
 pub fn contenders(missing: &[Entrant]) -> Vec<Contender> {
-    let contender = |entrant: &Entrant| Contender::Variant {
-        variant: entrant.variant.clone(),
-        config: entrant.config,
-    };
-    missing.iter().map(contender).collect()
+    let variants = missing.iter().map(|entrant| entrant.configured.clone());
+    variants.map(Contender::Variant).collect()
 }
 
 /// What a comparison's row tells of who took part. Nothing where it was skipped or interrupted: another

@@ -6,10 +6,10 @@
 mod common;
 
 use common::{
-    Answer, Configured,
+    Answer,
     drawn::{self, Wanted},
 };
-use convforge::Device;
+use convforge::{Device, variant::Configured};
 use convforge_tools::measure;
 use libtest_mimic::{Arguments, Completion};
 

@@ -130,7 +130,7 @@ fn run(p: &Problem, variant: &Arc<dyn Variant>, data: &Data, limit: usize) -> Re
         conv.run_with(operands, &mut workspace, &stream)?;
         Ok(y.to_vec(&stream)?.into_iter().map(T::widen).collect())
     }
-    let conv = Conv::with_variant(&Device::cpu(), p, variant.clone(), 0)?;
+    let conv = Conv::with_variant(&Device::cpu(), p, variant.clone())?;
     super::with_storage!(p, T => typed::<T>(&conv, data, limit))
 }
 
@@ -273,7 +273,7 @@ fn bits_depend_on_neither_threads_nor_workspace() {
     {
         let data = Data::new(&p, false);
         for variant in variants().iter().filter(|v| supported(v, &p)) {
-            let conv = Conv::with_variant(&Device::cpu(), &p, variant.clone(), 0).unwrap();
+            let conv = Conv::with_variant(&Device::cpu(), &p, variant.clone()).unwrap();
             let bytes = conv.workspace_bytes();
             let on = |threads: usize, limit: usize| -> Vec<u32> {
                 let pool = rayon::ThreadPoolBuilder::new()

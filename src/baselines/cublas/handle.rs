@@ -8,7 +8,7 @@ use cublas_sys::{
 };
 use half::f16;
 
-use super::product::{Batch, Gemm, Product};
+use super::product::{Gemm, Product};
 use crate::{
     Error, Math, Result, Storage,
     gpu::{Gpu, missing},
@@ -157,79 +157,95 @@ impl Blas {
         [a, b]: [*const c_void; 2],
         c: *mut c_void,
     ) -> Result<()> {
-        let compute = match math {
-            // Never below fp32: TF32 is used only where it is allowed by name.
-            Math::Fp32 | Math::F16 | Math::Bf16 => Compute::CUBLAS_COMPUTE_32F,
-            Math::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
-            Math::F16Acc => Compute::CUBLAS_COMPUTE_16F,
-        };
-        // The factors are of the type that is computed in.
-        let (one, zero, half_one, half_zero) = (1f32, 0f32, f16::ONE, f16::ZERO);
-        let (alpha, beta): (*const c_void, *const c_void) = match math {
-            Math::F16Acc => ((&raw const half_one).cast(), (&raw const half_zero).cast()),
-            _ => ((&raw const one).cast(), (&raw const zero).cast()),
-        };
-        let op_a = match gemm.filter_first {
-            true => cublasOperation_t::CUBLAS_OP_T,
-            false => cublasOperation_t::CUBLAS_OP_N,
-        };
-        let op_b = cublasOperation_t::CUBLAS_OP_N;
-        let (ab, cc) = (data_type(product.operand), data_type(product.sum));
-        let algorithm = cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
-        // `Product` keeps these below 2^31.
-        let [m, n, k, lda, ldb, ldc] =
-            [gemm.m, gemm.n, gemm.k, gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as i32);
-        let Batch {
-            count,
-            a: step_a,
-            b: step_b,
-            c: step_c,
-        } = gemm.batch;
-        let [step_a, step_b, step_c] = [step_a, step_b, step_c].map(|step| step as i64);
-
         for call in 0..gemm.calls.count {
             let at = |step: usize, of: Storage| call * step * of.bytes();
             let a = a.wrapping_byte_add(at(gemm.calls.a, product.operand));
             let b = b.wrapping_byte_add(at(gemm.calls.b, product.operand));
             let c = c.wrapping_byte_add(at(gemm.calls.c, product.sum));
-            // SAFETY: the caller vouches for handle and matrices; the factors live on this stack
-            // and are read before the call returns.
-            unsafe {
-                if count == 1 {
-                    blas!(cublasGemmEx(
-                        self.0, op_a, op_b, m, n, k, alpha, a, ab, lda, b, ab, ldb, beta, c, cc,
-                        ldc, compute, algorithm
-                    ))?;
-                } else {
-                    blas!(cublasGemmStridedBatchedEx(
-                        self.0,
-                        op_a,
-                        op_b,
-                        m,
-                        n,
-                        k,
-                        alpha,
-                        a,
-                        ab,
-                        lda,
-                        step_a,
-                        b,
-                        ab,
-                        ldb,
-                        step_b,
-                        beta,
-                        c,
-                        cc,
-                        ldc,
-                        step_c,
-                        count as i32,
-                        compute,
-                        algorithm
-                    ))?;
-                }
-            }
+            // SAFETY: the caller's promise.
+            unsafe { self.call(product, math, gemm, [a, b], c) }?;
         }
         Ok(())
+    }
+
+    /// Enqueues the products of one call.
+    ///
+    /// # Safety
+    /// As [`multiply`](Self::multiply), with the addresses of this call.
+    unsafe fn call(
+        &self,
+        product: &Product,
+        math: Math,
+        gemm: &Gemm,
+        [a, b]: [*const c_void; 2],
+        c: *mut c_void,
+    ) -> Result<()> {
+        let op_a = match gemm.filter_first {
+            true => cublasOperation_t::CUBLAS_OP_T,
+            false => cublasOperation_t::CUBLAS_OP_N,
+        };
+        let op_b = cublasOperation_t::CUBLAS_OP_N;
+        // `Product` keeps these below 2^31.
+        let [m, n, k] = [gemm.m, gemm.n, gemm.k].map(|size| size as i32);
+        let [lda, ldb, ldc] = [gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as i32);
+        let batch = gemm.batch;
+        let [step_a, step_b, step_c] = [batch.a, batch.b, batch.c].map(|step| step as i64);
+        let (ab, cc) = (data_type(product.operand), data_type(product.sum));
+        let (compute, [alpha, beta]) = (compute_type(math), factors(math));
+        let algorithm = cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
+        // SAFETY: the caller vouches for handle and matrices; the factors are there for good.
+        unsafe {
+            if batch.count == 1 {
+                return blas!(cublasGemmEx(
+                    self.0, op_a, op_b, m, n, k, alpha, a, ab, lda, b, ab, ldb, beta, c, cc, ldc,
+                    compute, algorithm
+                ));
+            }
+            blas!(cublasGemmStridedBatchedEx(
+                self.0,
+                op_a,
+                op_b,
+                m,
+                n,
+                k,
+                alpha,
+                a,
+                ab,
+                lda,
+                step_a,
+                b,
+                ab,
+                ldb,
+                step_b,
+                beta,
+                c,
+                cc,
+                ldc,
+                step_c,
+                batch.count as i32,
+                compute,
+                algorithm
+            ))
+        }
+    }
+}
+
+fn compute_type(math: Math) -> Compute {
+    match math {
+        // Never below fp32: TF32 is used only where it is allowed by name.
+        Math::Fp32 | Math::F16 | Math::Bf16 => Compute::CUBLAS_COMPUTE_32F,
+        Math::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
+        Math::F16Acc => Compute::CUBLAS_COMPUTE_16F,
+    }
+}
+
+/// Where alpha, 1, and beta, 0, lie; they are of the type that is computed in.
+fn factors(math: Math) -> [*const c_void; 2] {
+    static F32: [f32; 2] = [1.0, 0.0];
+    static F16: [f16; 2] = [f16::ONE, f16::ZERO];
+    match math {
+        Math::F16Acc => [(&raw const F16[0]).cast(), (&raw const F16[1]).cast()],
+        _ => [(&raw const F32[0]).cast(), (&raw const F32[1]).cast()],
     }
 }
 

@@ -271,10 +271,37 @@ unsafe impl Prepared for GemmPlan {
         for first in (0..problem.n()).step_by(chunk) {
             let count = chunk.min(problem.n() - first);
             let scratch = base.wrapping_byte_add(CUBLAS_BYTES);
+            let images = Chunk::new(product, [first, count], scratch);
             // SAFETY: the caller vouches for the addresses, and `count` images fit the scratch.
-            unsafe { self.images(&blas, [first, count], scratch, &mut args) }?;
+            unsafe { self.images(&blas, &images, &mut args) }?;
         }
         Ok(())
+    }
+}
+
+/// Images that are taken at a time, and the regions of the workspace for them.
+struct Chunk {
+    /// The first image, and how many there are.
+    first: usize,
+    count: usize,
+    /// Operands that are not the input as it lies, ...
+    columns: *mut c_void,
+    /// ... sums that are not the output, ...
+    sums: *mut c_void,
+    /// ... and these widened to f32.
+    widened: *mut c_void,
+}
+
+impl Chunk {
+    fn new(product: &Product, [first, count]: [usize; 2], scratch: *mut c_void) -> Self {
+        let sums = scratch.wrapping_byte_add(count * product.columns_bytes);
+        Chunk {
+            first,
+            count,
+            columns: scratch,
+            sums,
+            widened: sums.wrapping_byte_add(count * product.product_bytes),
+        }
     }
 }
 
@@ -304,31 +331,39 @@ impl GemmPlan {
         (passes.into_iter()).try_for_each(|code| checked("prepare", code))
     }
 
-    /// Enqueues some images: where they begin, and how many.
+    /// Enqueues some images.
     ///
     /// # Safety
-    /// As [`Prepared::launch`]; `scratch` has the bytes of `count` images.
-    unsafe fn images(
-        &self,
-        blas: &Blas,
-        [first, count]: [usize; 2],
-        scratch: *mut c_void,
-        args: &mut Args,
-    ) -> Result<()> {
-        let (p, product) = (&self.settled.problem, &self.settled.product);
-        let (problem, addresses) = (&self.c_problem.0, &addresses(args));
-        let columns = scratch;
-        let sums = columns.wrapping_byte_add(count * product.columns_bytes);
-        let widened = sums.wrapping_byte_add(count * product.product_bytes);
+    /// As [`Prepared::launch`]; the chunk's regions are its own until the stream is past this work.
+    unsafe fn images(&self, blas: &Blas, chunk: &Chunk, args: &mut Args) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let unrolled = self.unroll(chunk, args)?;
+            self.multiply(blas, chunk, unrolled, args)?;
+            match self.settled.product.in_place {
+                true => Ok(()),
+                false => self.finish(chunk, args),
+            }
+        }
+    }
 
+    /// Enqueues what writes the unrolled matrix, and says where it lies: the input where it is that as it
+    /// lies.
+    ///
+    /// # Safety
+    /// As [`images`](Self::images).
+    unsafe fn unroll(&self, chunk: &Chunk, args: &mut Args) -> Result<*const c_void> {
+        let (p, product) = (&self.settled.problem, &self.settled.product);
+        let Chunk { first, count, .. } = *chunk;
         let image = p.c() * p.h() * p.w();
-        let mut unrolled = args
+        let x = args
             .x
             .wrapping_byte_add(first * image * p.storage().bytes());
         if !product.direct {
+            let (problem, addresses) = (&self.c_problem.0, &addresses(args));
             let [first, images, depth, pixels] =
                 [first, count, product.depth, count * p.p() * p.q()].map(|size| size as i64);
-            let storage = code(product.operand);
+            let (storage, columns) = (code(product.operand), chunk.columns);
             // SAFETY: the caller's promise; the region holds the unrolled matrix of `count` images.
             checked("unroll", unsafe {
                 match product.form {
@@ -341,53 +376,74 @@ impl GemmPlan {
                 }
             })?;
             args.stage(c"unroll");
-            unrolled = columns;
         } else if product.operand != p.storage() {
-            let (from, to) = ((unrolled, p.storage()), (columns, product.operand));
+            let (from, to) = ((x, p.storage()), (chunk.columns, product.operand));
             // SAFETY: as above, with `count` images.
             unsafe { convert(from, to, count * image, args.stream) }?;
             args.stage(c"convert");
-            unrolled = columns;
+        } else {
+            return Ok(x);
         }
+        Ok(chunk.columns)
+    }
 
+    /// Enqueues the product, into the output or into sums that are to be finished.
+    ///
+    /// # Safety
+    /// As [`images`](Self::images); `unrolled` is of the chunk's images.
+    unsafe fn multiply(
+        &self,
+        blas: &Blas,
+        chunk: &Chunk,
+        unrolled: *const c_void,
+        args: &mut Args,
+    ) -> Result<()> {
+        let (p, product) = (&self.settled.problem, &self.settled.product);
         let output = p.k() * p.p() * p.q();
         let c = match product.in_place {
             true => args
                 .y
-                .wrapping_byte_add(first * output * p.storage().bytes()),
-            false => sums,
+                .wrapping_byte_add(chunk.first * output * p.storage().bytes()),
+            false => chunk.sums,
         };
         let filter = if self.settled.packing.is_some() {
             args.packed
         } else {
             args.w
         };
-        let gemm = product.gemm(count);
+        let gemm = product.gemm(chunk.count);
         let ab = if gemm.filter_first {
             [filter, unrolled]
         } else {
             [unrolled, filter]
         };
-        // SAFETY: as above; the matrices are the filter, the unrolled images and their sums.
+        // SAFETY: the caller's promise; the matrices are the filter, the unrolled images and their sums.
         unsafe { blas.multiply(product, p.math(), &gemm, ab, c) }?;
         args.stage(c"gemm");
-        if product.in_place {
-            return Ok(());
-        }
+        Ok(())
+    }
 
-        let mut finished = sums;
+    /// Enqueues the pass that makes outputs of the sums.
+    ///
+    /// # Safety
+    /// As [`images`](Self::images).
+    unsafe fn finish(&self, chunk: &Chunk, args: &mut Args) -> Result<()> {
+        let (p, product) = (&self.settled.problem, &self.settled.product);
+        let Chunk { first, count, .. } = *chunk;
+        let mut finished = chunk.sums;
         if product.sum != Storage::F32 {
-            let (from, to) = ((sums.cast_const(), product.sum), (widened, Storage::F32));
-            // SAFETY: as above, with the sums of `count` images.
+            let from = (chunk.sums.cast_const(), product.sum);
+            let (to, output) = ((chunk.widened, Storage::F32), p.k() * p.p() * p.q());
+            // SAFETY: the caller's promise; the regions hold the sums of `count` images.
             unsafe { convert(from, to, count * output, args.stream) }?;
-            finished = widened;
+            finished = chunk.widened;
         }
         let strides = product.strides(count);
         // SAFETY: as above.
         checked("finish", unsafe {
             ffi::cf_finish(
-                problem,
-                addresses,
+                &self.c_problem.0,
+                &addresses(args),
                 first as i64,
                 count as i64,
                 finished.cast(),

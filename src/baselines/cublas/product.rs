@@ -110,6 +110,15 @@ pub(super) struct Batch {
     pub c: usize,
 }
 
+impl Batch {
+    const ONE: Batch = Batch {
+        count: 1,
+        a: 0,
+        b: 0,
+        c: 0,
+    };
+}
+
 /// What operands are rounded or widened to. Under `Fp32` even 16-bit operands are widened: tensor
 /// cores would multiply them exactly, but truncate the sums.
 fn operand(math: Math) -> Storage {
@@ -348,86 +357,90 @@ impl Product {
 
     /// The products of so many images.
     pub fn gemm(&self, images: usize) -> Gemm {
-        let Product {
-            groups: g,
-            channels: k,
-            depth: r,
-            pixels: p,
-            ..
-        } = *self;
-        let np = images * p;
-        let once = Batch {
-            count: 1,
-            a: 0,
-            b: 0,
-            c: 0,
-        };
         match self.form {
-            Form::Rows => Gemm {
-                filter_first: true,
-                m: k,
-                n: np,
-                k: r,
-                lda: r,
-                ldb: g * r,
-                ldc: g * k,
-                batch: Batch {
-                    count: g,
-                    a: k * r,
-                    b: r,
-                    c: k,
-                },
-                calls: once,
+            Form::Rows => self.rows(images),
+            Form::Wide => self.wide(images),
+            Form::Batched => self.batched(images),
+        }
+    }
+
+    fn rows(&self, images: usize) -> Gemm {
+        let (g, k, r) = (self.groups, self.channels, self.depth);
+        Gemm {
+            filter_first: true,
+            m: k,
+            n: images * self.pixels,
+            k: r,
+            lda: r,
+            ldb: g * r,
+            ldc: g * k,
+            batch: Batch {
+                count: g,
+                a: k * r,
+                b: r,
+                c: k,
             },
-            Form::Wide => Gemm {
-                filter_first: false,
-                m: np,
-                n: k,
-                k: r,
-                lda: np,
-                ldb: r,
-                ldc: np,
-                batch: Batch {
-                    count: g,
-                    a: r * np,
-                    b: k * r,
-                    c: k * np,
-                },
-                calls: once,
+            calls: Batch::ONE,
+        }
+    }
+
+    fn wide(&self, images: usize) -> Gemm {
+        let (g, k, r) = (self.groups, self.channels, self.depth);
+        let np = images * self.pixels;
+        Gemm {
+            filter_first: false,
+            m: np,
+            n: k,
+            k: r,
+            lda: np,
+            ldb: r,
+            ldc: np,
+            batch: Batch {
+                count: g,
+                a: r * np,
+                b: k * r,
+                c: k * np,
             },
-            Form::Batched => {
-                // Distance between the rows of the unrolled matrix, and between its images.
-                let (row, image) = if self.direct { (p, g * r * p) } else { (np, p) };
-                let groups = Batch {
-                    count: g,
-                    a: r * row,
-                    b: k * r,
-                    c: k * p,
-                };
-                let images = Batch {
-                    count: images,
-                    a: image,
-                    b: 0,
-                    c: g * k * p,
-                };
-                let many = groups.count > images.count;
-                let (batch, calls) = if many {
-                    (groups, images)
-                } else {
-                    (images, groups)
-                };
-                Gemm {
-                    filter_first: false,
-                    m: p,
-                    n: k,
-                    k: r,
-                    lda: row,
-                    ldb: r,
-                    ldc: p,
-                    batch,
-                    calls,
-                }
-            }
+            calls: Batch::ONE,
+        }
+    }
+
+    fn batched(&self, images: usize) -> Gemm {
+        let (g, k, r, p) = (self.groups, self.channels, self.depth, self.pixels);
+        // Distance between the rows of the unrolled matrix, and between its images.
+        let (row, image) = if self.direct {
+            (p, g * r * p)
+        } else {
+            (images * p, p)
+        };
+        let groups = Batch {
+            count: g,
+            a: r * row,
+            b: k * r,
+            c: k * p,
+        };
+        let images = Batch {
+            count: images,
+            a: image,
+            b: 0,
+            c: g * k * p,
+        };
+        // What there is more of goes into one call.
+        let (batch, calls) = if groups.count > images.count {
+            (groups, images)
+        } else {
+            (images, groups)
+        };
+        Gemm {
+            filter_first: false,
+            m: p,
+            n: k,
+            k: r,
+            lda: row,
+            ldb: r,
+            ldc: p,
+            batch,
+            calls,
         }
     }
 

@@ -146,7 +146,7 @@ fn convolve(p: &Problem, product: &Product, x: &[f32], w: &[f32], chunk: usize) 
 fn by_loops(p: &Problem, x: &[f32], w: &[f32]) -> Vec<f32> {
     let device = Device::cpu();
     let loops = variants::find("cpu_direct").unwrap();
-    let conv = Conv::with_variant(&device, p, loops, 0).unwrap();
+    let conv = Conv::with_variant(&device, p, loops).unwrap();
     let stream = device.stream().unwrap();
     let (x, w) = (device.upload(x).unwrap(), device.upload(w).unwrap());
     let mut y = device.alloc(p.y_len()).unwrap();

@@ -10,7 +10,7 @@ use std::{
 use super::*;
 use crate::{
     Device, Error, Operands, Problem,
-    variant::{Args, Info, Kind, Packing, Plan, Prepared, Query, Variant},
+    variant::{Args, Configured, Info, Kind, Packing, Plan, Prepared, Query, Variant},
 };
 
 /// A filter of one tap, packed as it is, in arrangements that differ by name alone.
@@ -81,7 +81,11 @@ unsafe impl Prepared for Ready {
 
 fn conv(variant: &Arc<Copier>, images: usize, layout: usize) -> Conv {
     let problem: Problem = format!("mb{images}ic1ih1oc1kh1+align=4").parse().unwrap();
-    Conv::with_variant(&Device::cpu(), &problem, variant.clone(), layout).unwrap()
+    let configured = Configured {
+        variant: variant.clone(),
+        config: layout,
+    };
+    Conv::with_variant(&Device::cpu(), &problem, configured).unwrap()
 }
 
 #[test]

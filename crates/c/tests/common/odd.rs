@@ -39,7 +39,7 @@ impl Odd {
 
     pub fn conv(self, problem: &str) -> Conv {
         let problem: Problem = problem.parse().unwrap();
-        Conv::with_variant(&Device::cpu(), &problem, Arc::new(self), 0).unwrap()
+        Conv::with_variant(&Device::cpu(), &problem, Arc::new(self)).unwrap()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What makes the numbers serve: sums that no order rounds, and nothing that overflows.
 
+use convforge::Math;
+
 use super::*;
 use crate::{Profile, Reference};
 

@@ -25,7 +25,7 @@ use std::{any::Any, env, ffi::c_void, path::PathBuf, sync::Arc};
 use convforge::{
     Device, Error, Problem, Result, Stream,
     cudnn::{self, Found, Options as SearchOptions, Referee, Search, Winner},
-    variant::{Args, Arithmetic, Bytes, Info, Packing, Plan, Prepared, Query, Variant},
+    variant::{Args, Arithmetic, Bytes, Configured, Info, Packing, Plan, Prepared, Query, Variant},
 };
 
 use kept::Kept;
@@ -252,7 +252,7 @@ pub(crate) fn is_known(
 }
 
 fn searched_of(contender: &Contender) -> Option<&Searched> {
-    let Contender::Variant { variant, .. } = contender else {
+    let Contender::Variant(Configured { variant, .. }) = contender else {
         return None;
     };
     let any: &dyn Any = &**variant;

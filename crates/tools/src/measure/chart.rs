@@ -131,11 +131,7 @@ mod tests {
     };
 
     fn rows() -> Vec<Row> {
-        let all = variants::all().iter();
-        let contenders = all.map(|v| Contender::Variant {
-            variant: v.clone(),
-            config: 0,
-        });
+        let contenders = variants::all().iter().cloned().map(Contender::from);
         let mut options = Options::of(&Device::cpu());
         options.samples = 5;
         compare(

@@ -383,10 +383,7 @@ mod tests {
 
     /// A row of this variant; without a time it did not pass.
     fn row(name: &str, median_us: Option<f64>) -> Row {
-        let contender = Contender::Variant {
-            variant: variants::find("cpu_direct").unwrap(),
-            config: 0,
-        };
+        let contender = variants::find("cpu_direct").unwrap().into();
         let layer = Layer::alone("mb1ic3ih8oc4kh3".parse().unwrap());
         let row = Row::new(
             &layer,

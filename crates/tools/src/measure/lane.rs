@@ -2,20 +2,23 @@
 
 mod variations;
 
-use std::{ffi::c_void, ops};
+use std::ops;
 
 #[cfg(feature = "cuda")]
 use convforge::gpu;
 use convforge::{
-    Buffer, Conv, Device, Error, Limits, Mark, Packed, Problem, RawOperands, Result, Stream,
-    Workspace, chain,
+    Conv, Device, Error, Mark, Packed, Problem, RawOperands, Result, Stream, Workspace, chain,
+    tuner::{
+        Copies,
+        sampling::{FAR, FEW_SAMPLES, LONGEST_SAMPLE_US, sets},
+    },
     variant::{Kind, Space},
 };
 use convforge_check::{Data, Launched, Left, Recipe, Sets, Tensor, find_poison, poison};
 
 use super::{
     clock::ClockCounter,
-    options::{FAR, FEW_SAMPLES, LEAST_SAMPLES, Options},
+    options::{LEAST_SAMPLES, Options},
     spread::{Spread, median},
     stages::stages,
     timing::{How, Timing},
@@ -24,102 +27,27 @@ use crate::Range;
 
 /// Microseconds that one sample should last: long against the clock's own error.
 const SAMPLE_US: f64 = 4_000.0;
-/// No sample is made longer than this for the sake of rotating through all sets: a launch that
-/// lasts so long takes no notice of what the cache still holds.
-const LONGEST_SAMPLE_US: f64 = 20_000.0;
-/// Sets of buffers at most, so that a graph stays small.
-const MOST_SETS: usize = 1024;
 /// Random: how much power a GPU draws, and so its clock, depends on the data.
 const DATA: Data = Data::Normal;
 
-/// The same tensor in several sets, each aligned.
-pub(super) struct Arena {
-    memory: Buffer<u8>,
-    start: usize,
-    stride: usize,
-}
-
-impl Arena {
-    /// Room for `sets` tensors of `bytes`, each filled by `fill` if it is given.
-    fn new(
-        device: &Device,
-        problem: &Problem,
-        bytes: usize,
-        sets: usize,
-        fill: Option<&dyn Fn(usize) -> Vec<u8>>,
-    ) -> Result<Self> {
-        let align = problem.align().max(256);
-        let stride = bytes.next_multiple_of(align);
-        // The base of an allocation is aligned to less than some problems guarantee.
-        let mut memory = device.alloc::<u8>(stride * sets + align)?;
-        let base = memory.as_ptr() as usize;
-        let start = base.next_multiple_of(align) - base;
-        if let Some(fill) = fill {
-            let mut host = host_room(memory.len())?;
-            // What is filled in has to fit beside it.
-            drop(host_room(bytes)?);
-            for set in 0..sets {
-                host.resize(start + set * stride, 0);
-                host.extend_from_slice(&fill(set));
-            }
-            host.resize(memory.len(), 0);
-            memory.copy_from(&host, &device.stream()?)?;
-        }
-        Ok(Arena {
-            memory,
-            start,
-            stride,
-        })
+/// Some bytes of a copy.
+fn read(
+    copies: &Copies,
+    copy: usize,
+    bytes: ops::Range<usize>,
+    stream: &Stream,
+) -> Result<Vec<u8>> {
+    let first = copies.offset(copy);
+    let range = first + bytes.start..first + bytes.end;
+    let memory = copies.memory();
+    #[cfg(feature = "cuda")]
+    if let Some(memory) = memory.as_gpu() {
+        stream.synchronize()?;
+        return memory.download_range(range);
     }
-
-    fn at(&self, set: usize) -> *mut c_void {
-        self.memory
-            .as_ptr()
-            .cast_mut()
-            .wrapping_byte_add(self.start + set * self.stride)
-    }
-
-    /// Some bytes of a set.
-    fn read(&self, set: usize, bytes: ops::Range<usize>, stream: &Stream) -> Result<Vec<u8>> {
-        let first = self.start + set * self.stride;
-        let range = first + bytes.start..first + bytes.end;
-        #[cfg(feature = "cuda")]
-        if let Some(memory) = self.memory.as_gpu() {
-            stream.synchronize()?;
-            return memory.download_range(range);
-        }
-        let _ = stream;
-        let none = || Error::no_gpu("the tools were built without the feature `cuda`");
-        Ok(self.memory.as_slice().ok_or_else(none)?[range].to_vec())
-    }
-
-    /// Bytes of all of its memory, as `download` and `upload` take them.
-    pub(super) fn len(&self) -> usize {
-        self.memory.len()
-    }
-
-    /// Copies all of its memory to the host, once `stream`'s work is done.
-    pub(super) fn download(&self, bytes: &mut [u8], stream: &Stream) -> Result<()> {
-        self.memory.copy_to(bytes, stream)
-    }
-
-    /// Replaces all of its memory, once `stream`'s work is done.
-    pub(super) fn upload(&mut self, bytes: &[u8], stream: &Stream) -> Result<()> {
-        self.memory.copy_from(bytes, stream)
-    }
-}
-
-/// Room for so many bytes on the host, which may have less than a GPU.
-fn host_room(bytes: usize) -> Result<Vec<u8>> {
-    let mut room = Vec::new();
-    let found = room.try_reserve_exact(bytes);
-    found.map_err(|_| Error::OutOfMemory {
-        device: Device::cpu().to_string(),
-        asked: bytes,
-        free: 0,
-        total: 0,
-    })?;
-    Ok(room)
+    let _ = stream;
+    let none = || Error::no_gpu("the tools were built without the feature `cuda`");
+    Ok(memory.as_slice().ok_or_else(none)?[range].to_vec())
 }
 
 /// The operands of a problem in several sets, shared by all variants that are compared.
@@ -127,11 +55,11 @@ pub(super) struct Tensors {
     sets: usize,
     /// What is to be found in them.
     launched: Launched,
-    pub(super) x: Arena,
-    w: Arena,
-    pub(super) y: Arena,
-    bias: Arena,
-    residual: Arena,
+    pub(super) x: Copies,
+    w: Copies,
+    pub(super) y: Copies,
+    bias: Copies,
+    residual: Copies,
 }
 
 impl Tensors {
@@ -145,53 +73,43 @@ impl Tensors {
             )));
         }
         let size = problem.storage().bytes();
-        let arena = |tensor: Tensor, bytes: usize| {
+        let stream = device.stream()?;
+        let filled = |tensor: Tensor, bytes: usize| -> Result<Copies> {
             let recipe = |set| Recipe::new(problem, DATA, first_seed + set as u64);
-            Arena::new(
-                device,
-                problem,
-                bytes,
-                sets,
-                Some(&|set| recipe(set).bytes(tensor)),
-            )
+            let mut copies = Copies::new(device, problem, bytes, sets)?;
+            copies.fill(&stream, |set, to| {
+                to.copy_from_slice(&recipe(set).bytes(tensor))
+            })?;
+            Ok(copies)
         };
         Ok(Tensors {
             sets,
             launched: Launched::new(problem, DATA, first_seed),
-            x: arena(Tensor::X, problem.x_len() * size)?,
-            w: arena(Tensor::W, problem.w_len() * size)?,
-            y: Arena::new(device, problem, problem.y_len() * size, sets, None)?,
-            bias: arena(Tensor::Bias, problem.bias_len() * size_of::<f32>())?,
-            residual: arena(Tensor::Residual, problem.residual_len() * size)?,
+            x: filled(Tensor::X, problem.x_len() * size)?,
+            w: filled(Tensor::W, problem.w_len() * size)?,
+            y: Copies::new(device, problem, problem.y_len() * size, sets)?,
+            bias: filled(Tensor::Bias, problem.bias_len() * size_of::<f32>())?,
+            residual: filled(Tensor::Residual, problem.residual_len() * size)?,
         })
     }
 
     pub(super) fn operands(&self, problem: &Problem, set: usize) -> RawOperands {
         let epilogue = problem.epilogue();
-        let mut raw = RawOperands::new(self.x.at(set), self.w.at(set), self.y.at(set));
+        let mut raw = RawOperands::new(self.x.at(set), self.w.at(set), self.y.at(set).cast_mut());
         if epilogue.bias {
-            raw.bias = self.bias.at(set).cast_const().cast();
+            raw.bias = self.bias.at(set).cast();
         }
         if epilogue.residual {
-            raw.residual = self.residual.at(set).cast_const();
+            raw.residual = self.residual.at(set);
         }
         raw
-    }
-}
-
-/// Sets of buffers that calls rotate among: more than the L2 holds, unless it may hold them.
-pub(crate) fn sets(problem: &Problem, limits: &Limits, warm: bool) -> usize {
-    let twice_l2 = 2 * limits.l2_bytes as usize;
-    match warm {
-        true => 1,
-        false => (twice_l2 / (problem.bytes() as usize).max(1) + 1).min(MOST_SETS),
     }
 }
 
 /// Filters as a variant re-arranged them.
 pub(super) enum Filters {
     /// Each set's.
-    Sets { _memory: Arena },
+    Sets { _memory: Copies },
     /// The first set's, for all of them: constant memory has room for few filters, and no launch
     /// reads it from device memory anyway.
     Constant { _packed: Packed },
@@ -231,17 +149,16 @@ pub(super) fn pack(
         return Ok(Some((Filters::Constant { _packed: packed }, us)));
     }
     let (device, problem) = (conv.device(), conv.problem());
-    let arena = Arena::new(device, problem, packing.bytes, operands.len(), None)?;
+    let mut filters = Copies::new(device, problem, packing.bytes, operands.len())?;
     let mut us = 0.0;
     for (set, operands) in operands.iter_mut().enumerate() {
-        operands.packed = arena.at(set);
+        operands.packed = filters.at(set);
         let from = stream.mark()?;
-        // SAFETY: the filter and the arena are of this device and of the right sizes; the caller
-        // keeps both.
-        unsafe { conv.pack_into(operands.w, arena.at(set), stream)? };
+        // SAFETY: both are of this device and of the right sizes; the caller keeps both.
+        unsafe { conv.pack_into(operands.w, filters.at_mut(set), stream)? };
         us = stream.mark()?.us_since(&from)?;
     }
-    Ok(Some((Filters::Sets { _memory: arena }, us)))
+    Ok(Some((Filters::Sets { _memory: filters }, us)))
 }
 
 /// What one sample runs.
@@ -411,18 +328,18 @@ impl<'a> Lane<'a> {
         stream: &Stream,
     ) -> Result<Option<String>> {
         let problem = self.conv.problem();
-        poison(&mut tensors.y.memory, stream)?;
+        poison(tensors.y.memory_mut(), stream)?;
         self.enqueue(workspace, stream)?;
         self.pending = None;
         let (outputs, size) = (&tensors.y, problem.storage().bytes());
         let count = self.launches.min(tensors.sets);
         let sets = Sets {
             problem,
-            start: outputs.start,
-            stride: outputs.stride / size,
+            start: outputs.offset(0),
+            stride: outputs.stride() / size,
             count,
         };
-        if let Some(why) = find_poison(&outputs.memory, &sets, stream)? {
+        if let Some(why) = find_poison(outputs.memory(), &sets, stream)? {
             return Ok(Some(why));
         }
         let left = Left {
@@ -431,7 +348,7 @@ impl<'a> Lane<'a> {
             one_filter: matches!(self.packed, Some(Filters::Constant { .. })),
         };
         let bytes = |part: ops::Range<usize>| part.start * size..part.end * size;
-        let read = |set, part| outputs.read(set, bytes(part), stream);
+        let read = |set, part| read(outputs, set, bytes(part), stream);
         match tensors.launched.wrong(left, read) {
             Err(convforge_check::Error::Library(error)) => Err(error),
             Err(error) => Ok(Some(chain(&error))),
@@ -504,22 +421,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_has_no_room_for_is_said() {
-        assert!(host_room(1000).unwrap().capacity() >= 1000);
-        let error = host_room(isize::MAX as usize).unwrap_err();
-        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
-    }
-
-    #[test]
-    fn every_set_has_its_content_and_room_around_it() {
+    fn a_part_of_a_set_is_read() {
         let (device, problem) = (Device::cpu(), "mb1ic1ih2oc1kh1+align=512".parse().unwrap());
-        let fill = |set: usize| vec![set as u8 + 1; 700];
-        let arena = Arena::new(&device, &problem, 700, 3, Some(&fill)).unwrap();
         let stream = device.stream().unwrap();
+        let mut copies = Copies::new(&device, &problem, 700, 3).unwrap();
+        let write = |set: usize, to: &mut [u8]| to.fill(set as u8 + 1);
+        copies.fill(&stream, write).unwrap();
         for set in 0..3 {
-            assert_eq!(arena.at(set) as usize % 512, 0);
-            let found = arena.read(set, 0..1024, &stream).unwrap();
-            assert_eq!(found, [fill(set), vec![0; 324]].concat());
+            let found = read(&copies, set, 690..710, &stream).unwrap();
+            assert_eq!(found, [vec![set as u8 + 1; 10], vec![0; 10]].concat());
         }
     }
 

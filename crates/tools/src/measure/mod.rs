@@ -15,13 +15,14 @@ mod ceilings;
 mod chart;
 mod clock;
 mod compare;
+mod csv;
 mod curve;
 mod entry;
 mod environment;
 mod floor;
 mod lane;
 mod look;
-mod network;
+mod model_totals;
 mod options;
 mod profile;
 #[cfg(feature = "cudnn")]
@@ -43,9 +44,9 @@ pub use entry::Status;
 pub(crate) use entry::{Entry, put};
 pub use environment::{Clocks, Environment, Library, Load, cpu_name, driver_version, libraries};
 pub use floor::Ceilings;
-pub(crate) use lane::{sample_us, sets};
+pub(crate) use lane::sample_us;
 pub use look::Look;
-pub use network::{Best, FASTEST, Network, NetworkLayer, Sum};
+pub use model_totals::{Best, FASTEST, ModelLayer, ModelTotals, Sum};
 pub use options::{LEAST_SAMPLES, Options};
 pub use profile::profile;
 #[cfg(feature = "cudnn")]

@@ -24,11 +24,6 @@ pub struct Options {
 /// Samples of a variant however slow it is.
 pub const LEAST_SAMPLES: usize = 5;
 
-/// Samples of a variant that takes more than [`FAR`] times as long as the fastest one beside it.
-pub(super) const FEW_SAMPLES: usize = 3;
-/// So far behind nobody asks for more precision.
-pub(super) const FAR: f64 = 5.0;
-
 impl Options {
     /// Thirty samples on a GPU; on the CPU ten, within two seconds per problem.
     pub fn of(device: &Device) -> Self {

@@ -34,10 +34,10 @@ pub fn profile(conv: &Conv, runs: usize, seed: u64) -> Result<Vec<Event>> {
     let mut tensors = Tensors::new(device, problem, &options)?;
     let mut operands = [tensors.operands(problem, 0)];
     let _packed = pack(conv, &mut operands, &stream)?;
-    let mut input = vec![0; tensors.x.len()];
-    tensors.x.download(&mut input, &stream)?;
+    let mut input = vec![0; tensors.x.memory().len()];
+    tensors.x.memory().copy_to(&mut input, &stream)?;
     // Filled, so that the host has its memory before the first copy is timed.
-    let mut output = vec![u8::MAX; tensors.y.len()];
+    let mut output = vec![u8::MAX; tensors.y.memory().len()];
     let mut workspace = conv.workspace(&stream)?;
     // SAFETY: the tensors, the packed filter and the workspace outlive the call.
     unsafe { conv.run_raw(&operands[0], &mut workspace, &stream)? };
@@ -63,14 +63,14 @@ pub fn profile(conv: &Conv, runs: usize, seed: u64) -> Result<Vec<Event>> {
             Ok(())
         };
         let begin = stream.mark()?;
-        tensors.x.upload(&input, &stream)?;
+        tensors.x.memory_mut().copy_from(&input, &stream)?;
         let copied = stream.mark()?;
         let stages = staged(&stream, |stage| {
             // SAFETY: as above.
             unsafe { conv.run_raw_staged(&operands[0], &mut workspace, &stream, stage) }
         })?;
         let computed = stream.mark()?;
-        tensors.y.download(&mut output, &stream)?;
+        tensors.y.memory().copy_to(&mut output, &stream)?;
         let end = stream.mark()?;
         event("input", "copy in", &begin, &copied)?;
         match &stages.names[..] {

@@ -1,13 +1,14 @@
 //! What a run of measurements leaves behind: one JSON object, or a CSV table.
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
+    csv,
     entry::{Status, put},
     environment::{Clocks, Environment, Load},
-    network::Network,
+    model_totals::ModelTotals,
     row::Row,
     view::{Part, View},
 };
@@ -33,9 +34,9 @@ pub struct Report {
     pub clocks: Vec<ClockLog>,
     /// What was done otherwise than asked: batches reduced on the CPU.
     pub notes: Vec<String>,
-    /// The models that the problems are of.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub networks: Vec<Network>,
+    /// The models that the problems are of. Files have them under an earlier name.
+    #[serde(rename = "networks", default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelTotals>,
 }
 
 /// What the GPU ran at around one problem.
@@ -67,7 +68,7 @@ impl Report {
             rows: Vec::new(),
             clocks: Vec::new(),
             notes: Vec::new(),
-            networks: Vec::new(),
+            models: Vec::new(),
         }
     }
 
@@ -157,16 +158,16 @@ impl Report {
     /// What was interrupted or skipped does not take the place of what was not.
     pub fn put(&mut self, rows: &[Row]) {
         put(&mut self.rows, rows);
-        for network in &mut self.networks {
-            network.fill(&self.rows);
+        for model in &mut self.models {
+            model.fill(&self.rows);
         }
     }
 
     /// Takes models whose layers are measured; rows that are there already are theirs too.
-    pub fn expect(&mut self, networks: Vec<Network>) {
-        let is_new = |old: &Network| networks.iter().all(|network| network.model != old.model);
-        self.networks.retain(is_new);
-        self.networks.extend(networks);
+    pub fn expect(&mut self, models: Vec<ModelTotals>) {
+        let is_new = |old: &ModelTotals| models.iter().all(|new| new.model != old.model);
+        self.models.retain(is_new);
+        self.models.extend(models);
         self.put(&[]);
     }
 
@@ -181,64 +182,8 @@ impl Report {
         for note in &self.notes {
             text += &format!("# {}\n", note.replace('\n', "\n# "));
         }
-        let rows = self.rows.iter().map(csv_fields);
-        let header = CSV_HEADER.map(str::to_owned).to_vec();
-        text + &csv_text(std::iter::once(header).chain(rows))
+        text + &csv::text(&self.rows)
     }
-}
-
-/// The columns of a CSV file.
-const CSV_HEADER: [&str; 39] = [
-    "suite",
-    "layer",
-    "problem",
-    "math",
-    "variant",
-    "config",
-    "chose",
-    "arithmetic",
-    "status",
-    "reason",
-    "median_us",
-    "p10_us",
-    "p90_us",
-    "samples",
-    "how",
-    "cold",
-    "stages",
-    "floor_us",
-    "tflops",
-    "gbs",
-    "workspace_bytes",
-    "pack_us",
-    "plan",
-    "cudnn_variant",
-    "cudnn_us",
-    "cudnn_plan",
-    "speedup_vs_cudnn",
-    "cudnn_search",
-    "cudnn_any_us",
-    "cudnn_any_plan",
-    "cudnn_any_why",
-    "source",
-    "with_pack_us",
-    "serial_us",
-    "sm_mhz",
-    "floor_split_us",
-    "floor_by",
-    "before_us",
-    "took_s",
-];
-
-/// Lines of as many fields each, quoted where that is needed.
-fn csv_text(lines: impl Iterator<Item = Vec<String>>) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for line in lines {
-        // Only another number of fields would be refused.
-        let _ = writer.write_record(line);
-    }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Whether every contender has its row on a problem, none of them interrupted.
@@ -254,59 +199,6 @@ pub(crate) fn has<'a>(
     })
 }
 
-fn csv_fields(row: &Row) -> Vec<String> {
-    fn or_empty(value: Option<impl fmt::Display>) -> String {
-        value.map(|v| v.to_string()).unwrap_or_default()
-    }
-    let stages: Vec<String> = row
-        .stages
-        .iter()
-        .map(|stage| format!("{}={}", stage.name, stage.us))
-        .collect();
-    let how = row.how.and_then(|how| serde_json::to_value(how).ok());
-    vec![
-        row.suite.clone(),
-        row.layer.clone(),
-        row.problem.to_string(),
-        row.math.clone(),
-        row.variant.clone(),
-        or_empty(row.config.as_ref()),
-        or_empty(row.chose.as_ref()),
-        row.arithmetic.word().to_owned(),
-        row.status.word().to_owned(),
-        or_empty(row.reason.as_ref()),
-        or_empty(row.median_us),
-        or_empty(row.p10_us),
-        or_empty(row.p90_us),
-        row.samples.to_string(),
-        or_empty(how.as_ref().and_then(|how| how.as_str())),
-        row.cold.to_string(),
-        stages.join(" "),
-        or_empty(row.floor_us),
-        or_empty(row.tflops),
-        or_empty(row.gbs),
-        or_empty(row.workspace_bytes),
-        or_empty(row.pack_us),
-        or_empty(row.plan.as_ref()),
-        or_empty(row.cudnn_variant.as_ref()),
-        or_empty(row.cudnn_us),
-        or_empty(row.cudnn_plan.as_ref()),
-        or_empty(row.speedup_vs_cudnn),
-        or_empty(row.cudnn_search.as_ref()),
-        or_empty(row.cudnn_any_us),
-        or_empty(row.cudnn_any_plan.as_ref()),
-        or_empty(row.cudnn_any_why.as_ref()),
-        or_empty(row.source.as_ref()),
-        or_empty(row.with_pack_us),
-        or_empty(row.serial_us),
-        or_empty(row.sm_mhz),
-        or_empty(row.floor_split_us),
-        or_empty(row.floor_by.as_ref()),
-        or_empty(row.before_us),
-        or_empty(row.took_s),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
@@ -317,15 +209,12 @@ mod tests {
     use crate::{
         chain,
         files::write_whole,
-        measure::{Options, compare},
+        measure::{Options, Stage, compare},
     };
 
     fn contenders() -> Vec<Contender> {
-        let contenders = variants::all().iter().map(|v| Contender::Variant {
-            variant: v.clone(),
-            config: 0,
-        });
-        contenders.collect()
+        let all = variants::all().iter().cloned();
+        all.map(Contender::from).collect()
     }
 
     fn rows(layer: &Layer, stopped: bool) -> Vec<Row> {
@@ -394,20 +283,34 @@ mod tests {
     }
 
     #[test]
-    fn a_csv_line_has_as_many_fields_as_the_header() {
+    fn a_table_has_remarks_and_every_column_before_its_rows() {
         let layer = Layer::alone("mb1ic1ih3oc1kh1".parse().unwrap());
         let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
         report.notes.push("two\nlines".to_owned());
         report.rows = rows(&layer, true);
-        report.rows[0].reason = Some("no commas, please".to_owned());
-        let text = report.text(Format::Csv);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        // Commas between quotes separate nothing.
-        let fields = |line: &str| {
-            let bare = line.split('"').step_by(2);
-            1 + bare.map(|text| text.matches(',').count()).sum::<usize>()
+        report.rows.truncate(1);
+        let row = &mut report.rows[0];
+        (row.reason, row.median_us) = (Some("no commas, please".to_owned()), Some(12.0));
+        let stage = |name: &str, us| Stage {
+            name: name.to_owned(),
+            us,
         };
-        assert!(lines[1].contains("\"no commas, please\""));
-        assert!(lines.iter().all(|line| fields(line) == fields(lines[0])));
+        row.stages = vec![stage("pack", 1.5), stage("sums", 10.0)];
+        let text = report.text(Format::Csv);
+        let before = "\n# two\n# lines\nsuite,layer,problem,";
+        assert!(text.contains(before), "{text}");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let [header, row] = &lines.collect::<Vec<_>>()[..] else {
+            panic!("{text}")
+        };
+        // What no row has, and JSON then leaves out, is a column all the same.
+        assert!(header.contains(",floor_by,before_us,took_s"), "{header}");
+        let Row {
+            problem, variant, ..
+        } = &report.rows[0];
+        let how = "exact,skipped,\"no commas, please\",12,,,0,";
+        let start = format!(",,{problem},fp32,{variant},,,{how}");
+        assert!(row.starts_with(&start), "{row}");
+        assert!(row.contains(",false,pack=1.5 sums=10,"), "{row}");
     }
 }

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use convforge::{Conv, Device, Error, Problem, Result, Workspace, tuner::rest_after};
+use convforge::{
+    Conv, Device, Error, Problem, Result, Stream, Workspace, tuner::sampling::rest_after,
+};
 
 use super::{
     lane::{Lane, Tensors},
@@ -55,54 +57,27 @@ pub(super) fn in_turns(
     let stopped = || stop.load(Ordering::Relaxed);
     let stream = device.stream()?;
     let mut tensors = Tensors::new(device, problem, options)?;
-    // One workspace serves all. It must have its final place before any address is captured.
     let mut workspace = Workspace::new(&stream)?;
-    let reserved: Vec<Result<()>> = convs
-        .iter()
-        .map(|conv| workspace.reserve(conv, &stream))
-        .collect();
-    let mut lanes: Vec<Result<Lane>> = Vec::new();
-    for (conv, reserved) in convs.iter().zip(reserved) {
-        lanes.push(match reserved {
-            _ if stopped() => Err(Error::Interrupted),
-            Err(error) => Err(error),
-            Ok(()) => Lane::new(conv, &tensors, &mut workspace, &stream, options.samples),
-        });
-    }
+    let reserved = reserve(convs, &mut workspace, &stream);
+    let ready = |(conv, reserved): (_, Result<()>)| match reserved {
+        _ if stopped() => Err(Error::Interrupted),
+        Err(error) => Err(error),
+        Ok(()) => Lane::new(conv, &tensors, &mut workspace, &stream, options.samples),
+    };
+    let mut lanes: Vec<Result<Lane>> = convs.iter().zip(reserved).map(ready).collect();
 
-    let share = options.budget.as_secs_f64() * 1e6 / convs.len().max(1) as f64;
+    let share_us = options.budget.as_secs_f64() * 1e6 / convs.len().max(1) as f64;
     for round in 0.. {
         let wanted = if stopped() {
             LEAST_SAMPLES
         } else {
             options.samples
         };
-        let running = lanes.iter().flatten();
-        let best = running
-            .filter_map(Lane::median_us)
-            .fold(f64::INFINITY, f64::min);
-        let mut turn: Vec<&mut Result<Lane>> = lanes
-            .iter_mut()
-            .filter(|lane| {
-                lane.as_ref()
-                    .is_ok_and(|lane| lane.wants_more(wanted, share) && !lane.is_far_from(best))
-            })
-            .collect();
+        let mut turn = turn(&mut lanes, round, wanted, share_us);
         if turn.is_empty() {
             break;
         }
-        let first = round % turn.len();
-        turn.rotate_left(first);
-        for lane in &mut turn {
-            attempt(lane, |lane| lane.enqueue(&mut workspace, &stream));
-        }
-        let mut busy_us = 0.0;
-        for lane in &mut turn {
-            attempt(lane, |lane| {
-                busy_us += lane.collect()?;
-                Ok(())
-            });
-        }
+        let busy_us = sample(&mut turn, &mut workspace, &stream);
         if device.is_gpu() && !stopped() {
             let busy = Duration::try_from_secs_f64(busy_us / 1e6);
             thread::sleep(rest_after(busy.unwrap_or_default()));
@@ -120,6 +95,46 @@ pub(super) fn in_turns(
         lane.finish(wrong, &mut workspace, &stream)
     });
     Ok(finished.collect())
+}
+
+/// Makes room for all in the one workspace, which must have its final place before any address is captured.
+fn reserve(convs: &[Conv], workspace: &mut Workspace, stream: &Stream) -> Vec<Result<()>> {
+    let reserved = convs.iter().map(|conv| workspace.reserve(conv, stream));
+    reserved.collect()
+}
+
+/// Who has a sample in a round: all that want more, of which another one begins each time.
+fn turn<'a, 'conv>(
+    lanes: &'a mut [Result<Lane<'conv>>],
+    round: usize,
+    wanted: usize,
+    share_us: f64,
+) -> Vec<&'a mut Result<Lane<'conv>>> {
+    let medians = lanes.iter().flatten().filter_map(Lane::median_us);
+    let best = medians.fold(f64::INFINITY, f64::min);
+    let wants = |lane: &Lane| lane.wants_more(wanted, share_us) && !lane.is_far_from(best);
+    let mut turn: Vec<&mut Result<Lane>> = lanes
+        .iter_mut()
+        .filter(|lane| lane.as_ref().is_ok_and(wants))
+        .collect();
+    let first = round % turn.len().max(1);
+    turn.rotate_left(first);
+    turn
+}
+
+/// Takes a sample of each, all enqueued before the first is waited for; the microseconds of all together.
+fn sample(turn: &mut [&mut Result<Lane>], workspace: &mut Workspace, stream: &Stream) -> f64 {
+    for lane in &mut *turn {
+        attempt(lane, |lane| lane.enqueue(workspace, stream));
+    }
+    let mut busy_us = 0.0;
+    for lane in turn {
+        attempt(lane, |lane| {
+            busy_us += lane.collect()?;
+            Ok(())
+        });
+    }
+    busy_us
 }
 
 /// Does the next step of a lane that has not failed; an error takes its place.

@@ -108,7 +108,6 @@ pub(super) mod tests {
 
     use super::*;
     use crate::{
-        Contender,
         measure::{Options, Part, Status, View},
         suite::Layer,
     };
@@ -116,10 +115,7 @@ pub(super) mod tests {
     /// A sweep that might have been: configurations with their medians, or unsupported.
     pub fn example(configs: &[(&str, Option<f64>)]) -> Vec<Row> {
         let layer = Layer::alone("mb1ic1ih3oc1kh1".parse().unwrap());
-        let contender = Contender::Variant {
-            variant: variants::find("cpu_direct").unwrap(),
-            config: 0,
-        };
+        let contender = variants::find("cpu_direct").unwrap().into();
         let row = Row::new(
             &layer,
             &contender,

@@ -3,10 +3,12 @@
 //! An IDX file is big-endian: a magic number (2051 for images, 2049 for labels), the count, for
 //! images also rows and columns, then one byte per pixel or label.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 
+use convforge_check::random_at;
 use flate2::read::MultiGzDecoder;
 
 use crate::{Error, Result};
@@ -67,7 +69,7 @@ impl Images {
         for (at, pixel) in images.pixels.iter_mut().enumerate() {
             let (image, y, x) = (at / (SIDE * SIDE), at / SIDE % SIDE, at % SIDE);
             let ink = u8::from(inked(image % 10, x as i32, y as i32));
-            *pixel = 192 * ink + (noise(seed, at as u64) >> 58) as u8;
+            *pixel = 192 * ink + (random_at(seed, at as u64) >> 58) as u8;
         }
         let values = (0..count).map(|image| (image % 10) as u8).collect();
         Ok((images, Labels { values }))
@@ -114,91 +116,129 @@ impl Labels {
 
 /// The sizes in the header, `D` of them, and the bytes behind it.
 fn read_idx<const D: usize>(path: &Path, magic: u32) -> Result<([usize; D], Vec<u8>)> {
-    let fail = |why: String| Error::file(path, why);
-    let because = |what: String, why: io::Error| Error::file_because(path, what, why);
-    let opened = open(path).map_err(|why| because(format!("expected {}", kind(magic)), why));
-    let (mut input, gzip) = opened?;
-    // The vector grows with the data, so no header can ask for memory that the file does not fill.
-    let mut read_up_to = |bytes: u64| {
-        let mut data = Vec::new();
-        match input.by_ref().take(bytes).read_to_end(&mut data) {
-            Ok(_) => Ok(data),
-            Err(why) if gzip => Err(because("could not be unpacked as gzip".to_owned(), why)),
-            Err(why) => Err(because("could not be read".to_owned(), why)),
-        }
-    };
-
-    let words = |bytes: Vec<u8>| {
-        let word = |b: &[u8]| b.iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
-        bytes.chunks_exact(4).map(word).collect::<Vec<u32>>()
-    };
-    let first = read_up_to(4)?;
-    let found = first.len();
-    let [found] = words(first)[..] else {
-        return Err(fail(format!(
-            "expected {}, found only {found} bytes",
-            kind(magic)
-        )));
-    };
-    if found != magic {
-        return Err(fail(match found {
-            IMAGE_MAGIC => "this is an image file (magic 2051), expected labels (2049)".to_owned(),
-            LABEL_MAGIC => "this is a label file (magic 2049), expected images (2051)".to_owned(),
-            _ => format!("not IDX: expected {}, found magic {found}", kind(magic)),
-        }));
-    }
-
-    let header = 4 + 4 * D;
-    let sizes = read_up_to(4 * D as u64)?;
-    let found = 4 + sizes.len();
-    let sizes: [u32; D] = words(sizes).try_into().map_err(|_| {
-        fail(format!(
-            "truncated: expected a header of {header} bytes, found {found} bytes"
-        ))
-    })?;
-    if sizes[1..].contains(&0) {
-        return Err(fail(format!(
-            "expected images with pixels, found sizes {sizes:?}"
-        )));
-    }
-    let bytes = sizes
-        .iter()
-        .try_fold(1, |product: u64, &size| product.checked_mul(size.into()))
-        .filter(|&bytes| bytes <= MOST_BYTES)
-        .ok_or_else(|| {
-            fail(format!(
-                "expected at most {MOST_BYTES} bytes of data, found sizes {sizes:?}"
-            ))
-        })?;
-
-    // Reading one byte past the end also makes the decoder compare its checksum.
-    let data = read_up_to(bytes + 1)?;
-    let (expected, found) = (header as u64 + bytes, header + data.len());
-    if (found as u64) < expected {
-        return Err(fail(format!(
-            "truncated: expected {expected} bytes, found {found}"
-        )));
-    }
-    if found as u64 > expected {
-        return Err(fail(format!(
-            "trailing bytes: expected {expected} bytes, found more"
-        )));
-    }
+    let mut file = Idx::open(path, magic)?;
+    file.check_magic(magic)?;
+    let sizes = file.sizes::<D>()?;
+    let data = file.data(sizes)?;
     Ok((sizes.map(|size| size as usize), data))
 }
 
-/// Opens the file, unpacking it if it starts with the magic of gzip; tells whether it does.
-fn open(path: &Path) -> io::Result<(Box<dyn Read>, bool)> {
-    let mut file = File::open(path)?;
-    let mut start = Vec::new();
-    file.by_ref().take(2).read_to_end(&mut start)?;
-    let gzip = start == [0x1f, 0x8b];
-    let whole = Cursor::new(start).chain(file);
-    let input: Box<dyn Read> = match gzip {
-        true => Box::new(MultiGzDecoder::new(whole)),
-        false => Box::new(whole),
-    };
-    Ok((input, gzip))
+/// A file that is being read.
+struct Idx<'a> {
+    path: &'a Path,
+    /// What the file has, unpacked.
+    input: Box<dyn Read>,
+    gzip: bool,
+}
+
+impl<'a> Idx<'a> {
+    /// Opens the file, unpacking it if it starts with the magic of gzip.
+    fn open(path: &'a Path, magic: u32) -> Result<Self> {
+        let open = || -> io::Result<Self> {
+            let mut file = File::open(path)?;
+            let mut start = Vec::new();
+            file.by_ref().take(2).read_to_end(&mut start)?;
+            let gzip = start == [0x1f, 0x8b];
+            let whole = Cursor::new(start).chain(file);
+            let input: Box<dyn Read> = match gzip {
+                true => Box::new(MultiGzDecoder::new(whole)),
+                false => Box::new(whole),
+            };
+            Ok(Idx { path, input, gzip })
+        };
+        open().map_err(|why| Error::file_because(path, format!("expected {}", kind(magic)), why))
+    }
+
+    /// An error that names the file.
+    fn fail(&self, why: String) -> Error {
+        Error::file(self.path, why)
+    }
+
+    /// The next bytes; fewer where the file ends. The vector grows with the data, so no header can ask for
+    /// memory that the file does not fill.
+    fn up_to(&mut self, bytes: u64) -> Result<Vec<u8>> {
+        let mut data = Vec::new();
+        let read = self.input.by_ref().take(bytes).read_to_end(&mut data);
+        let doing = match self.gzip {
+            true => "could not be unpacked as gzip",
+            false => "could not be read",
+        };
+        read.map_err(|why| Error::file_because(self.path, doing.to_owned(), why))?;
+        Ok(data)
+    }
+
+    fn check_magic(&mut self, magic: u32) -> Result<()> {
+        let first = self.up_to(4)?;
+        let [found] = words(&first)[..] else {
+            return Err(self.fail(format!(
+                "expected {}, found only {} bytes",
+                kind(magic),
+                first.len()
+            )));
+        };
+        if found == magic {
+            return Ok(());
+        }
+        Err(self.fail(match found {
+            IMAGE_MAGIC => "this is an image file (magic 2051), expected labels (2049)".to_owned(),
+            LABEL_MAGIC => "this is a label file (magic 2049), expected images (2051)".to_owned(),
+            _ => format!("not IDX: expected {}, found magic {found}", kind(magic)),
+        }))
+    }
+
+    fn sizes<const D: usize>(&mut self) -> Result<[u32; D]> {
+        let read = self.up_to(4 * D as u64)?;
+        let sizes: [u32; D] = words(&read).try_into().map_err(|_| {
+            self.fail(format!(
+                "truncated: expected a header of {} bytes, found {} bytes",
+                header_len::<D>(),
+                4 + read.len()
+            ))
+        })?;
+        if sizes[1..].contains(&0) {
+            return Err(self.fail(format!(
+                "expected images with pixels, found sizes {sizes:?}"
+            )));
+        }
+        Ok(sizes)
+    }
+
+    /// The bytes that the sizes ask for: no more and no fewer.
+    fn data<const D: usize>(&mut self, sizes: [u32; D]) -> Result<Vec<u8>> {
+        let bytes = sizes
+            .iter()
+            .try_fold(1, |product: u64, &size| product.checked_mul(size.into()))
+            .filter(|&bytes| bytes <= MOST_BYTES)
+            .ok_or_else(|| {
+                self.fail(format!(
+                    "expected at most {MOST_BYTES} bytes of data, found sizes {sizes:?}"
+                ))
+            })?;
+        // Reading one byte past the end also makes the decoder compare its checksum.
+        let data = self.up_to(bytes + 1)?;
+        let header = header_len::<D>() as u64;
+        let (expected, found) = (header + bytes, header + data.len() as u64);
+        match found.cmp(&expected) {
+            Ordering::Equal => Ok(data),
+            Ordering::Less => Err(self.fail(format!(
+                "truncated: expected {expected} bytes, found {found}"
+            ))),
+            Ordering::Greater => Err(self.fail(format!(
+                "trailing bytes: expected {expected} bytes, found more"
+            ))),
+        }
+    }
+}
+
+/// Bytes of a header with so many sizes.
+const fn header_len<const D: usize>() -> usize {
+    4 + 4 * D
+}
+
+/// Whole big-endian words.
+fn words(bytes: &[u8]) -> Vec<u32> {
+    let word = |b: &[u8]| b.iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
+    bytes.chunks_exact(4).map(word).collect()
 }
 
 fn kind(magic: u32) -> &'static str {
@@ -225,14 +265,6 @@ fn inked(class: usize, x: i32, y: i32) -> bool {
         8 => near < 6,                                  // cross
         _ => y / 2 % 2 == 0,                            // stripes
     }
-}
-
-/// The `index`-th number of a stream of evenly spread ones (SplitMix64, addressed at random).
-pub(super) fn noise(seed: u64, index: u64) -> u64 {
-    let z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod file;
 mod tensors;
 
-use super::idx::noise;
+use convforge_check::random_at;
 
 /// Weights and biases of the network, row-major, all finite. The convolutions have no biases: a file
 /// of counted layers carries some, but the network was trained to be run without.
@@ -32,7 +32,7 @@ impl Weights {
             let mut next = || {
                 index += 1;
                 // 24 bits are exact in f32.
-                let unit = (noise(seed, index) >> 40) as f32 / (1 << 23) as f32 - 1.0;
+                let unit = (random_at(seed, index) >> 40) as f32 / (1 << 23) as f32 - 1.0;
                 unit * bound
             };
             (0..count).map(|_| next()).collect()

@@ -3,7 +3,7 @@
 use maud::Markup;
 use plotters::{prelude::*, style::text_anchor::HPos};
 
-use super::sheet::{LINE, QUIET, WIDTH, sheet, shortened, spread, text, width};
+use super::sheet::{Frame, LINE, QUIET, WIDTH, sheet, shortened, spread, text, width};
 use crate::{
     Result,
     measure::canvas::{Canvas, FAINT, INK, Scale, failed, tick},
@@ -66,6 +66,15 @@ impl Over {
     }
 }
 
+/// A name beside the drawing, and the place that it is of.
+struct Label {
+    name: String,
+    /// Infinity for a level, which goes on to the right.
+    number: f64,
+    us: f64,
+    color: RGBColor,
+}
+
 /// Curves of something over numbers called `what`; none without points.
 pub fn lines(
     title: &str,
@@ -79,101 +88,123 @@ pub fn lines(
     numbers.dedup();
     let bands = curves.iter().flat_map(|curve| curve.band.iter().flatten());
     let times = points().map(|(_, us)| us).chain(bands);
-    let times: Vec<f64> = times
-        .copied()
-        .chain(levels.iter().map(|level| level.us))
-        .collect();
+    let times = times.chain(levels.iter().map(|level| &level.us));
+    let times: Vec<f64> = times.copied().collect();
     let (Some(across), Some(up)) = (Scale::of(&numbers), over.scale(&times)) else {
         return Ok(None);
     };
 
-    let ends = curves
-        .iter()
-        .filter_map(|curve| Some((&curve.name, *curve.points.last()?, curve.color)));
-    let marks = levels
-        .iter()
-        .map(|level| (&level.name, (f64::INFINITY, level.us), level.color));
-    let labels: Vec<(String, (f64, f64), RGBColor)> = ends
-        .chain(marks)
-        .filter(|(name, ..)| !name.is_empty())
-        .map(|(name, end, color)| (shortened(name, LETTERS), end, color))
-        .collect();
-    let room = labels
-        .iter()
-        .map(|(name, ..)| width(name))
-        .max()
-        .unwrap_or(0);
-    let right = WIDTH - room - 16;
-    let foot = FOOT.max(HEAD + LINE * labels.len() as i32);
-    let x = |number: f64| LEFT + (across.share(number) * f64::from(right - LEFT)).round() as i32;
-    let y = |us: f64| foot - (up.share(us) * f64::from(foot - HEAD)).round() as i32;
-
-    let drawing = sheet(title, foot + 2 * LINE + 8, |canvas| {
-        for us in up.ticks(f64::from(APART.1) / f64::from(foot - HEAD)) {
-            canvas.line((LEFT, y(us)), (right, y(us)), FAINT)?;
-            let at = (LEFT - 6, y(us));
-            text(canvas, &over.tick(us), at, HPos::Right, &QUIET)?;
-        }
-        for number in across.apart(f64::from(APART.0) / f64::from(right - LEFT), &numbers) {
-            canvas.line((x(number), foot), (x(number), foot + 4), QUIET)?;
-            let at = (x(number), foot + LINE / 2 + 5);
-            text(canvas, &number.to_string(), at, HPos::Center, &QUIET)?;
-        }
-        canvas.line((LEFT, foot), (right, foot), QUIET)?;
-        let remark = match (across.logarithmic, up.logarithmic) {
-            (false, false) => what.to_owned(),
-            (true, false) => format!("{what}, to a log scale"),
-            (false, true) => format!("{what} ({} to a log scale)", over.word()),
-            (true, true) => format!("{what}, as {} to a log scale", over.word()),
-        };
-        let at = ((LEFT + right) / 2, foot + LINE + LINE / 2 + 5);
-        text(canvas, &remark, at, HPos::Center, &QUIET)?;
-
+    let labels = labels(curves, levels);
+    let room = labels.iter().map(|label| width(&label.name)).max();
+    let frame = Frame {
+        across,
+        up,
+        left: LEFT,
+        right: WIDTH - room.unwrap_or(0) - 16,
+        head: HEAD,
+        foot: FOOT.max(HEAD + LINE * labels.len() as i32),
+    };
+    let drawing = sheet(title, frame.foot + 2 * LINE + 8, |canvas| {
+        axes(canvas, &frame, (over, what), &numbers)?;
         for Level { us, color, .. } in levels {
-            canvas.line((LEFT, y(*us)), (right, y(*us)), *color)?;
+            let y = frame.y(*us);
+            canvas.line((LEFT, y), (frame.right, y), *color)?;
         }
         for curve in curves {
-            draw(canvas, curve, &x, &y)?;
+            draw(canvas, &frame, curve)?;
         }
-        let wanted: Vec<i32> = labels.iter().map(|(_, (_, us), _)| y(*us)).collect();
-        // None so low that it meets the last number below.
-        let places = spread(&wanted, LINE, (HEAD, foot - LINE / 2));
         let last = numbers.last().copied().unwrap_or_default();
-        for (((name, (end, _), color), wanted), place) in labels.iter().zip(&wanted).zip(places) {
-            if *end < last {
-                let style = color.mix(0.35);
-                canvas.line((x(*end), *wanted), (right + 9, place), style)?;
-            } else if (place - wanted).abs() > 2 {
-                canvas.line((right + 1, *wanted), (right + 9, place), *color)?;
-            }
-            text(canvas, name, (right + 12, place), HPos::Left, &INK)?;
-        }
-        Ok(())
+        draw_labels(canvas, &frame, &labels, last)
     });
     drawing.map(Some)
 }
 
-fn draw(
-    canvas: &Canvas,
-    curve: &Curve,
-    x: &impl Fn(f64) -> i32,
-    y: &impl Fn(f64) -> i32,
-) -> Result<()> {
-    let numbers = || curve.points.iter().map(|(number, _)| x(*number));
-    let low = numbers().zip(curve.band.iter().map(|band| y(band[0])));
-    let high = numbers().zip(curve.band.iter().map(|band| y(band[1])));
+/// Names of what has one: curves at their ends, levels.
+fn labels(curves: &[Curve], levels: &[Level]) -> Vec<Label> {
+    let label = |name: &str, (number, us), color| Label {
+        name: shortened(name, LETTERS),
+        number,
+        us,
+        color,
+    };
+    let ends = curves
+        .iter()
+        .filter_map(|curve| Some(label(&curve.name, *curve.points.last()?, curve.color)));
+    let marks = levels
+        .iter()
+        .map(|level| label(&level.name, (f64::INFINITY, level.us), level.color));
+    let named = ends.chain(marks).filter(|label| !label.name.is_empty());
+    named.collect()
+}
+
+fn axes(canvas: &Canvas, frame: &Frame, (over, what): (Over, &str), numbers: &[f64]) -> Result<()> {
+    let Frame {
+        across,
+        up,
+        right,
+        foot,
+        ..
+    } = *frame;
+    for us in up.ticks(frame.share_up(APART.1)) {
+        let y = frame.y(us);
+        canvas.line((LEFT, y), (right, y), FAINT)?;
+        text(canvas, &over.tick(us), (LEFT - 6, y), HPos::Right, &QUIET)?;
+    }
+    for number in across.apart(frame.share_across(APART.0), numbers) {
+        let x = frame.x(number);
+        canvas.line((x, foot), (x, foot + 4), QUIET)?;
+        let at = (x, foot + LINE / 2 + 5);
+        text(canvas, &number.to_string(), at, HPos::Center, &QUIET)?;
+    }
+    canvas.line((LEFT, foot), (right, foot), QUIET)?;
+    let remark = match (across.logarithmic, up.logarithmic) {
+        (false, false) => what.to_owned(),
+        (true, false) => format!("{what}, to a log scale"),
+        (false, true) => format!("{what} ({} to a log scale)", over.word()),
+        (true, true) => format!("{what}, as {} to a log scale", over.word()),
+    };
+    let at = ((LEFT + right) / 2, foot + LINE + LINE / 2 + 5);
+    text(canvas, &remark, at, HPos::Center, &QUIET)
+}
+
+fn draw(canvas: &Canvas, frame: &Frame, curve: &Curve) -> Result<()> {
+    let numbers = || curve.points.iter().map(|(number, _)| frame.x(*number));
+    let low = numbers().zip(curve.band.iter().map(|band| frame.y(band[0])));
+    let high = numbers().zip(curve.band.iter().map(|band| frame.y(band[1])));
     let mut band: Vec<(i32, i32)> = low.collect();
     band.extend(high.collect::<Vec<_>>().into_iter().rev());
     if !band.is_empty() {
         let band = Polygon::new(band, curve.color.mix(0.2));
         canvas.0.draw(&band).map_err(failed)?;
     }
-    let points: Vec<(i32, i32)> = curve.points.iter().map(|(n, us)| (x(*n), y(*us))).collect();
+    let place = |(number, us): &(f64, f64)| (frame.x(*number), frame.y(*us));
+    let points: Vec<(i32, i32)> = curve.points.iter().map(place).collect();
     let path = PathElement::new(points.clone(), curve.color.stroke_width(2));
     canvas.0.draw(&path).map_err(failed)?;
     for point in points {
         let dot = Circle::new(point, 3, curve.color.filled());
         canvas.0.draw(&dot).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Each name at the right, with a line to its place where that is elsewhere; `last` is the last number that
+/// a curve reaches.
+fn draw_labels(canvas: &Canvas, frame: &Frame, labels: &[Label], last: f64) -> Result<()> {
+    let right = frame.right;
+    let wanted: Vec<i32> = labels.iter().map(|label| frame.y(label.us)).collect();
+    // None so low that it meets the last number below.
+    let places = spread(&wanted, LINE, (HEAD, frame.foot - LINE / 2));
+    for ((label, wanted), place) in labels.iter().zip(wanted).zip(places) {
+        let beside = (right + 9, place);
+        if label.number < last {
+            let style = label.color.mix(0.35);
+            canvas.line((frame.x(label.number), wanted), beside, style)?;
+        } else if (place - wanted).abs() > 2 {
+            canvas.line((right + 1, wanted), beside, label.color)?;
+        }
+        let at = (right + 12, place);
+        text(canvas, &label.name, at, HPos::Left, &INK)?;
     }
     Ok(())
 }

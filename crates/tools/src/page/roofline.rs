@@ -3,7 +3,7 @@
 use maud::Markup;
 use plotters::{prelude::*, style::text_anchor::HPos};
 
-use super::sheet::{GROUND, LINE, QUIET, WIDTH, sheet, shortened, spread, text, width};
+use super::sheet::{Frame, GROUND, LINE, QUIET, WIDTH, sheet, shortened, spread, text, width};
 use crate::{
     Result,
     measure::{
@@ -38,22 +38,20 @@ pub struct Roof {
     pub arithmetic: Vec<(String, f64)>,
 }
 
+/// A name beside the drawing, and the place that it is of.
+struct Label {
+    name: String,
+    intensity: f64,
+    tflops: f64,
+    color: RGBColor,
+}
+
 /// Points under a roof, both axes logarithmic; none without points.
 pub fn roofline(title: &str, roof: &Roof, points: &[Point]) -> Result<Option<Markup>> {
-    let bounds = |numbers: &[f64]| {
-        let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = numbers.iter().copied().fold(0.0, f64::max);
-        [least, most]
-    };
     let ridges = roof.arithmetic.iter().map(|(_, rate)| rate / roof.memory);
-    let across: Vec<f64> = points.iter().map(|p| p.intensity).chain(ridges).collect();
     let rates = roof.arithmetic.iter().map(|(_, rate)| *rate);
-    let up: Vec<f64> = points
-        .iter()
-        .map(|point| point.tflops)
-        .chain(rates)
-        .collect();
-    let ([west, east], [south, north]) = (bounds(&across), bounds(&up));
+    let [west, east] = bounds(points.iter().map(|p| p.intensity).chain(ridges));
+    let [south, north] = bounds(points.iter().map(|p| p.tflops).chain(rates));
     if points.is_empty() || west <= 0.0 || south <= 0.0 {
         return Ok(None);
     }
@@ -62,113 +60,118 @@ pub fn roofline(title: &str, roof: &Roof, points: &[Point]) -> Result<Option<Mar
         most,
         logarithmic: true,
     };
-    let (across, up) = (
-        logarithmic(west / 8.0, east * 2.5),
-        logarithmic(south / 2.0, north * 1.5),
-    );
-
-    let mut labels: Vec<(String, f64, f64, RGBColor)> = points
-        .iter()
-        .map(|p| (shortened(&p.name, LETTERS), p.intensity, p.tflops, p.color))
-        .collect();
-    for (name, rate) in &roof.arithmetic {
-        let label = format!("{name} {} TFLOP/s", significant(*rate));
-        labels.push((label, across.most, *rate, FLOOR));
-    }
-    let room = labels
-        .iter()
-        .map(|(name, ..)| width(name))
-        .max()
-        .unwrap_or(0);
-    let right = WIDTH - room - 26;
-    let foot = HEAD + (LINE * labels.len() as i32).max(300);
-    let x = |v: f64| LEFT + (across.share(v) * f64::from(right - LEFT)).round() as i32;
-    let y = |v: f64| foot - (up.share(v) * f64::from(foot - HEAD)).round() as i32;
-
-    let drawing = sheet(title, foot + 2 * LINE + 8, |canvas| {
-        axes(canvas, (&across, &up), (right, foot), &x, &y)?;
-        // Where the roof enters the drawing: from the left, or from below.
-        let entry = across.least.max(up.least / roof.memory);
-        for (i, (_, rate)) in (0..).zip(&roof.arithmetic) {
-            let ridge = rate / roof.memory;
-            let color = if i == 0 { FLOOR } else { QUIET };
-            let style = color.stroke_width(if i == 0 { 2 } else { 1 });
-            canvas.line((x(ridge), y(*rate)), (right, y(*rate)), style)?;
-            canvas.line(
-                (x(entry), y(entry * roof.memory)),
-                (x(ridge), y(*rate)),
-                style,
-            )?;
-        }
-        let memory = format!("memory {} TB/s", significant(roof.memory));
-        let (from, to) = (x(entry).max(LEFT) + 6, x(entry) + 6 + width(&memory));
-        let share = f64::from(to - LEFT) / f64::from(right - LEFT);
-        let over = across.least * (across.most / across.least).powf(share) * roof.memory;
-        let above = y(over.min(north)).max(HEAD) - LINE;
-        text(canvas, &memory, (from, above.max(HEAD)), HPos::Left, &FLOOR)?;
-
-        let wanted: Vec<i32> = labels.iter().map(|(_, _, tflops, _)| y(*tflops)).collect();
-        let places = spread(&wanted, LINE, (HEAD, foot));
-        for ((name, intensity, tflops, color), place) in labels.iter().zip(places) {
-            let point = (x(*intensity).min(right), y(*tflops));
-            let path = [point, (right + 4, place), (right + 18, place)];
-            let path = PathElement::new(path, color.mix(0.35));
-            canvas.0.draw(&path).map_err(failed)?;
-            text(canvas, name, (right + 22, place), HPos::Left, &INK)?;
-        }
-        for point in points {
-            let at = (x(point.intensity), y(point.tflops));
-            canvas
-                .0
-                .draw(&Circle::new(at, 4, point.color.filled()))
-                .map_err(failed)?;
-            if !point.counted {
-                canvas
-                    .0
-                    .draw(&Circle::new(at, 2, GROUND.filled()))
-                    .map_err(failed)?;
-            }
-        }
-        Ok(())
+    let across = logarithmic(west / 8.0, east * 2.5);
+    let labels = labels(roof, points, across.most);
+    let room = labels.iter().map(|label| width(&label.name)).max();
+    let frame = Frame {
+        across,
+        up: logarithmic(south / 2.0, north * 1.5),
+        left: LEFT,
+        right: WIDTH - room.unwrap_or(0) - 26,
+        head: HEAD,
+        foot: HEAD + (LINE * labels.len() as i32).max(300),
+    };
+    let drawing = sheet(title, frame.foot + 2 * LINE + 8, |canvas| {
+        axes(canvas, &frame)?;
+        draw_roof(canvas, &frame, roof, north)?;
+        draw_labels(canvas, &frame, &labels)?;
+        points
+            .iter()
+            .try_for_each(|point| draw_point(canvas, &frame, point))
     });
     drawing.map(Some)
 }
 
-fn axes(
-    canvas: &Canvas,
-    (across, up): (&Scale, &Scale),
-    (right, foot): (i32, i32),
-    x: &impl Fn(f64) -> i32,
-    y: &impl Fn(f64) -> i32,
-) -> Result<()> {
-    for v in up.ticks(f64::from(APART.1) / f64::from(foot - HEAD)) {
-        canvas.line((LEFT, y(v)), (right, y(v)), FAINT)?;
-        text(
-            canvas,
-            &v.to_string(),
-            (LEFT - 5, y(v)),
-            HPos::Right,
-            &QUIET,
-        )?;
+/// The least and the largest of these numbers.
+fn bounds(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
+    numbers.fold([f64::INFINITY, 0.0], |[least, most], number| {
+        [least.min(number), most.max(number)]
+    })
+}
+
+/// Names of the points, and of the roof's level parts at their ends.
+fn labels(roof: &Roof, points: &[Point], end: f64) -> Vec<Label> {
+    let of_points = points.iter().map(|point| Label {
+        name: shortened(&point.name, LETTERS),
+        intensity: point.intensity,
+        tflops: point.tflops,
+        color: point.color,
+    });
+    let of_roof = roof.arithmetic.iter().map(|(name, rate)| Label {
+        name: format!("{name} {} TFLOP/s", significant(*rate)),
+        intensity: end,
+        tflops: *rate,
+        color: FLOOR,
+    });
+    of_points.chain(of_roof).collect()
+}
+
+/// The lines of memory and arithmetic, and what memory's is called; `north` is the highest of all that is
+/// drawn.
+fn draw_roof(canvas: &Canvas, frame: &Frame, roof: &Roof, north: f64) -> Result<()> {
+    let Frame { across, up, .. } = frame;
+    // Where the roof enters the drawing: from the left, or from below.
+    let entry = across.least.max(up.least / roof.memory);
+    let enters = (frame.x(entry), frame.y(entry * roof.memory));
+    for (i, (_, rate)) in (0..).zip(&roof.arithmetic) {
+        let ridge = (frame.x(rate / roof.memory), frame.y(*rate));
+        let color = if i == 0 { FLOOR } else { QUIET };
+        let style = color.stroke_width(if i == 0 { 2 } else { 1 });
+        canvas.line(ridge, (frame.right, ridge.1), style)?;
+        canvas.line(enters, ridge, style)?;
     }
-    for v in across.ticks(f64::from(APART.0) / f64::from(right - LEFT)) {
-        canvas.line((x(v), HEAD), (x(v), foot), FAINT)?;
-        text(
-            canvas,
-            &v.to_string(),
-            (x(v), foot + LINE / 2 + 3),
-            HPos::Center,
-            &QUIET,
-        )?;
+    let memory = format!("memory {} TB/s", significant(roof.memory));
+    // Above the line where the text ends, as the line rises.
+    let (from, to) = (enters.0.max(LEFT) + 6, enters.0 + 6 + width(&memory));
+    let end = across.least * (across.most / across.least).powf(frame.share_across(to - LEFT));
+    let above = frame.y((end * roof.memory).min(north)).max(HEAD) - LINE;
+    text(canvas, &memory, (from, above.max(HEAD)), HPos::Left, &FLOOR)
+}
+
+/// Each name at the right, with a line to its place.
+fn draw_labels(canvas: &Canvas, frame: &Frame, labels: &[Label]) -> Result<()> {
+    let right = frame.right;
+    let wanted: Vec<i32> = labels.iter().map(|label| frame.y(label.tflops)).collect();
+    let places = spread(&wanted, LINE, (HEAD, frame.foot));
+    for ((label, y), place) in labels.iter().zip(wanted).zip(places) {
+        let point = (frame.x(label.intensity).min(right), y);
+        let path = [point, (right + 4, place), (right + 18, place)];
+        let path = PathElement::new(path, label.color.mix(0.35));
+        canvas.0.draw(&path).map_err(failed)?;
+        let at = (right + 22, place);
+        text(canvas, &label.name, at, HPos::Left, &INK)?;
+    }
+    Ok(())
+}
+
+/// Hollow where its bytes were not counted.
+fn draw_point(canvas: &Canvas, frame: &Frame, point: &Point) -> Result<()> {
+    let at = (frame.x(point.intensity), frame.y(point.tflops));
+    let dot = Circle::new(at, 4, point.color.filled());
+    canvas.0.draw(&dot).map_err(failed)?;
+    if !point.counted {
+        let hole = Circle::new(at, 2, GROUND.filled());
+        canvas.0.draw(&hole).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn axes(canvas: &Canvas, frame: &Frame) -> Result<()> {
+    let (right, foot) = (frame.right, frame.foot);
+    for v in frame.up.ticks(frame.share_up(APART.1)) {
+        let y = frame.y(v);
+        canvas.line((LEFT, y), (right, y), FAINT)?;
+        text(canvas, &v.to_string(), (LEFT - 5, y), HPos::Right, &QUIET)?;
+    }
+    for v in frame.across.ticks(frame.share_across(APART.0)) {
+        let x = frame.x(v);
+        canvas.line((x, HEAD), (x, foot), FAINT)?;
+        let below = (x, foot + LINE / 2 + 3);
+        text(canvas, &v.to_string(), below, HPos::Center, &QUIET)?;
     }
     let at = (4, foot + LINE + LINE / 2 + 4);
-    text(
-        canvas,
-        "TFLOP/s over FLOP per byte, both to a log scale",
-        at,
-        HPos::Left,
-        &QUIET,
-    )
+    let what = "TFLOP/s over FLOP per byte, both to a log scale";
+    text(canvas, what, at, HPos::Left, &QUIET)
 }
 
 #[cfg(test)]

@@ -146,6 +146,40 @@ impl TimeAxis {
     }
 }
 
+/// Two scales and the rectangle that they span.
+pub struct Frame {
+    pub across: Scale,
+    pub up: Scale,
+    pub left: i32,
+    pub right: i32,
+    pub head: i32,
+    pub foot: i32,
+}
+
+impl Frame {
+    /// Where a number of the scale across is.
+    pub fn x(&self, number: f64) -> i32 {
+        let wide = f64::from(self.right - self.left);
+        self.left + (self.across.share(number) * wide).round() as i32
+    }
+
+    /// Where a number of the scale up is.
+    pub fn y(&self, number: f64) -> i32 {
+        let high = f64::from(self.foot - self.head);
+        self.foot - (self.up.share(number) * high).round() as i32
+    }
+
+    /// The share of its side that so many pixels across are.
+    pub fn share_across(&self, pixels: i32) -> f64 {
+        f64::from(pixels) / f64::from(self.right - self.left)
+    }
+
+    /// The share of its side that so many pixels up are.
+    pub fn share_up(&self, pixels: i32) -> f64 {
+        f64::from(pixels) / f64::from(self.foot - self.head)
+    }
+}
+
 /// Pixels that a text may take.
 pub fn width(text: &str) -> i32 {
     (text.chars().count() as f64 * LETTER).ceil() as i32

@@ -206,10 +206,7 @@ mod tests {
     fn only_what_is_as_it_was_is_fresh() {
         let device = Device::cpu();
         let contenders: Vec<Contender> = ["cpu_direct", "cpu_gemm"]
-            .map(|name| Contender::Variant {
-                variant: variants::find(name).unwrap(),
-                config: 0,
-            })
+            .map(|name| variants::find(name).unwrap().into())
             .into();
         let layer = Layer::alone("mb1ic2ih5oc2kh3".parse().unwrap());
         let options = Options::of(&device);

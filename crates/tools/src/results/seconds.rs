@@ -4,11 +4,11 @@
 //! (`Row::took_s`). Of what nobody measured the constants were fitted to those 1659 rows of an H200; summed
 //! over the 34 problems of one of these files they give 530 seconds, and it took at most 525.
 
-use convforge::{Limits, Problem};
+use convforge::{Limits, Problem, tuner::sampling::sets};
 
 use crate::{
     Contender,
-    measure::{Options, Row, Status, sample_us, sets},
+    measure::{Options, Row, Status, sample_us},
 };
 
 /// Seconds that a check takes by itself, per element of the tensors, and per call.

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use convforge::{Device, Error::Interrupted, Problem};
-use convforge_check::{self as check, Data, Deviation, sequential};
+use convforge_check::{self as check, Data, Deviation, Measured, sequential};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -142,10 +142,8 @@ pub fn errors(
         .iter()
         .map(|contender| ErrorRow::new(layer, contender, seed));
     let of_loop = |data| {
-        Ok((
-            data,
-            sequential(device, &layer.problem, data, seed, &options)?,
-        ))
+        let deviation = sequential(device, &layer.problem, data, seed, &options)?;
+        Ok((data, deviation))
     };
     let loops: Result<Vec<_>> =
         go_on("the sequential loop").and_then(|()| ERROR_DATA.into_iter().map(of_loop).collect());
@@ -161,16 +159,7 @@ pub fn errors(
         let conv = contender.conv(device, &layer.problem)?;
         row.plan = conv.note();
         let measured = Ending::unless_passed(check::conv(&conv, seed, &options))?;
-        let of = |(data, sequential): &(Data, Deviation)| {
-            let measured = measured.iter().find(|measured| measured.data == *data)?;
-            Some(DataErrors {
-                data: *data,
-                stored: measured.stored?,
-                rounded: check::rounds(&layer.problem).then(|| Deviation::of(&measured.verdict)),
-                sequential: *sequential,
-            })
-        };
-        row.data = loops.iter().filter_map(of).collect();
+        row.data = beside_loops(&layer.problem, &measured, &loops);
         Ok(())
     };
     let measured =
@@ -180,6 +169,24 @@ pub fn errors(
                 Err(ending) => row.ends(&ending),
             });
     measured.collect()
+}
+
+/// What the check measured on each kind of data, beside the loop's.
+fn beside_loops(
+    problem: &Problem,
+    measured: &[Measured],
+    loops: &[(Data, Deviation)],
+) -> Vec<DataErrors> {
+    let of = |(data, sequential): &(Data, Deviation)| {
+        let measured = measured.iter().find(|measured| measured.data == *data)?;
+        Some(DataErrors {
+            data: *data,
+            stored: measured.stored?,
+            rounded: check::rounds(problem).then(|| Deviation::of(&measured.verdict)),
+            sequential: *sequential,
+        })
+    };
+    loops.iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
@@ -197,10 +204,7 @@ mod tests {
     const PROBLEM: &str = "mb2ic5ih12oc8kh3";
 
     fn contender(name: &str) -> Contender {
-        Contender::Variant {
-            variant: variants::find(name).unwrap(),
-            config: 0,
-        }
+        variants::find(name).unwrap().into()
     }
 
     fn rows(problem: &str, contenders: &[Contender], stopped: bool) -> Vec<ErrorRow> {
@@ -241,10 +245,7 @@ mod tests {
         info.name = "rounded".to_owned();
         // What f16 has no exponents for, a transform is not fed with.
         info.arithmetic = Arithmetic::Transform;
-        Contender::Variant {
-            variant: Arc::new(Rounded { info, plain, math }),
-            config: 0,
-        }
+        Arc::new(Rounded { info, plain, math }).into()
     }
 
     #[test]

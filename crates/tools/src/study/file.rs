@@ -69,7 +69,7 @@ impl Study {
             rows: self.layers.clone(),
             clocks: self.clocks.clone(),
             notes: self.notes.clone(),
-            networks: Vec::new(),
+            models: Vec::new(),
         }
     }
 
@@ -311,10 +311,8 @@ mod tests {
     fn errors_are_there_once_every_variant_has_them() {
         let mut study = study();
         let layer = Layer::alone("mb4ic1ih8oc1kh3".parse().unwrap());
-        let contenders = ["cpu_direct", "cpu_gemm"].map(|name| Contender::Variant {
-            variant: variants::find(name).unwrap(),
-            config: 0,
-        });
+        let names = ["cpu_direct", "cpu_gemm"];
+        let contenders = names.map(|name| variants::find(name).unwrap().into());
         // These have no configuration.
         let row = |variant: &str, reason| ErrorRow {
             config: None,

@@ -12,7 +12,7 @@ use convforge::{
 use super::{LayerTimes, NetworkRow};
 use crate::{
     Contender, Error, Result,
-    measure::{Ending, Spread, Status, checked},
+    measure::{Ending, Spread, Stage, Status, checked},
     net::{Network, Outcome, SIDE, check_size, classes, idx, weights::Weights},
 };
 
@@ -152,39 +152,60 @@ fn measure(
     };
     let mut alone = [alone(0)?, alone(1)?];
 
-    let (mut totals, mut ops, mut wholes) = (Vec::new(), [vec![], vec![]], [vec![], vec![]]);
-    let mut found;
+    let mut runs = Runs::default();
     let began = Instant::now();
-    loop {
-        go_on(&format!("run {} of {}", totals.len() + 1, options.runs))?;
+    let found = loop {
+        let done = runs.totals.len();
+        go_on(&format!("run {} of {}", done + 1, options.runs))?;
         let mut outcome = Outcome::default();
         network.run(&mut layers, pixels, &mut outcome)?;
-        totals.push(outcome.total_us);
-        for i in 0..2 {
-            ops[i].push(outcome.op_us[i]);
-            wholes[i].push(alone[i].run(&layers.convs[i])?);
+        runs.add(&outcome, &layers.convs, &mut alone)?;
+        let found = judged(&outcome, data, math)?;
+        if done + 1 >= options.runs || began.elapsed() >= options.budget {
+            break found;
         }
-        found = judged(&outcome, data, math)?;
-        if totals.len() >= options.runs || began.elapsed() >= options.budget {
-            break;
-        }
-    }
+    };
 
     let stages = network.stages(&mut layers)?;
-    let times = layers.convs.iter().zip(stages).zip(ops.iter().zip(&wholes));
-    row.layers = times
-        .map(|((conv, stages), (ops, wholes))| LayerTimes {
-            problem: conv.problem().clone(),
-            chose: conv.name(),
-            op: Spread::of(ops).unwrap_or_default(),
-            stages,
-            layer: Spread::of(wholes).unwrap_or_default(),
-        })
-        .collect();
-    row.total = Spread::of(&totals);
+    row.layers = runs.layers(&layers.convs, stages);
+    row.total = Spread::of(&runs.totals);
     (row.accuracy, row.logit_deviation) = found;
-    row.runs = totals.len();
+    row.runs = runs.totals.len();
     Ok(())
+}
+
+/// Microseconds of each run: of all of it, and of each layer within it and alone.
+#[derive(Default)]
+struct Runs {
+    totals: Vec<f64>,
+    within: [Vec<f64>; 2],
+    alone: [Vec<f64>; 2],
+}
+
+impl Runs {
+    /// Keeps the times of a run of the network, and runs each layer alone.
+    fn add(&mut self, outcome: &Outcome, convs: &[Conv; 2], alone: &mut [Alone; 2]) -> Result<()> {
+        self.totals.push(outcome.total_us);
+        for i in 0..2 {
+            self.within[i].push(outcome.op_us[i]);
+            self.alone[i].push(alone[i].run(&convs[i])?);
+        }
+        Ok(())
+    }
+
+    fn layers(&self, convs: &[Conv; 2], stages: [Vec<Stage>; 2]) -> Vec<LayerTimes> {
+        let times = self.within.iter().zip(&self.alone);
+        let layers = convs.iter().zip(stages).zip(times);
+        layers
+            .map(|((conv, stages), (within, alone))| LayerTimes {
+                problem: conv.problem().clone(),
+                chose: conv.name(),
+                op: Spread::of(within).unwrap_or_default(),
+                stages,
+                layer: Spread::of(alone).unwrap_or_default(),
+            })
+            .collect()
+    }
 }
 
 /// The pixels of the first `n` images.
@@ -209,8 +230,7 @@ fn check(conv: &Conv, judged: bool, seed: u64) -> Result<(), Ending> {
         return checked(conv, info.arithmetic, seed);
     }
     let problem = conv.problem().with(|shape| shape.n = CHECKED_IMAGES)?;
-    let variant = conv.variant().clone();
-    let chunk = Conv::with_variant(conv.device(), &problem, variant, conv.config())?;
+    let chunk = Conv::with_variant(conv.device(), &problem, conv.configured().clone())?;
     checked(&chunk, info.arithmetic, seed)
 }
 

@@ -183,7 +183,7 @@ impl Study<'_> {
             checked(conv, arithmetic, self.options.seed)?;
         }
         let whole = options.chunk(problem.n().max(1)).timeline(true);
-        let variant = (conv.variant().clone(), conv.config());
+        let variant = conv.configured().clone();
         let alone = Pipeline::with_variant(self.device, problem, variant, &filter, &bias, &whole)
             .map_err(|error| ending(error.into()))?;
         Ok(Pipelines { split, alone })
@@ -197,9 +197,9 @@ impl Study<'_> {
     ) -> convforge::Result<Pipeline<T>> {
         let (device, problem) = (self.device, &self.layer.problem);
         match self.contender {
-            Contender::Variant { variant, config } => {
-                let variant = (variant.clone(), *config);
-                Pipeline::with_variant(device, problem, variant, filter, bias, options)
+            Contender::Variant(configured) => {
+                let configured = configured.clone();
+                Pipeline::with_variant(device, problem, configured, filter, bias, options)
             }
             Contender::Pick(pick) => Pipeline::new(device, problem, pick, filter, bias, options),
         }

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use convforge::{Device, Problem};
+use convforge::{Device, Problem, variant::Configured};
 use convforge_check::{self as check, Data, Domain, Outcome, Profile};
 use convforge_tools::measure::Status;
 use rayon::prelude::*;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    args::{Configs, Configured, DeviceArgs, ProblemArgs, Shard, VariantArgs},
+    args::{Configs, DeviceArgs, ProblemArgs, Shard, VariantArgs},
     failure::{Failure, even_unread},
     numbers::{number, positive},
     terminal::{self, Progress},
@@ -161,9 +161,9 @@ impl Args {
     }
 
     /// That a variant can do fewer of the problems drawn for it than --each asks for.
-    fn shortage(&self, (variant, config): &Configured, met: usize) -> Option<String> {
+    fn shortage(&self, configured: &Configured, met: usize) -> Option<String> {
         let wanted = self.each.unwrap_or(0);
-        let name = variant.info().spelled(*config);
+        let name = configured.name();
         // Of all variants some are for other devices or other data; one that was named is meant.
         let least = usize::from(self.variants.is_empty());
         (least <= met && met < wanted).then(|| {
@@ -192,13 +192,10 @@ impl Args {
 
     /// The random problems of --each that this variant can do: the first ones of the seed, drawn by all cores. What a
     /// variant refuses costs a plan, and one in a hundred may be left.
-    fn possible(&self, device: &Device, (variant, config): &Configured) -> Vec<Problem> {
+    fn possible(&self, device: &Device, configured: &Configured) -> Vec<Problem> {
         let count = self.each.unwrap_or(0);
-        let domain = Domain {
-            variant: &**variant,
-            config: *config,
-            limits: &device.limits(),
-        };
+        let limits = device.limits();
+        let domain = Domain::new(configured, &limits);
         let draws = (count as u64).saturating_mul(DRAWS);
         let block = MOST_DRAWN.min((count as u64).saturating_mul(2));
         let (mut found, mut first, mut block) = (Vec::new(), 0, block);
@@ -233,10 +230,10 @@ impl Args {
         };
         let progress = Mutex::new(Progress::new(work.len()));
         let progress = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let tried = |(problem, (variant, config)): &(Problem, &Configured)| -> io::Result<Outcome> {
-            let name = variant.info().spelled(*config);
+        let tried = |(problem, configured): &(Problem, &Configured)| -> io::Result<Outcome> {
+            let name = configured.name();
             progress().say(&format!("{name} {problem}"));
-            let outcome = check::case(device, variant, *config, problem, self.seed, options);
+            let outcome = check::case(device, configured, problem, self.seed, options);
             if let (Outcome::Failed(why), false) = (&outcome, self.json) {
                 progress().print(&format!("FAILED {name} {problem}\n    {why}"))?;
             }
@@ -271,7 +268,7 @@ impl Args {
         }
 
         let (mut counts, mut cases) = (Counts::default(), Vec::new());
-        for ((problem, (variant, config)), outcome) in work.iter().zip(outcomes) {
+        for ((problem, configured), outcome) in work.iter().zip(outcomes) {
             let (count, status, reason) = match outcome {
                 None => continue,
                 Some(Outcome::Passed(_)) => {
@@ -287,7 +284,7 @@ impl Args {
             *count += 1;
             cases.push(Case {
                 problem: problem.clone(),
-                variant: variant.info().spelled(*config),
+                variant: configured.name(),
                 status,
                 reason,
             });
@@ -430,10 +427,10 @@ mod tests {
     fn what_is_drawn_at_once_is_what_is_drawn_one_by_one() {
         let args =
             Cli::parse_from(["test", "--each", "40", "--seed", "3", "--data", "subnormal"]).args;
-        let variant = (variants::find("cpu_direct").unwrap(), 0);
+        let variant = Configured::from(variants::find("cpu_direct").unwrap());
         let device = Device::cpu();
         let limits = device.limits();
-        let drawn = Domain::of(&*variant.0, &limits)[0].problems(3, 40 * DRAWS);
+        let drawn = Domain::new(&variant, &limits).problems(3, 40 * DRAWS);
         let expected: Vec<Problem> = drawn.filter(|p| args.fits(p)).take(40).collect();
         assert_eq!(expected.len(), 40);
         assert_eq!(args.possible(&device, &variant), expected);
@@ -442,7 +439,7 @@ mod tests {
     #[test]
     fn too_few_problems_are_said_with_the_command_that_shows_it() {
         let args = Cli::parse_from(["test", "--each", "30", "--seed", "7"]).args;
-        let variant = (variants::find("cpu_direct").unwrap(), 0);
+        let variant = Configured::from(variants::find("cpu_direct").unwrap());
         let why = args.shortage(&variant, 12).unwrap();
         for part in [
             "cpu_direct meets 12 of 30 problems in 60000 draws",

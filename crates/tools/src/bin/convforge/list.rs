@@ -403,7 +403,7 @@ impl<'a> Asked<'a> {
         let name = &variant.info().name;
         let chose = |(_, choice): &&Picked| {
             let choice = choice.as_ref();
-            choice.is_ok_and(|chosen| chosen.variant.info().name == *name)
+            choice.is_ok_and(|chosen| chosen.configured.info().name == *name)
         };
         let picked = || self.picks.iter().filter(chose);
         let answer = variant::plan(variant, self.limits.is_gpu(), &query);

@@ -8,7 +8,7 @@ use std::{
 
 use convforge_tools::{
     Error,
-    measure::{Environment, Format, Network, Part, Report},
+    measure::{Environment, Format, ModelTotals, Part, Report},
     results::{Kept, Source, committed, committed_alone},
     study::{Study, Table},
 };
@@ -157,13 +157,13 @@ fn show(args: &Args, files: &[(Report, Option<Study>)]) -> Result<ExitCode, Fail
                 for table in &more {
                     write!(out, "\n## {}\n\n{}", table.title, table.markdown())?;
                 }
-                for network in &report.networks {
-                    write!(out, "\n## {}\n\n{}", network.title(), network.markdown())?;
+                for model in &report.models {
+                    write!(out, "\n## {}\n\n{}", model.title(), model.markdown())?;
                 }
             }
             false => {
                 tables(&mut out, &parts, &more)?;
-                networks(&mut out, &report.networks)?;
+                models(&mut out, &report.models)?;
             }
         }
         if i + 1 < files.len() {
@@ -186,9 +186,9 @@ pub fn tables(out: &mut impl Write, parts: &[Part], tables: &[Table]) -> io::Res
 }
 
 /// Prints what models take, for a terminal.
-pub fn networks(out: &mut impl Write, networks: &[Network]) -> io::Result<()> {
-    for network in networks {
-        let (title, table) = (network.title(), network.text(terminal::look()));
+pub fn models(out: &mut impl Write, models: &[ModelTotals]) -> io::Result<()> {
+    for model in models {
+        let (title, table) = (model.title(), model.text(terminal::look()));
         writeln!(out, "\n{title}\n{table}")?;
     }
     Ok(())

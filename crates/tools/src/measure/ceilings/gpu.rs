@@ -7,7 +7,7 @@ use convforge::{
     kernels::checked,
     variants,
 };
-use convforge_check::{narrow, widen};
+use convforge_check::{narrow, random_at, widen};
 use rayon::prelude::*;
 
 use crate::{Error, Result, ffi, measure::Ceilings};
@@ -171,9 +171,8 @@ struct Matrix(Vec<f32>);
 impl Matrix {
     fn new() -> Self {
         let number = |i: usize| {
-            let mixed = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            (mixed >> 40) as f32 / (1 << 23) as f32 - 1.0
+            // 24 bits are exact in f32.
+            (random_at(0, i as u64) >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
         Matrix((0..SIDE * SIDE).into_par_iter().map(number).collect())
     }
@@ -196,7 +195,7 @@ impl Matrix {
         (shape.storage, shape.math, shape.align) = (storage, math, 16);
         let problem = Problem::new(shape)?;
         let cublas = variants::find("cublas_gemm")?;
-        let conv = match Conv::with_variant(&gpu.clone().into(), &problem, cublas, 0) {
+        let conv = match Conv::with_variant(&gpu.clone().into(), &problem, cublas) {
             Err(Refused::Library { .. } | Refused::Unsupported { .. }) => return Ok(None),
             other => other?,
         };

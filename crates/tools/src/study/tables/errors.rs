@@ -1,13 +1,24 @@
 //! How far variants are from f64, one table per problem.
 
 use convforge::{Math, Problem};
-use convforge_check::Deviation;
+use convforge_check::{Data, Deviation};
 
 use super::table::{Table, groups};
 use crate::{
     measure::{Line, Lines, Status, or_dash},
     study::{ERROR_DATA, ErrorRow},
 };
+
+const HEADER: [&str; 8] = [
+    "variant",
+    "math",
+    "normal: rms",
+    "largest",
+    "positive: rms",
+    "largest",
+    "wide: rms",
+    "largest",
+];
 
 /// A table per problem, all math in one, in the order of the rows.
 pub fn tables(rows: &[ErrorRow]) -> Vec<Table<'_>> {
@@ -31,61 +42,61 @@ fn table<'a>(rows: &[&'a ErrorRow]) -> Table<'a> {
             .partial_cmp(&order(b))
             .unwrap_or(std::cmp::Ordering::Equal)
     });
-    let numbers = |of: &dyn Fn(usize) -> Option<Deviation>| {
-        let pair = |i| [of(i).map(|d| d.rms), of(i).map(|d| d.largest)];
-        let cells = (0..ERROR_DATA.len()).flat_map(pair);
-        cells
-            .map(|number| or_dash(number.map(short)))
-            .collect::<Vec<_>>()
-    };
-    let of_loop = rows.iter().find(|row| !row.data.is_empty()).map(|row| {
-        let name = "sequential loop".to_owned();
-        let on = |i: usize| Some(row.on(ERROR_DATA[i])?.sequential);
-        Line {
-            cells: [vec![name.clone(), "fp32".to_owned()], numbers(&on)].concat(),
-            name,
-            status: Status::Passed,
-            reason: None,
-            median_us: None,
-        }
-    });
-    let lines = rows.iter().map(|row| {
-        let on = |i: usize| Some(row.on(ERROR_DATA[i])?.stored);
-        Line {
-            name: format!("{} {}", row.name(), row.math),
-            status: row.status,
-            reason: row.reason.as_deref(),
-            median_us: None,
-            cells: [vec![row.name(), row.math.clone()], numbers(&on)].concat(),
-        }
-    });
-    let problem = &first.problem;
-    let words = ["errors", &first.suite, &first.layer];
-    let words = words.into_iter().filter(|word| !word.is_empty());
+    let of_loop = rows.iter().find(|row| !row.data.is_empty());
+    let of_loop = of_loop.map(|row| loop_line(row));
+    let lines = rows.iter().map(|row| line(row));
     Table {
-        title: format!(
-            "{} {}, C R S = {}",
-            words.collect::<Vec<_>>().join(" "),
-            problem
-                .with(|shape| shape.math = Math::Fp32)
-                .unwrap_or(problem.clone()),
-            problem.reduction()
-        ),
+        title: title(first),
         lines: Lines {
-            header: vec![
-                "variant",
-                "math",
-                "normal: rms",
-                "largest",
-                "positive: rms",
-                "largest",
-                "wide: rms",
-                "largest",
-            ],
+            header: HEADER.to_vec(),
             lines: of_loop.into_iter().chain(lines).collect(),
         },
         stages: Vec::new(),
     }
+}
+
+/// Of all math, as the table has it.
+fn title(row: &ErrorRow) -> String {
+    let words = ["errors", &row.suite, &row.layer];
+    let words = words.into_iter().filter(|word| !word.is_empty());
+    let in_fp32 = row.problem.with(|shape| shape.math = Math::Fp32);
+    format!(
+        "{} {}, C R S = {}",
+        words.collect::<Vec<_>>().join(" "),
+        in_fp32.unwrap_or(row.problem.clone()),
+        row.problem.reduction()
+    )
+}
+
+/// The sequential loop beside a row.
+fn loop_line(row: &ErrorRow) -> Line<'static> {
+    let name = "sequential loop".to_owned();
+    let numbers = numbers(|data| Some(row.on(data)?.sequential));
+    Line {
+        cells: [vec![name.clone(), "fp32".to_owned()], numbers].concat(),
+        name,
+        status: Status::Passed,
+        reason: None,
+        median_us: None,
+    }
+}
+
+fn line(row: &ErrorRow) -> Line<'_> {
+    let numbers = numbers(|data| Some(row.on(data)?.stored));
+    Line {
+        name: format!("{} {}", row.name(), row.math),
+        status: row.status,
+        reason: row.reason.as_deref(),
+        median_us: None,
+        cells: [vec![row.name(), row.math.clone()], numbers].concat(),
+    }
+}
+
+/// The columns of each kind of data: the root mean square and the largest.
+fn numbers(on: impl Fn(Data) -> Option<Deviation>) -> Vec<String> {
+    let pair = |data| [on(data).map(|d| d.rms), on(data).map(|d| d.largest)];
+    let numbers = ERROR_DATA.into_iter().flat_map(pair);
+    numbers.map(|number| or_dash(number.map(short))).collect()
 }
 
 /// `2.8e-8`.

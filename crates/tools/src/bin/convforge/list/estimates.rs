@@ -7,7 +7,7 @@ use std::{
 
 use convforge::{
     Limits, Problem,
-    variant::{self, Query, Space, Variant},
+    variant::{Configured, Space},
     variants,
 };
 use convforge_tools::suite::Layer;
@@ -29,23 +29,16 @@ struct Estimate<'a> {
 
 impl<'a> Estimate<'a> {
     /// None where it cannot do the problem.
-    fn of(
-        variant: &dyn Variant,
-        config: usize,
-        limits: &Limits,
-        problem: &'a Problem,
-    ) -> Option<Self> {
-        let query = Query::new(problem, config, limits);
-        let plan = variant::plan(variant, limits.is_gpu(), &query).ok()?;
+    fn of(configured: &Configured, limits: &Limits, problem: &'a Problem) -> Option<Self> {
+        let plan = configured.plan(limits, problem).ok()?;
         let in_constant_memory = plan
             .packing
             .is_some_and(|packing| packing.space == Space::Constant);
-        let info = variant.info();
         Some(Estimate {
             problem,
-            name: info.spelled(config),
+            name: configured.name(),
             us: plan.us,
-            ranked: info.ranked && !in_constant_memory,
+            ranked: configured.info().ranked && !in_constant_memory,
         })
     }
 }
@@ -54,14 +47,10 @@ impl<'a> Estimate<'a> {
 pub fn print(layers: &[Layer], limits: &Limits) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     for Layer { problem, .. } in layers {
-        for variant in variants::all() {
-            let configs = 0..variant.info().configs.len().max(1);
-            let all =
-                configs.filter_map(|config| Estimate::of(&**variant, config, limits, problem));
-            for estimate in all {
-                serde_json::to_writer(&mut out, &estimate)?;
-                writeln!(out)?;
-            }
+        let all = variants::all().iter().flat_map(Configured::all_of);
+        for estimate in all.filter_map(|one| Estimate::of(&one, limits, problem)) {
+            serde_json::to_writer(&mut out, &estimate)?;
+            writeln!(out)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use convforge::{Device, Error};
 use convforge_tools::{
     Contender,
     files::Target,
-    measure::{self, ClockLog, Clocks, Network, Options, Part, Report, Row, Status, View},
+    measure::{self, ClockLog, Clocks, ModelTotals, Options, Part, Report, Row, Status, View},
     suite::{self, Layer},
 };
 
@@ -17,7 +17,7 @@ use super::{MeasuringArgs, find_ceilings, print_end};
 use crate::{
     charts,
     failure::{Failure, even_unread},
-    report::networks,
+    report::models,
     terminal::{self, Progress},
 };
 
@@ -62,7 +62,7 @@ impl<'a> Run<'a> {
 
     /// Takes the models that the problems are of.
     pub fn expect(&mut self, layers: &[Layer]) {
-        self.report.expect(Network::of(layers));
+        self.report.expect(ModelTotals::of(layers));
     }
 
     /// Whether the report has a unit already.
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
     }
 
     fn tell_end(&self) -> io::Result<()> {
-        networks(&mut terminal::out(), &self.report.networks)?;
+        models(&mut terminal::out(), &self.report.models)?;
         let count = |status| self.report.count(status);
         print_end(Some(&self.device), self.args.out.as_deref(), count)
     }
@@ -214,7 +214,7 @@ mod tests {
     use clap::Parser;
     use convforge::{
         Result,
-        variant::{Info, Plan, Prepared, Query, Variant},
+        variant::{Configured, Info, Plan, Prepared, Query, Variant},
         variants,
     };
     use convforge_tools::{files::write_whole, measure::Format};
@@ -222,10 +222,10 @@ mod tests {
     use super::*;
 
     /// The CPU's plain loops with configurations that change nothing; the last is not supported.
-    struct Configured(Info, Arc<dyn Variant>);
+    struct Tiled(Info, Arc<dyn Variant>);
 
     // SAFETY: what it prepares is the library's own.
-    unsafe impl Variant for Configured {
+    unsafe impl Variant for Tiled {
         fn info(&self) -> &Info {
             &self.0
         }
@@ -247,11 +247,8 @@ mod tests {
         let mut info = plain.info().clone();
         info.name = name.to_owned();
         info.configs = ["tile=8", "tile=4", "tile=16"].map(str::to_owned).into();
-        let variant: Arc<dyn Variant> = Arc::new(Configured(info, plain));
-        let contenders = (0..3).map(|config| Contender::Variant {
-            variant: variant.clone(),
-            config,
-        });
+        let variant: Arc<dyn Variant> = Arc::new(Tiled(info, plain));
+        let contenders = Configured::all_of(&variant).map(Contender::Variant);
         contenders.collect()
     }
 

@@ -40,9 +40,7 @@ pub fn units(
         notes.extend(reduced.into_iter().map(|note| format!("errors {note}")));
     }
     let maths = if asked.is_empty() { &MATHS } else { asked };
-    let variants = contenders
-        .iter()
-        .filter(|contender| matches!(contender, Contender::Variant { .. }));
+    let variants = contenders.iter().filter(|contender| !contender.is_pick());
     let variants: Vec<&Contender> = variants.collect();
     let mut units = Vec::new();
     let mut idle = variants.clone();
@@ -123,10 +121,7 @@ mod tests {
     use super::*;
 
     fn planned(asked: &[Math], names: &[&str]) -> (Vec<String>, String) {
-        let contender = |name: &&str| Contender::Variant {
-            variant: Contenders::new().find(name).unwrap(),
-            config: 0,
-        };
+        let contender = |name: &&str| Contenders::new().find(name).unwrap().into();
         let mut contenders: Vec<Contender> = names.iter().map(contender).collect();
         contenders.push(Contender::Pick(Pick::Rule));
         let mut notes = Vec::new();
@@ -161,11 +156,8 @@ mod tests {
     #[cfg(feature = "cuda")]
     #[test]
     fn what_takes_channels_last_alone_has_them_so() {
-        let contender = |name: &str| Contender::Variant {
-            variant: Contenders::new().find(name).unwrap(),
-            config: 0,
-        };
-        let contenders = ["direct_naive", "implicit_gemm_f32_nhwc", "gemv_warp"].map(contender);
+        let names = ["direct_naive", "implicit_gemm_f32_nhwc", "gemv_warp"];
+        let contenders = names.map(|name| Contenders::new().find(name).unwrap().into());
         let layer = layers()
             .unwrap()
             .into_iter()

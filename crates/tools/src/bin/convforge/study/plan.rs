@@ -79,28 +79,10 @@ impl Plan {
             units.extend(layer_units(device, layer, maths, contenders)?);
         }
         for images in &batches {
-            let problems = Network::problems(*images, Math::Fp32)?;
-            for contender in contenders {
-                for math in maths_of(device, contender, &problems, maths)? {
-                    units.push(Unit::Network {
-                        contender: contender.clone(),
-                        math,
-                        images: *images,
-                    });
-                }
-            }
+            units.extend(network_units(device, *images, maths, contenders)?);
         }
         for layer in &streamed {
-            let problem = [layer.problem.clone()];
-            for (i, contender) in overlap.iter().enumerate() {
-                for math in maths_of(device, contender, &problem, maths)? {
-                    units.push(Unit::Overlap {
-                        layer: with_math(layer, math)?,
-                        contender: contender.clone(),
-                        timeline: i == 0,
-                    });
-                }
-            }
+            units.extend(streams_units(device, layer, maths, overlap)?);
         }
         if wants(Part::Errors) {
             units.extend(errors::units(device, maths, contenders, &mut notes)?);
@@ -173,10 +155,52 @@ fn layer_units(
     Ok(units)
 }
 
+/// The network with so many images, by each contender.
+fn network_units(
+    device: &Device,
+    images: usize,
+    asked: &[Math],
+    contenders: &[Contender],
+) -> Result<Vec<Unit>> {
+    let problems = Network::problems(images, Math::Fp32)?;
+    let mut units = Vec::new();
+    for contender in contenders {
+        for math in maths_of(device, contender, &problems, asked)? {
+            units.push(Unit::Network {
+                contender: contender.clone(),
+                math,
+                images,
+            });
+        }
+    }
+    Ok(units)
+}
+
+/// A layer in streams, by each contender; the first has a timeline as well.
+fn streams_units(
+    device: &Device,
+    layer: &Layer,
+    asked: &[Math],
+    contenders: &[Contender],
+) -> Result<Vec<Unit>> {
+    let problem = [layer.problem.clone()];
+    let mut units = Vec::new();
+    for (i, contender) in contenders.iter().enumerate() {
+        for math in maths_of(device, contender, &problem, asked)? {
+            units.push(Unit::Overlap {
+                layer: with_math(layer, math)?,
+                contender: contender.clone(),
+                timeline: i == 0,
+            });
+        }
+    }
+    Ok(units)
+}
+
 fn is_yardstick(contender: &Contender) -> bool {
     match contender {
-        Contender::Variant { variant, .. } => {
-            let info = variant.info();
+        Contender::Variant(configured) => {
+            let info = configured.info();
             info.kind == Kind::Baseline || YARDSTICKS.contains(&&*info.name)
         }
         Contender::Pick(_) => false,
@@ -232,7 +256,7 @@ pub fn overlap_by_default(device: &Device, all: &Contenders) -> Vec<Contender> {
         return vec![Contender::Pick(Pick::Rule)];
     }
     let found = OVERLAP.iter().filter_map(|name| all.find(name).ok());
-    let found = found.map(|variant| Contender::Variant { variant, config: 0 });
+    let found = found.map(Contender::from);
     let fastest = Contender::Pick(Pick::Policy("per-layer".to_owned()));
     [fastest].into_iter().chain(found).collect()
 }
@@ -304,8 +328,7 @@ mod tests {
     fn a_variant_takes_the_first_math_that_it_can_do() {
         let problem = ["mb1ic3ih8oc4kh3".parse().unwrap()];
         let of = |name: &str, asked: &[Math]| {
-            let variant = Contenders::new().find(name).unwrap();
-            let contender = Contender::Variant { variant, config: 0 };
+            let contender = Contenders::new().find(name).unwrap().into();
             maths_of(&Device::cpu(), &contender, &problem, asked).unwrap()
         };
         assert_eq!(of("cpu_gemm", &[]), [Math::Fp32]);

@@ -11,18 +11,18 @@ use crate::suite::Layer;
 
 /// A model's convolutions, and what they take by each of those who compete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Network {
+pub struct ModelTotals {
     /// The model, the suite of its layers.
     pub model: String,
     /// Its distinct convolutions.
-    pub layers: Vec<NetworkLayer>,
+    pub layers: Vec<ModelLayer>,
     /// All its convolutions by one competitor.
     pub sums: Vec<Sum>,
 }
 
 /// One of a model's convolutions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NetworkLayer {
+pub struct ModelLayer {
     /// Its name, that of the first node.
     pub layer: String,
     /// The problem that was run.
@@ -69,28 +69,28 @@ fn competitor(row: &Row) -> &str {
     }
 }
 
-impl Network {
+impl ModelTotals {
     /// The models that layers are of, without times.
     pub fn of(layers: &[Layer]) -> Vec<Self> {
-        let mut networks: Vec<Network> = Vec::new();
+        let mut models: Vec<ModelTotals> = Vec::new();
         for layer in layers.iter().filter(|layer| !layer.nodes.is_empty()) {
-            let of_model = NetworkLayer {
+            let of_model = ModelLayer {
                 layer: layer.layer.clone(),
                 problem: layer.problem.clone(),
                 nodes: layer.nodes.clone(),
                 times: Vec::new(),
             };
-            let mut known = networks.iter_mut();
-            match known.find(|network| network.model == layer.suite) {
-                Some(network) => network.layers.push(of_model),
-                None => networks.push(Network {
+            let mut known = models.iter_mut();
+            match known.find(|model| model.model == layer.suite) {
+                Some(model) => model.layers.push(of_model),
+                None => models.push(ModelTotals {
                     model: layer.suite.clone(),
                     layers: vec![of_model],
                     sums: Vec::new(),
                 }),
             }
         }
-        networks
+        models
     }
 
     /// Takes the times of rows.
@@ -212,7 +212,7 @@ impl Network {
     }
 }
 
-impl NetworkLayer {
+impl ModelLayer {
     /// Takes a row's time, if it is the fastest of its competitor.
     fn offer(&mut self, who: &str, row: &Row) {
         let Some(us) = row.median_us else { return };
@@ -240,7 +240,7 @@ mod tests {
     use convforge::{Device, variants};
 
     use super::*;
-    use crate::{Contender, measure::Options};
+    use crate::measure::Options;
 
     fn layer(name: &str, problem: &str, nodes: &[&str]) -> Layer {
         Layer {
@@ -252,10 +252,7 @@ mod tests {
     }
 
     fn row(layer: &Layer, variant: &str, chose: Option<&str>, us: Option<f64>) -> Row {
-        let contender = Contender::Variant {
-            variant: variants::find("cpu_direct").unwrap(),
-            config: 0,
-        };
+        let contender = variants::find("cpu_direct").unwrap().into();
         let (device, options) = (Device::cpu(), Options::of(&Device::cpu()));
         Row {
             variant: variant.to_owned(),
@@ -272,11 +269,11 @@ mod tests {
             layer("b", "mb1ic4ih8oc4kh3", &["b"]),
         ];
         let alone = Layer::alone(a.problem.clone());
-        let mut networks = Network::of(&[a.clone(), alone.clone(), b.clone()]);
-        let [network] = &mut networks[..] else {
-            panic!("{networks:?}");
+        let mut models = ModelTotals::of(&[a.clone(), alone.clone(), b.clone()]);
+        let [model] = &mut models[..] else {
+            panic!("{models:?}");
         };
-        network.fill(&[
+        model.fill(&[
             row(&a, "small_fma", None, Some(10.0)),
             row(&a, "direct_naive", None, Some(30.0)),
             row(&a, "cudnn", None, Some(8.0)),
@@ -287,14 +284,14 @@ mod tests {
             row(&b, "cudnn", None, None),
             row(&b, "rule", Some("direct_naive"), Some(101.0)),
         ]);
-        let sum = |who: &str| network.sums.iter().find(|sum| sum.who == who).unwrap();
+        let sum = |who: &str| model.sums.iter().find(|sum| sum.who == who).unwrap();
         assert_eq!(sum(FASTEST).us, Some(3.0 * 7.0 + 100.0));
         assert_eq!(sum("handwritten").us, Some(3.0 * 10.0 + 100.0));
         assert_eq!(sum("rule").us, Some(3.0 * 5.0 + 101.0));
         assert_eq!(sum("cuDNN").us, None);
         assert_eq!(sum("cuDNN").missing, ["b"]);
 
-        let text = network.text(Look::default());
+        let text = model.text(Look::default());
         for part in [
             "cudnn_transform",
             "21.0 us",
@@ -305,10 +302,10 @@ mod tests {
         }
         assert!(!text.contains("number of images"), "{text}");
         assert_eq!(
-            network.title(),
+            model.title(),
             "net.onnx: 4 convolutions, 2 of them distinct"
         );
-        let markdown = network.markdown();
+        let markdown = model.markdown();
         assert!(
             markdown.contains("| all |  | 4 | - | 121 us |"),
             "{markdown}"
@@ -321,7 +318,7 @@ mod tests {
             layer("a", "mb1ic3ih8oc4kh3", &["a"]),
             layer("b", "mb2ic4ih8oc4kh3", &["b"]),
         ];
-        let text = Network::of(&layers)[0].text(Look::default());
+        let text = ModelTotals::of(&layers)[0].text(Look::default());
         assert!(
             text.contains("do not have the same number of images"),
             "{text}"
