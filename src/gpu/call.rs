@@ -1,6 +1,7 @@
 //! One driver call: its error in the driver's own words, and the context it runs in.
 
 use std::{
+    cell::Cell,
     ffi::{CStr, c_char},
     marker::PhantomData,
     panic::AssertUnwindSafe,
@@ -85,8 +86,9 @@ fn text(
 #[derive(Debug)]
 #[must_use]
 pub struct Entered<'gpu> {
-    /// What was pushed; none where it was current already.
-    pushed: Option<CUcontext>,
+    /// What was pushed, as the how-manieth of those of this thread's guards that live; none where it was
+    /// current already.
+    pushed: Option<(CUcontext, usize)>,
     _gpu: PhantomData<&'gpu ()>,
     // The stack of contexts belongs to the thread.
     _not_send: PhantomData<*mut ()>,
@@ -99,13 +101,13 @@ impl Entered<'_> {
         // SAFETY: it writes one handle.
         unsafe { cu!(cuCtxGetCurrent(&mut current)) }?;
         // Most often it is, and to ask takes a third of the time.
-        let pushed = (current != context).then_some(context);
-        if let Some(context) = pushed {
+        let pushes = current != context;
+        if pushes {
             // SAFETY: `Gpu` holds the context.
             unsafe { cu!(cuCtxPushCurrent(context)) }?;
         }
         Ok(Entered {
-            pushed,
+            pushed: pushes.then(|| (context, PUSHED.replace(PUSHED.get() + 1))),
             _gpu: PhantomData,
             _not_send: PhantomData,
         })
@@ -114,22 +116,29 @@ impl Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let Some(context) = self.pushed else {
+        let Some((context, before)) = self.pushed else {
             return;
         };
+        let live = PUSHED.get() - 1;
+        PUSHED.set(live);
+        // The latest guard takes off what is current, whatever somebody has set in the place of its own.
+        let mut popped = pop();
+        if before == live {
+            return;
+        }
         // Contexts of guards that were made later and have not ended, the last one first.
         let mut later = Vec::new();
-        let mut popped = pop();
-        while popped.is_some_and(|popped| popped != context) {
-            later.extend(popped);
+        while let Some(other) = popped.filter(|popped| *popped != context) {
+            later.push(other);
             popped = pop();
-        }
-        // Somebody set another context in the place of its own, which was the current one.
-        if popped.is_none() && !later.is_empty() {
-            later.remove(0);
         }
         later.into_iter().rev().for_each(push);
     }
+}
+
+thread_local! {
+    /// How many contexts the guards of this thread have pushed and not taken off.
+    static PUSHED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Takes this thread's current context off its stack, if there is one.

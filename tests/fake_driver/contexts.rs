@@ -63,3 +63,19 @@ pub fn a_context_that_somebody_set_goes_with_the_guard() {
     drop(outer);
     assert_eq!(current(), None, "a context was left behind");
 }
+
+/// The latest guard takes off what is current alone, though its context stands further down as well.
+pub fn a_context_that_stands_further_down_is_left() {
+    let [a, b, _] = devices();
+    let (a, b) = (a.as_gpu().unwrap(), b.as_gpu().unwrap());
+    let outer = a.enter().unwrap();
+    let middle = b.enter().unwrap();
+    let inner = a.enter().unwrap();
+    set(1);
+    drop(inner);
+    assert_eq!(current(), Some(1), "the middle guard lives");
+    drop(middle);
+    assert_eq!(current(), Some(0), "the outer guard lives");
+    drop(outer);
+    assert_eq!(current(), None, "a context was left behind");
+}

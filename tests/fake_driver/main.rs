@@ -67,6 +67,10 @@ fn main() -> ExitCode {
             "a_context_that_somebody_set_goes_with_the_guard",
             contexts::a_context_that_somebody_set_goes_with_the_guard,
         ),
+        case(
+            "a_context_that_stands_further_down_is_left",
+            contexts::a_context_that_stands_further_down_is_left,
+        ),
         case("an_ordinal_too_many", an_ordinal_too_many),
         case("memory_runs_out", memory_runs_out),
         case("data_comes_back", data_comes_back),

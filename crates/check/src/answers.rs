@@ -52,6 +52,18 @@ impl Answers {
         }
     }
 
+    /// Gives back the memory of what is kept, for what needs it; whether anything was kept.
+    pub fn forget(&mut self) -> bool {
+        #[cfg(feature = "cuda")]
+        {
+            let kept = !self.kept.get_mut().answers.is_empty();
+            *self = Answers::new(&self.device);
+            kept
+        }
+        #[cfg(not(feature = "cuda"))]
+        false
+    }
+
     /// Keeps nothing: for a single variant.
     pub(crate) fn none(device: &Device) -> Self {
         let answers = Answers::new(device);

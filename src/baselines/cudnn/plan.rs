@@ -77,9 +77,11 @@ impl Choice {
             None if gives => return Ok(()),
             None => "it computes something else; a cudnn::Search finds those that do".to_owned(),
         };
-        Err(Error::Unavailable(format!(
-            "plan `{self}` of cuDNN's for {problem}: {why}"
-        )))
+        Err(self.refused(problem, &why))
+    }
+
+    fn refused(&self, problem: &Problem, why: &str) -> Error {
+        Error::Unavailable(format!("plan `{self}` of cuDNN's for {problem}: {why}"))
     }
 }
 
@@ -223,7 +225,12 @@ impl Candidate {
             } => {
                 let graph = Arc::new(Graph::new(handle, problem, *form)?);
                 let config = Config::named(&graph, *engine, knobs)?;
-                Candidate::graph(&graph, config)
+                match rules::excluded(problem.math(), &config.notes) {
+                    Some(why) => {
+                        Err(choice.refused(problem, &format!("is no plan of this math ({why})")))
+                    }
+                    None => Candidate::graph(&graph, config),
+                }
             }
             Api::Legacy(choice) => Candidate::legacy(handle, problem, *choice),
         }

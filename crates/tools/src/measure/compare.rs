@@ -91,7 +91,7 @@ impl Row {
         made: Made,
         passed: &[(usize, Conv)],
         seed: u64,
-        answers: &check::Answers,
+        answers: &mut check::Answers,
     ) -> (Self, Option<Conv>) {
         let (began, contender) = (Instant::now(), made.contender);
         let conv = made.conv.map_err(Ending::from).and_then(|conv| {
@@ -99,7 +99,11 @@ impl Row {
             self.source.clone_from(&conv.variant().info().hash);
             if !passed.iter().any(|(_, passed)| is_same(passed, &conv)) {
                 let options = thoroughness(device, &self.problem, contender.arithmetic());
-                let outcome = check::beside(&conv, seed, &options, answers);
+                let mut outcome = check::beside(&conv, seed, &options, answers);
+                // It may want the memory that answers take.
+                if matches!(outcome, Outcome::Skipped(_)) && answers.forget() {
+                    outcome = check::beside(&conv, seed, &options, answers);
+                }
                 Ending::unless_passed(outcome)?;
             }
             Ok(conv)
@@ -186,7 +190,7 @@ fn checked_all(
 ) -> (Vec<Row>, Vec<(usize, Conv)>) {
     let (mut rows, mut ready) = (Vec::new(), Vec::new());
     let searched = searched(device, layer, contenders, stop, progress);
-    let answers = check::Answers::new(device);
+    let mut answers = check::Answers::new(device);
     for (contender, made) in contenders.iter().zip(searched) {
         let row = Row::new(layer, contender, device, options);
         if stop.load(Ordering::Relaxed) {
@@ -197,7 +201,7 @@ fn checked_all(
         progress(&doing);
         let _range = Range::enter(&doing);
         let made = made.unwrap_or_else(|| Made::new(device, layer, contender));
-        let (row, conv) = row.checked(device, made, &ready, options.seed, &answers);
+        let (row, conv) = row.checked(device, made, &ready, options.seed, &mut answers);
         ready.extend(conv.map(|conv| (rows.len(), conv)));
         rows.push(row);
     }
@@ -235,7 +239,9 @@ fn searched<'a>(
     let made = contenders.iter().map(|contender| {
         let searches = contender.searches() && !stop.load(Ordering::Relaxed);
         searches.then(|| {
-            progress(&format!("finding {}", contender.name()));
+            let doing = format!("finding {}", contender.name());
+            progress(&doing);
+            let _range = Range::enter(&doing);
             Made::new(device, layer, contender)
         })
     });

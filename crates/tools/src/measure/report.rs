@@ -115,11 +115,9 @@ impl Report {
         }
     }
 
-    /// Whether it has every contender's row on a problem, from a cold cache or a warm one, none of them
-    /// interrupted.
-    pub fn has(&self, layer: &Layer, contenders: &[Contender], cold: bool) -> bool {
-        let rows = self.rows.iter().filter(|row| row.cold == cold);
-        has(rows, layer, contenders)
+    /// Whether it has every contender's row on a problem, none of them interrupted.
+    pub fn has(&self, layer: &Layer, contenders: &[Contender]) -> bool {
+        has(self.rows.iter(), layer, contenders)
     }
 
     /// How many rows ended so.
@@ -131,11 +129,7 @@ impl Report {
     pub fn parts(&self) -> Vec<Part> {
         let mut problems: Vec<(Layer, Vec<Row>)> = Vec::new();
         for row in &self.rows {
-            // Times from a cold cache and from a warm one do not compare.
-            let beside = |(layer, rows): &&mut (Layer, Vec<Row>)| {
-                row.is_of(layer) && rows.iter().all(|other| other.cold == row.cold)
-            };
-            match problems.iter_mut().find(beside) {
+            match problems.iter_mut().find(|(layer, _)| row.is_of(layer)) {
                 Some((_, rows)) => rows.push(row.clone()),
                 None => {
                     let layer = Layer {
@@ -239,7 +233,7 @@ mod tests {
         let layer = Layer::alone(problem);
         let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
         report.put(&rows(&layer, true));
-        assert!(!report.has(&layer, &contenders(), false));
+        assert!(!report.has(&layer, &contenders()));
         report.put(&rows(&layer, false));
         assert_eq!(report.rows.len(), contenders().len());
         assert!(report.count(Status::Passed) > 0, "{:?}", report.rows);
@@ -255,9 +249,9 @@ mod tests {
         write_whole(&path, report.text(Format::Json)).unwrap();
         let mut read = Report::read(&path).unwrap();
         let all = contenders();
-        assert!(read.has(&layer, &all, false) && read.environment == report.environment);
+        assert!(read.has(&layer, &all) && read.environment == report.environment);
         read.put(&rows(&layer, true));
-        let has = |read: &Report, all: &[Contender]| read.has(&layer, all, false);
+        let has = |read: &Report, all: &[Contender]| read.has(&layer, all);
         assert!(has(&read, &all), "an interrupted row takes no place");
         read.rows.truncate(1);
         assert!(has(&read, &all[..1]) && !has(&read, &all));
@@ -265,21 +259,6 @@ mod tests {
         std::fs::write(&path, "[]").unwrap();
         let text = chain(&Report::read(&path).unwrap_err());
         assert!(text.contains("report.json: is no JSON report"), "{text}");
-    }
-
-    #[test]
-    fn cold_and_warm_rows_stand_apart() {
-        let layer = Layer::alone("mb1ic2ih6oc3kh3".parse().unwrap());
-        let mut report = Report::new(Environment::of(&Device::cpu(), Vec::new()), View::Compare);
-        let warm = rows(&layer, false);
-        let cold = warm.iter().cloned().map(|row| Row { cold: true, ..row });
-        report.put(&cold.collect::<Vec<_>>());
-        let all = contenders();
-        assert!(report.has(&layer, &all, true) && !report.has(&layer, &all, false));
-        report.put(&warm);
-        assert!(report.has(&layer, &all, false));
-        let parts = report.parts();
-        assert!(parts.len() == 2 && parts.iter().all(|part| part.rows.len() == all.len()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
 use convforge::{Device, chain};
 use convforge_tools::{
     files::{self, Target, file_stem},
-    measure::{Ceilings, Environment, Format, Report, Status, View},
+    measure::{Ceilings, Environment, Format, Report, Row, Status, View},
 };
 
 use crate::{
@@ -81,6 +81,17 @@ impl MeasuringArgs {
                 path.display(),
                 earlier.view.word(),
                 view.word()
+            )));
+        }
+        let is_other = |row: &Row| row.cold != self.sampling.is_cold(device.is_gpu());
+        if earlier.rows.iter().any(is_other) {
+            return Err(Failure::Usage(format!(
+                "{} has times with {} and cannot be continued with others; give --out another name",
+                path.display(),
+                match self.sampling.warm {
+                    true => "a cold cache",
+                    false => "a warm cache, of --warm,",
+                }
             )));
         }
         Ok(Report {

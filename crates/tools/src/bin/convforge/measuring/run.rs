@@ -67,8 +67,7 @@ impl<'a> Run<'a> {
 
     /// Whether the report has a unit already.
     pub fn has(&self, (layer, group): &Unit) -> bool {
-        let cold = self.args.sampling.is_cold(self.device.is_gpu());
-        self.report.has(layer, group, cold)
+        self.report.has(layer, group)
     }
 
     /// Measures what the report does not have. What was measured before an error is kept.
@@ -301,10 +300,15 @@ mod tests {
         assert_eq!(titles.len(), 4);
         assert_eq!(std::fs::read_dir(&charts).unwrap().count(), 4);
 
-        // The two do not mix.
-        match measure(&args, &groups, View::Compare) {
-            Err(Failure::Usage(why)) => assert!(why.contains("results of `sweep`"), "{why}"),
+        // The two do not mix, and neither do times of a GPU with a cold cache and others.
+        let refused = |view, told: &str| match measure(&args, &groups, view) {
+            Err(Failure::Usage(why)) => assert!(why.contains(told), "{why}"),
             _ => panic!("it was continued"),
-        }
+        };
+        refused(View::Compare, "results of `sweep`");
+        let mut cold = second.clone();
+        cold.rows[0].cold = true;
+        write_whole(&path, cold.text(Format::Json)).unwrap();
+        refused(View::Sweep, "cannot be continued with others");
     }
 }
