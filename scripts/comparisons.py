@@ -100,9 +100,9 @@ class Line:
     def why_stale(self, row):
         return self.checkout.why_stale(row, self.report["environment"])
 
-    def is_fresh(self, row=None):
-        """Whether a row, the fastest if none is named, and cuDNN's were measured with the code and library of now."""
-        return not any(self.why_stale(one) for one in (row or self.best, self.cudnn) if one)
+    def are_fresh(self, *rows):
+        """Whether these, of which some may be missing, were measured with the code and libraries of now."""
+        return not any(self.why_stale(row) for row in rows if row)
 
     def marks(self, row):
         """Behind a time: few samples, a stale row, a transform, a filter packed before the call."""

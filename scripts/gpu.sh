@@ -385,7 +385,8 @@ summary() {
         echo "Not all is done: the same command goes on."
         exit 75
     fi
-    awk -F '\t' '$2 != 0 { exit 1 }' "$out/steps.tsv" && host_table >/dev/null && ((!failed))
+    awk -F '\t' '$2 != 0 { exit 1 }' "$out/steps.tsv" && sanitize_is_clean &&
+        host_table >/dev/null && ((!failed))
     exit
 }
 

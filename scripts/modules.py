@@ -6,6 +6,7 @@ methods and traits of a value whose type was not named, macros that are in scope
 their arguments, and glob imports. A module that is written inside of a file counts as that file.
 """
 
+import argparse
 import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -187,6 +188,7 @@ def roots():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n\n")[0]).parse_args()
     for root in roots():
         for file, found in circles(Crate(root)):
             print(f"{file.relative_to(ROOT)}: {found}")

@@ -2,8 +2,9 @@
 """Says what `cargo package --workspace` put into target/package, and fails where a crate lacks a
 licence, carries what only a checkout needs, or is large."""
 
-import subprocess
+import argparse
 import json
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -29,6 +30,7 @@ def faults(crate):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     metadata = subprocess.run(
         ["cargo", "metadata", "--no-deps", "--format-version", "1"],
         stdout=subprocess.PIPE,
@@ -39,6 +41,8 @@ def main():
     for package in metadata["packages"]:
         name = f"{package['name']}-{package['version']}.crate"
         crate = Path(metadata["target_directory"], "package", name)
+        if not crate.exists():
+            sys.exit(f"there is no {crate}: cargo package --workspace --no-verify makes it")
         print(f"{crate.stat().st_size:8} bytes  {name}")
         for fault in faults(crate):
             failed = True

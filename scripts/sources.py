@@ -3,6 +3,7 @@ comments, and the passes where it calls them. A build's `convforge list --json` 
 `hash_of`). By itself it prints them: the hash of all of csrc, then of every variant.
 """
 
+import argparse
 import re
 from pathlib import Path
 
@@ -92,6 +93,7 @@ def csrc(root):
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     here = Path(__file__).resolve().parent.parent
     print("csrc", csrc(here))
     for variant, number in hashes(here).items():

@@ -35,8 +35,8 @@ FAMILIES = {
     "depthwise": ("depthwise",),
     "grouped": ("grouped", "depthwise"),
 }
-# The suites of layers with few channels.
-SMALL = ("report-86", "report-70", "first")
+# The suites of layers with few channels, and up to how many images the README's means have them apart.
+SMALL, FEW_IMAGES = ("report-86", "report-70", "first"), 16
 NOTHING = "no results committed yet"
 # Kinds of element as comparisons have them, and as the README heads their columns.
 KINDS = {
@@ -114,6 +114,15 @@ cut short or it was faster in another run, with which nothing is compared ([the 
 Measured is the day of a row's report and the hash of csrc that it ran."""
 
 
+INTRODUCTION = """\
+How many times as fast as the faster of cuDNN, by its fastest plan that passes, and cuBLAS the fastest handwritten variant is: the
+geometric mean over the layers of a suite that were compared by the code and with the libraries as they are, in brackets the least
+and the most. ‡ is where code or a library is another now, § where cuDNN's best is not known, - where nothing was compared. Filters are
+packed before the clock starts, and handwritten kernels begin early, as tables below say. vgg16, resnet50 and batch1 are without their
+layers of three channels, which are as those of the suite first. A variant that is newer than a comparison is not in it. Beside each
+library by itself: [docs/results.md](docs/results.md#summary)."""
+
+
 def places(lines):
     """What the lines were measured on, and by which code."""
     texts = []
@@ -132,40 +141,80 @@ def of_readme(line):
     return line.kind in KINDS and not (line.suite in NETWORKS and line.channels <= 3)
 
 
-def against_cudnn(lines):
-    """How many times as fast as cuDNN the fastest handwritten variant is, by suite, GPU and kind, as means over
-    what was measured with the code of now."""
-    groups, layers = {}, {}
+def rows_of(line):
+    """The README's row that a line counts for: few images and many of layers with few channels apart."""
+    if line.suite not in SMALL:
+        return line.suite
+    return f"{line.suite}, {'1 and 16 images' if line.images <= FEW_IMAGES else '100 images and more'}"
+
+
+def gain(line):
+    """How many times as fast the fastest handwritten variant is as the faster library; None where cuDNN's time is
+    not known to be its best."""
+    libraries = [row for row in (line.cublas, line.cudnn) if row]
+    if line.cudnn and line.is_open():
+        return None
+    return line.speedup(fastest(libraries))
+
+
+def against_libraries(lines):
+    """How many times as fast as the faster library the fastest handwritten variant is, by suite, GPU and kind, as
+    means over what was measured with the code of now."""
+    groups = {}
     for line in filter(of_readme, lines):
-        groups.setdefault((line.suite, line.chip), {}).setdefault(line.kind, []).append(line)
-    for (suite, _), kinds in groups.items():
-        for kind, found in kinds.items():
-            layers[suite, kind] = max(len(found), layers.get((suite, kind), 0))
+        groups.setdefault((rows_of(line), line.chip), {}).setdefault(line.kind, []).append(line)
+    layers = most_layers(groups)
     header = ["suite", "GPU", *KINDS.values()]
     rows = [
-        [suite, chip, *(gains(kinds.get(kind, []), layers.get((suite, kind))) for kind in KINDS)]
+        [suite, chip, *(cell(kinds.get(kind, []), layers.get((suite, kind))) for kind in KINDS)]
         for (suite, chip), kinds in groups.items()
     ]
     return table(*filled(header, rows), len(header))
 
 
-def gains(lines, layers):
-    """One cell of it: the mean, in brackets the least and the most, and of how many layers if not of all."""
-    fresh = [line for line in lines if line.is_fresh()]
-    found = [gain for line in fresh if (gain := line.speedup(line.cudnn))]
+def most_layers(groups):
+    """How many layers a suite has in a kind, on whichever GPU."""
+    layers = {}
+    for (suite, _), kinds in groups.items():
+        for kind, found in kinds.items():
+            layers[suite, kind] = max(len(found), layers.get((suite, kind), 0))
+    return layers
+
+
+def cell(lines, layers):
+    """The mean, in brackets the least and the most, and of how many layers if not of all."""
+    fresh = [line for line in lines if line.are_fresh(line.best, line.cublas, line.cudnn)]
+    found = [value for value in map(gain, fresh) if value]
     if not found:
         return "-" if not lines else "§" if fresh else "‡"
-    text = f"{mean(found):.2f} ({min(found):.2f} to {max(found):.2g})"
+    text = times(mean(found))
+    if len(found) > 1:
+        text += f" ({times(min(found))} to {times(max(found))})"
     return text if len(found) == layers else f"{text}, {len(found)} of {layers}"
 
 
 def behind(lines):
-    """On how many of these layers cuDNN is faster, and where by most."""
-    gains = [(gain, line) for line in lines if of_readme(line) and line.is_fresh() and (gain := line.speedup(line.cudnn))]
-    lost = sorted((pair for pair in gains if pair[0] < 1), key=lambda pair: pair[0])
-    worst = ", ".join(f"{gain:.2f} ({line.suite} {line.layer}, {KINDS[line.kind]}, {line.chip})" for gain, line in lost[:WORST])
-    text = f"cuDNN is faster in {len(lost)} of these {len(gains)} comparisons"
-    return f"{text}, by most at\n{worst}." if lost else f"{text}."
+    """In how many of these comparisons a library is faster, and where by most."""
+    fresh = [line for line in filter(of_readme, lines) if line.are_fresh(line.best, line.cublas, line.cudnn)]
+    found = [(value, line) for line in fresh if (value := gain(line))]
+    lost = sorted((pair for pair in found if pair[0] < 1), key=lambda pair: pair[0])
+    text = f"A library is faster in {len(lost)} of these {len(found)} comparisons"
+    if not lost:
+        return f"{text}."
+    by = [f"cuDNN in {sum(faster(line) == 'cudnn' for _, line in lost)}", f"cuBLAS in {sum(faster(line) == 'cublas' for _, line in lost)}"]
+    worst = ",\n".join(f"{times(value)} ({place(line)}, {line.chip})" for value, line in lost[:WORST])
+    return f"{text}, {' and '.join(by)}, by most at\n{worst}."
+
+
+def faster(line):
+    """The faster library."""
+    return family(fastest(row for row in (line.cublas, line.cudnn) if row))
+
+
+def place(line):
+    """Which layer it is, by how many images, and in which type."""
+    images = "one image" if line.images == 1 else f"{line.images} images"
+    return f"{line.suite} {line.layer}, {images}, {KINDS[line.kind]}"
 
 
 def headline(lines):
@@ -173,19 +222,12 @@ def headline(lines):
         return NOTHING.capitalize() + "."
     here = [line for line in lines if line.gpu == main_gpu(lines)]
     shown = [line for line in here if line.suite in HEADLINES and line.kind == "f32 NCHW"]
-    parts = [
-        "How many times as fast as cuDNN's fastest plan the fastest handwritten variant is: the geometric mean over the\n"
-        "layers of a suite that were compared with the code as it is, in brackets the least and the most. ‡ is where all was\n"
-        "measured with code that is another now, and - where nothing was. vgg16, resnet50 and batch1 are without their layers\n"
-        "of three channels, which are as those of the suite first. A variant that is newer than a comparison is not in it.",
-        against_cudnn(lines),
-        behind(lines),
-    ]
+    parts = [INTRODUCTION, against_libraries(lines), behind(lines)]
     if shown:
         kinds = [
-            ("Handwritten variants on FMAs:", "x floor", lambda line: line.by_fma, Line.over_floor),
+            (f"Handwritten variants on FMAs, on an {here[0].chip}:", "x floor", lambda line: line.by_fma, Line.over_floor),
             (
-                "On tensor cores, each product of fp32 as three:",
+                f"On tensor cores of an {here[0].chip}, each product of fp32 as three:",
                 "x split floor",
                 lambda line: line.by_tensor_cores,
                 Line.over_split_floor,
@@ -226,7 +268,7 @@ def headline(lines):
             ]
             for line in shown
         ]
-        parts += ["The libraries, and the floors:", table(*filled(header, rows), 3)]
+        parts += ["The libraries there, and the floors:", table(*filled(header, rows), 3)]
     parts.append(
         LEGEND + " Every layer, type and layout is\nin [docs/results.md](docs/results.md), the reports in"
         " benches/results. The runs:"
@@ -271,29 +313,35 @@ def family_table(lines, name, rows):
     groups = {}
     for line in filter(of_readme, lines):
         if line.suite in FAMILIES[name]:
-            groups.setdefault((line.suite, line.chip, KINDS[line.kind]), []).append(line)
+            groups.setdefault((line.suite, line.chip), {}).setdefault(line.kind, []).append(line)
+    layers = most_layers(groups)
     names = [row for row in rows if row.startswith(f"{name}_")]
     cells = [
-        [*map(str, key), *(extremes(group, variant) for variant in names)] for key, group in groups.items()
+        [suite, chip, KINDS[kind], *(extremes(found, variant, layers[suite, kind]) for variant in names)]
+        for (suite, chip), kinds in groups.items()
+        for kind, found in kinds.items()
     ]
     cells = [row for row in cells if any(cell != "-" for cell in row[3:])]
     header = ["suite", "GPU", "elements", *(f"`{row}`" for row in names)]
     return table(*filled(header, cells), len(header))
 
 
-def extremes(lines, variant):
-    """The mean of a variant over these lines, and in which layers the least and the most are."""
+def extremes(lines, variant, layers):
+    """The mean of a variant over these lines, in which layers the least and the most are, and of how many layers if
+    not of all."""
     found = []
     for line in lines:
         row = line.of(variant)
-        if row and line.is_fresh(row) and (gain := line.speedup(line.cudnn, row)):
-            found.append((gain, min(line.layer.split("."), key=len)))
+        if row and line.are_fresh(row, line.cudnn) and (value := line.speedup(line.cudnn, row)):
+            alike = sum(other.layer == line.layer for other in lines)
+            name = min(line.layer.split("."), key=len)
+            found.append((value, name if alike == 1 else f"{name}, N = {line.images}"))
     if not found:
         return "-"
     (low, least), (high, most) = min(found), max(found)
-    text = f"{mean(gain for gain, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
+    text = f"{mean(value for value, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
     text = f"{low:.2f} ({least})" if len(found) == 1 else text
-    return text if len(found) == len(lines) else f"{text}; {len(found)} of {len(lines)}"
+    return text if len(found) == layers else f"{text}; {len(found)} of {layers}"
 
 
 def small(lines):

@@ -92,6 +92,11 @@ sanitize_table() {
     sanitize_places
 }
 
+# No errors, and no answer missing, in the steps of `sanitize`.
+sanitize_is_clean() {
+    ! sanitize_table | grep -qE ' !|no answer'
+}
+
 # The first line of source of each error, and how often.
 sanitize_places() {
     [[ -r $out/log.txt ]] || return 0

@@ -269,6 +269,12 @@ class Steps(PackedFolder):
         self.assertEqual(self.line(answer, "narrow ")[1:], ["no", "answer"] * 4)
         self.assertEqual(answer.returncode, 1)
 
+    def test_a_sanitizer_that_says_nothing_is_no_answer(self):
+        self.program("tools/compute-sanitizer", '#!/bin/sh\nshift 4\nexec "$@"\n')
+        answer, _ = self.run_it("sanitize", "wide")
+        self.assertEqual(self.line(answer, "wide ")[1:], ["no", "answer"] * 4)
+        self.assertEqual(answer.returncode, 1)
+
     def test_the_trials_of_all_variants_are_a_step_for_each(self):
         for name in ("conv", "variants"):
             self.program(f"bin/tests/{name}", f"#!/bin/sh\necho \"{name} [$*]\" >>\"$CALLS\"\n")

@@ -67,26 +67,32 @@ class Tables(unittest.TestCase):
         self.assertRegex(line.time(line.cudnn), r"16\.0 us.* §")
         self.assertEqual(line.speedup(line.best, line.cudnn), 0.5)
 
-    def test_the_readme_compares_with_cudnn_what_was_measured_with_the_code_of_now(self):
+    def test_the_readme_compares_with_the_faster_library_what_was_measured_with_the_code_of_now(self):
         line = next(line for line in self.lines() if line.layer == "l1")  # twice as fast as cuDNN, of now
-        slower, stale, colours = copy.copy(line), copy.copy(line), copy.copy(line)
+        slower, stale, colours, many, beside = (copy.copy(line) for _ in range(5))
         slower.best = {**line.best, "median_us": 20.0}
         stale.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
         colours.suite, colours.channels = "vgg16", 3
+        many.images = 100
+        beside.cublas = {**line.cudnn, "variant": "cublas_gemm", "median_us": 4.0}
 
         def cell(lines):
-            return tables.against_cudnn(lines).splitlines()[2:]
+            return tables.against_libraries(lines).splitlines()[2:]
 
-        self.assertEqual(cell([line]), ["| report-86 | GPU | 2.00 (2.00 to 2) |"])
-        self.assertEqual(cell([line, slower]), ["| report-86 | GPU | 1.26 (0.80 to 2) |"])
-        self.assertEqual(cell([line, stale]), ["| report-86 | GPU | 2.00 (2.00 to 2), 1 of 2 |"])
-        self.assertEqual(cell([stale]), ["| report-86 | GPU | ‡ |"])
+        few = "| report-86, 1 and 16 images | GPU |"
+        self.assertEqual(cell([line]), [f"{few} 2.00 |"])
+        self.assertEqual(cell([line, slower]), [f"{few} 1.26 (0.80 to 2.00) |"])
+        self.assertEqual(cell([line, stale]), [f"{few} 2.00, 1 of 2 |"])
+        self.assertEqual(cell([stale]), [f"{few} ‡ |"])
+        self.assertEqual(cell([line, many]), [f"{few} 2.00 |", "| report-86, 100 images and more | GPU | 2.00 |"])
+        self.assertEqual(cell([beside]), [f"{few} 0.50 |"])
         self.assertEqual(cell([colours]), [], "layers of three channels are another suite's")
         with unittest.mock.patch.object(line.checkout, "open", {f"GPU: {line.problem}"}):
-            self.assertEqual(cell([line]), ["| report-86 | GPU | § |"])
-        self.assertEqual(tables.behind([line, stale]), "cuDNN is faster in 0 of these 1 comparisons.")
-        told = tables.behind([line, slower])
-        self.assertIn("faster in 1 of these 2 comparisons, by most at\n0.80 (report-86 l1, fp32 NCHW, GPU).", told)
+            self.assertEqual(cell([line]), [f"{few} § |"])
+        self.assertEqual(tables.behind([line, stale]), "A library is faster in 0 of these 1 comparisons.")
+        told = tables.behind([line, slower, beside])
+        self.assertIn("in 2 of these 3 comparisons, cuDNN in 1 and cuBLAS in 1, by most at\n"
+                      "0.50 (report-86 l1, one image, fp32 NCHW, GPU),\n0.80 (", told)
 
     def test_a_chapter_has_each_row_of_its_family_beside_cudnn(self):
         line = next(line for line in self.lines() if line.layer == "l1")
@@ -100,6 +106,12 @@ class Tables(unittest.TestCase):
                 each.checkout.hashes["own_x"] = "1"
             self.assertEqual(of([line]), ["| report-vgg | GPU | fp32 NCHW | 2.00 (7) |"])
             self.assertEqual(of([line, other]), ["| report-vgg | GPU | fp32 NCHW | 1.00, 0.50 (c5a) to 2.00 (7) |"])
+            twice = [copy.copy(line), line]
+            twice[0].images, twice[0].variants = 16, [{**line.best, "variant": "own_x", "median_us": 4.0}]
+            self.assertIn("2.00 (7, N = 1) to 4.00 (7, N = 16)", of(twice)[0])
+            here = copy.copy(line)
+            here.chip = "OTHER"
+            self.assertIn("| report-vgg | OTHER | fp32 NCHW | 2.00 (7); 1 of 2 |", of([line, other, here]))
             other.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
             self.assertEqual(of([line, other]), ["| report-vgg | GPU | fp32 NCHW | 2.00 (7); 1 of 2 |"])
             line.suite = other.suite = "first"
