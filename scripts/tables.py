@@ -115,12 +115,12 @@ Measured is the day of a row's report and the hash of csrc that it ran."""
 
 
 INTRODUCTION = """\
-How many times as fast as the faster of cuDNN, by its fastest plan that passes, and cuBLAS the fastest handwritten variant is: the
-geometric mean over the layers of a suite that were compared by the code and with the libraries as they are, in brackets the least
-and the most. ‡ is where code or a library is another now, § where cuDNN's best is not known, - where nothing was compared. Filters are
-packed before the clock starts, and handwritten kernels begin early, as tables below say. vgg16, resnet50 and batch1 are without their
-layers of three channels, which are as those of the suite first. A variant that is newer than a comparison is not in it. Beside each
-library by itself: [docs/results.md](docs/results.md#summary)."""
+How many times as fast the fastest handwritten variant is as the faster of two libraries: cuBLAS, and cuDNN by its fastest plan
+that passes. Geometric means over the layers of a suite that were measured with the code and the libraries as they are now; in
+brackets the least and the most. ‡ is where all was measured with others, § where cuDNN's best is not known, - where nothing was
+measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
+vgg16, resnet50 and batch1 are without their layers of three channels, which are as those of the suite first. A variant that is
+newer than a comparison is not in it. [docs/results.md](docs/results.md#summary) compares with each library by itself."""
 
 
 def places(lines):
