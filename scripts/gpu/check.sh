@@ -4,6 +4,7 @@
 readonly CASES=5000   # of a step, less than a minute on an H200: 100 to 180 are judged in a second
 readonly JOBS=8       # cases at a time: more wait for each other's memory
 readonly HUGE_PARTS=7 # as many as the suite has problems
+readonly TAILS=5880   # as many as `convforge check --tails` has
 
 # check [N], check --each N [NAME...]
 check() {
@@ -80,76 +81,20 @@ huge() {
 
 # Every dimension one below, at and one above each tile's size, by every configuration.
 tails() {
-    local list=$out/tails.txt name variant configs part parts judge problems
+    local name variant configs part parts judge
     for name in "$@"; do rows_of "$name" >/dev/null || exit 2; done
     judged "$JOBS"
-    tail_problems >"$list"
-    problems=$(wc -l <"$list")
     for name in $(families "$@"); do
         while read -r _ variant configs _; do
             # A share may hold nothing that a variant can do; all problems may not.
-            parts=$((problems * configs / CASES + 2))
+            parts=$((TAILS * configs / CASES + 2))
             for ((part = 1; part <= parts; part++)); do
-                late "tails-$variant-$part-of-$parts" "$convforge" check --device "$device" --suite "$list" \
+                late "tails-$variant-$part-of-$parts" "$convforge" check --device "$device" --tails \
                     --shard "$part/$parts" --variant "$variant" --configs all --data integer --data normal \
                     --seed "$seed" "${judge[@]}" </dev/null
             done
         done < <(rows_of "$name")
     done
-}
-
-# The problems of `tails`: layers of each kind, in which one size goes through the edges of tiles.
-tail_problems() {
-    local edges types words type
-    edges=$(for tile in 4 8 16 32 64 96 128 192 256; do echo $((tile - 1)) "$tile" $((tile + 1)); done)
-    types=('' +math=tf32 +f16 +nhwc +nhwc+math=tf32 +f16+nhwc +bf16+nhwc)
-    for type in "${types[@]}"; do
-        while read -r words; do
-            echo "$words$type"
-        done < <(layers_at_edges "${edges//$'\n'/ }" | awk '!seen[$0]++')
-    done
-}
-
-# layers_at_edges EDGES: a problem per line, without storage, math and layout.
-layers_at_edges() {
-    awk -v list="$1" '
-        # Of a dense layer: images, channels, height, width, filters.
-        function dense(window, n, c, h, w, k) {
-            print "mb" n "ic" c "ih" h "iw" w "oc" k window
-        }
-        # Groups of so many channels, so many out as in.
-        function grouped(window, n, of, h, w, groups) {
-            print "g" groups "mb" n "ic" groups * of "ih" h "iw" w "oc" groups * of window
-        }
-        BEGIN {
-            count = split(list, edge, " ")
-            split("kh3ph1 kh1 kh3sh2ph1", windows, " ")
-            split("kh3ph1 kh5sh2ph2 kh7ph3", own, " ")
-            split("1 4 8 16 32", of, " ")
-            for (i = 1; i <= count; i++) {
-                e = edge[i]
-                for (j = 1; j in windows; j++) {
-                    dense(windows[j], 2, e, 12, 20, 32)
-                    dense(windows[j], 2, 32, 12, 20, e)
-                    dense(windows[j], 1, 24, 12, e, 40)
-                    if (e < 130) dense(windows[j], 1, 24, e, 12, 40)
-                    if (e < 70) dense(windows[j], e, 16, 7, 7, 24)
-                }
-                # Few channels under a large filter.
-                if (e < 40) { dense("kh7", 3, 3, 40, 40, e); dense("kh7", e, 1, 30, 30, 4) }
-                dense("kh7", 2, 4, 40, e + 6, 16)
-                for (j = 1; j in own; j++) {
-                    grouped(own[j], 2, 1, 14, 20, e + 1)
-                    grouped(own[j], 1, 1, 10, e, 40)
-                    if (e < 130) grouped(own[j], 1, 1, e, 10, 40)
-                }
-                for (j = 2; j in of; j++) {
-                    grouped("kh3ph1", 2, of[j], 14, e, 4)
-                    if (e < 40) grouped("kh3ph1", 2, of[j], e, 14, 5)
-                    if (e < 70) grouped("kh3ph1", 1, of[j], 7, 9, e)
-                }
-            }
-        }'
 }
 
 # A line for each variant that was checked: what its steps counted, and how many gave no count.

@@ -243,15 +243,17 @@ class Steps(PackedFolder):
         suite = (ROOT / "crates/tools/src/suites/huge.txt").read_text(encoding="utf-8").splitlines()
         self.assertEqual(len([line for line in suite if not line.startswith("#")]), 7)
 
-    def test_tails_go_through_the_edges_of_tiles(self):
-        _, calls = self.run_it("tails", "implicit_gemm_nhwc")
-        problems = (self.results / "tails.txt").read_text(encoding="utf-8").splitlines()
-        self.assertEqual(len(problems), len(set(problems)))
-        for channels in (127, 128, 129):
-            for problem in (f"mb2ic{channels}ih12iw20oc32kh3ph1+f16+nhwc", f"mb2ic32ih12iw20oc{channels}kh1",
-                            f"g{channels + 1}mb2ic{channels + 1}ih14iw20oc{channels + 1}kh7ph3+bf16+nhwc"):
-                self.assertIn(problem, problems)
-        self.assertEqual(len(calls), len(problems) // 5000 + 2)
+    def test_the_tails_of_each_configuration_are_shared_by_steps(self):
+        # 5880 problems, at most 5000 cases a step and one step more.
+        for name, configs, steps in (("implicit_gemm_nhwc", 1, 3), ("wide", 3, 5)):
+            _, calls = self.run_it("tails", name)
+            self.assertEqual(calls, [
+                f"check --device gpu --tails --shard {part}/{steps} --variant {name} --configs all --data integer "
+                "--data normal --seed 1 --judge gpu --jobs 8" for part in range(1, steps + 1)
+            ])
+            self.assertEqual(len(calls), 5880 * configs // 5000 + 2)
+        _, again = self.run_it("tails", "implicit_gemm_nhwc", "wide")
+        self.assertEqual(again, [])
 
     def test_errors_are_shown_with_their_places_and_fail(self):
         answer, calls = self.run_it("sanitize", "implicit_gemm_nhwc")

@@ -36,6 +36,7 @@
 //! | `stored` | [`Deviation`]: how far results are from f64 of the operands as they are stored |
 //! | `generate` | [`Profile`]: random valid problems |
 //! | `domain` | [`Domain`]: random problems that one variant can do, up to where it refuses |
+//! | `tails` | [`tails()`]: problems with sizes around those of tiles |
 //! | `error` | [`Error`]: what keeps a check from being made |
 
 #![warn(missing_docs)]
@@ -67,6 +68,7 @@ mod run;
 mod sets;
 pub mod split;
 mod stored;
+mod tails;
 mod trial;
 mod verdict;
 mod whole;
@@ -90,4 +92,5 @@ pub use rng::random_at;
 pub use run::{beside, case, conv};
 pub use sets::Sets;
 pub use stored::{Deviation, rounds, sequential};
+pub use tails::tails;
 pub use verdict::Verdict;

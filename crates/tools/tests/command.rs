@@ -448,6 +448,47 @@ fn each_variant_gets_as_many_problems_as_it_was_promised() {
 }
 
 #[test]
+fn a_share_of_the_tails_of_tiles_passes_on_the_cpu() {
+    let kinds = ["--data", "integer", "--data", "normal"];
+    let share = ["check", "--device", "cpu", "--tails", "--shard", "5/197"];
+    let text = says(&[&share[..], &kinds].concat());
+    assert!(
+        text.contains("Problems: 30, ") && text.contains(" 0 failed, 0 skipped"),
+        "{text}"
+    );
+}
+
+#[test]
+fn tails_are_all_that_is_checked() {
+    let problem = "mb1ic3ih8oc4kh3";
+    for others in [
+        "--generated 5",
+        "--each 5",
+        "--suite vgg16",
+        &format!("--problem {problem}"),
+        "--model net.onnx",
+        "--storage f16",
+        "--c 3 --h 8 --k 4 --r 3",
+    ] {
+        let named = others.split(' ');
+        let tails = ["check", "--device", "cpu", "--shard", "1/5880", "--tails"];
+        let args: Vec<&str> = tails.into_iter().chain(named).collect();
+        let option = args[tails.len()];
+        fails(&args, &["cannot be used with", "--tails", option]);
+    }
+}
+
+/// gpu.sh makes as many steps as they take.
+#[test]
+fn the_script_knows_how_many_tails_there_are() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/gpu/check.sh");
+    let text = fs::read_to_string(script).unwrap();
+    let count = convforge_check::tails().len();
+    let line = format!("readonly TAILS={count} ");
+    assert!(text.contains(&line), "no `{line}` in check.sh");
+}
+
+#[test]
 fn a_variant_that_cannot_do_it() {
     // One row is not supported, so nothing was shown.
     let problem = "mb1ic3ih8oc4kh3+math=f16acc";

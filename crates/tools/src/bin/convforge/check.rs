@@ -33,11 +33,12 @@ const JOBS: usize = 8;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --problem, --suite, --model, --generated and --each it takes 100 \
-                        generated problems. A failure is printed with the command that repeats it.\n\n\
+    after_help = "Without --problem, --suite, --model, --generated, --each and --tails it takes \
+                        100 generated problems. A failure is printed with the command that repeats it.\n\n\
                   For example:\n\
                   \x20 convforge check --problem mb2ic16ih32oc32kh3ph1+relu\n\
-                  \x20 convforge check --variant direct_naive --each 100"
+                  \x20 convforge check --variant direct_naive --each 100\n\
+                  \x20 convforge check --variant direct_naive --tails --shard 1/100"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -49,6 +50,11 @@ pub struct Args {
     /// meets fewer fails
     #[arg(long, value_name = "N", value_parser = number::<usize>, allow_negative_numbers = true)]
     each: Option<usize>,
+    /// Thousands of problems, the same for every seed, in which one size is one below, at or one above
+    /// that of a tile; --shard takes fewer
+    #[arg(long, conflicts_with_all = ["problem", "suite", "model", "c", "generated", "each"])]
+    #[arg(conflicts_with_all = ["storage", "layout", "math", "batch"])]
+    tails: bool,
     /// Seed of the problems and of the data
     #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
@@ -181,6 +187,9 @@ impl Args {
     fn problems(&self) -> Result<Vec<Problem>, Failure> {
         let layers = self.problems.layers()?;
         let mut problems: Vec<Problem> = layers.into_iter().map(|layer| layer.problem).collect();
+        if self.tails {
+            problems.extend(check::tails());
+        }
         let default = match problems.is_empty() && self.each.is_none() {
             true => DEFAULT_GENERATED,
             false => 0,
