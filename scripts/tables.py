@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Turns the reports in benches/results into tables: the README's, between its two markers, docs/results.md
-with every suite, docs/accuracy.md with the errors (accuracy.py), and the guide's table of maths. The reports are what `convforge
-report --keep` makes of those of `compare`, `sweep` and `study`.
+"""Turns the reports in benches/results into tables: docs/results.md with every suite, and between their markers the
+README's, those of chapters of docs/kernels, of docs/accuracy.md (accuracy.py) and of the guide. The reports are what
+`convforge report --keep` makes of those of `compare`, `sweep` and `study`.
 
 With --check nothing is written; the exit status says whether the tables agree with the reports, and
 whether benches/slower.txt says why of every row that became slower than when it was kept last. A row is
@@ -11,16 +11,17 @@ measured with: that is counted, and --stale lists them.
 
 import argparse
 import difflib
-import math
 import re
 import sys
 from pathlib import Path
 
 import accuracy
 import results
-from comparisons import HEADLINES, ROOT, Checkout, Line, family, fastest, main_gpu, read, time
+from comparisons import HEADLINES, ROOT, Checkout, Line, fastest, main_gpu, read, time
 from markdown import filled, put, table
 from results import name
+from slower import EXCUSES, slower
+from summaries import FAMILIES, INTRODUCTION, against_libraries, behind, family_table, mean, of_readme, small, times
 
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
 ERROR_MARKERS = "<!-- errors: begin -->", "<!-- errors: end -->"
@@ -29,37 +30,7 @@ MATH_MARKERS = "<!-- math: begin -->", "<!-- math: end -->"
 STATE_MARKERS = "<!-- state: begin -->", "<!-- state: end -->"
 SMALL_MARKERS = "<!-- small: begin -->", "<!-- small: end -->"
 FAMILY_MARKERS = "<!-- family: begin -->", "<!-- family: end -->"
-# The families whose chapters have a table of all their rows beside cuDNN, and the suites that it is of.
-FAMILIES = {
-    "implicit_gemm": ("report-vgg", "vgg16", "resnet50", "batch1"),
-    "depthwise": ("depthwise",),
-    "grouped": ("grouped", "depthwise"),
-}
-# The suites of layers with few channels, and up to how many images the README's means have them apart.
-SMALL, FEW_IMAGES = ("report-86", "report-70", "first"), 16
 NOTHING = "no results committed yet"
-# Kinds of element as comparisons have them, and as the README heads their columns.
-KINDS = {
-    "f16 NHWC": "f16 NHWC", "f16 NCHW": "f16 NCHW", "bf16 NHWC": "bf16 NHWC", "bf16 NCHW": "bf16 NCHW",
-    "f32 NHWC": "fp32 NHWC", "f32 NCHW": "fp32 NCHW",
-    "f32 NHWC, tf32 math": "TF32 NHWC", "f32 NCHW, tf32 math": "TF32 NCHW",
-}  # fmt: skip
-# Networks whose layers of three channels the README's means leave out: the suite first is of such layers.
-NETWORKS = {"vgg16", "resnet50", "batch1"}
-# How many of the layers where cuDNN is furthest ahead the README names.
-WORST = 5
-# A row may become so many times slower, where it takes longer than this.
-SLOWER, LONG_US = 1.03, 20.0
-EXCUSES = "benches/slower.txt"
-
-
-def times(value):
-    return "-" if value is None else f"{value:.2f}"
-
-
-def mean(values):
-    values = [v for v in values if v is not None]
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
 def mean_of(values, layers):
@@ -67,9 +38,6 @@ def mean_of(values, layers):
     values = [v for v in values if v is not None]
     text = times(mean(values))
     return text if len(values) in (0, layers) else f"{text} of {len(values)}"
-
-
-
 
 
 COLUMNS = [
@@ -114,15 +82,6 @@ cut short or it was faster in another run, with which nothing is compared ([the 
 Measured is the day of a row's report and the hash of csrc that it ran."""
 
 
-INTRODUCTION = """\
-How many times as fast the fastest handwritten variant is as the faster of two libraries: cuBLAS, and cuDNN by its fastest plan
-that passes. Geometric means over the layers of a suite that were measured with the code and the libraries as they are now; in
-brackets the least and the most. ‡ is where all was measured with others, § where cuDNN's best is not known, - where nothing was
-measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
-vgg16, resnet50 and batch1 are without their layers of three channels, which are as those of the suite first. A variant that is
-newer than a comparison is not in it. [docs/results.md](docs/results.md#summary) compares with each library by itself."""
-
-
 def places(lines):
     """What the lines were measured on, and by which code."""
     texts = []
@@ -135,86 +94,6 @@ def places(lines):
             f"{e['date'].split('T')[0]}, csrc `{e['csrc']}`"
         )
     return sorted(set(texts))
-
-
-def of_readme(line):
-    return line.kind in KINDS and not (line.suite in NETWORKS and line.channels <= 3)
-
-
-def rows_of(line):
-    """The README's row that a line counts for: few images and many of layers with few channels apart."""
-    if line.suite not in SMALL:
-        return line.suite
-    return f"{line.suite}, {'1 and 16 images' if line.images <= FEW_IMAGES else '100 images and more'}"
-
-
-def gain(line):
-    """How many times as fast the fastest handwritten variant is as the faster library; None where cuDNN's time is
-    not known to be its best."""
-    libraries = [row for row in (line.cublas, line.cudnn) if row]
-    if line.cudnn and line.is_open():
-        return None
-    return line.speedup(fastest(libraries))
-
-
-def against_libraries(lines):
-    """How many times as fast as the faster library the fastest handwritten variant is, by suite, GPU and kind, as
-    means over what was measured with the code of now."""
-    groups = {}
-    for line in filter(of_readme, lines):
-        groups.setdefault((rows_of(line), line.chip), {}).setdefault(line.kind, []).append(line)
-    layers = most_layers(groups)
-    header = ["suite", "GPU", *KINDS.values()]
-    rows = [
-        [suite, chip, *(cell(kinds.get(kind, []), layers.get((suite, kind))) for kind in KINDS)]
-        for (suite, chip), kinds in groups.items()
-    ]
-    return table(*filled(header, rows), len(header))
-
-
-def most_layers(groups):
-    """How many layers a suite has in a kind, on whichever GPU."""
-    layers = {}
-    for (suite, _), kinds in groups.items():
-        for kind, found in kinds.items():
-            layers[suite, kind] = max(len(found), layers.get((suite, kind), 0))
-    return layers
-
-
-def cell(lines, layers):
-    """The mean, in brackets the least and the most, and of how many layers if not of all."""
-    fresh = [line for line in lines if line.are_fresh(line.best, line.cublas, line.cudnn)]
-    found = [value for value in map(gain, fresh) if value]
-    if not found:
-        return "-" if not lines else "§" if fresh else "‡"
-    text = times(mean(found))
-    if len(found) > 1:
-        text += f" ({times(min(found))} to {times(max(found))})"
-    return text if len(found) == layers else f"{text}, {len(found)} of {layers}"
-
-
-def behind(lines):
-    """In how many of these comparisons a library is faster, and where by most."""
-    fresh = [line for line in filter(of_readme, lines) if line.are_fresh(line.best, line.cublas, line.cudnn)]
-    found = [(value, line) for line in fresh if (value := gain(line))]
-    lost = sorted((pair for pair in found if pair[0] < 1), key=lambda pair: pair[0])
-    text = f"A library is faster in {len(lost)} of these {len(found)} comparisons"
-    if not lost:
-        return f"{text}."
-    by = [f"cuDNN in {sum(faster(line) == 'cudnn' for _, line in lost)}", f"cuBLAS in {sum(faster(line) == 'cublas' for _, line in lost)}"]
-    worst = ",\n".join(f"{times(value)} ({place(line)}, {line.chip})" for value, line in lost[:WORST])
-    return f"{text}, {' and '.join(by)}, by most at\n{worst}."
-
-
-def faster(line):
-    """The faster library."""
-    return family(fastest(row for row in (line.cublas, line.cudnn) if row))
-
-
-def place(line):
-    """Which layer it is, by how many images, and in which type."""
-    images = "one image" if line.images == 1 else f"{line.images} images"
-    return f"{line.suite} {line.layer}, {images}, {KINDS[line.kind]}"
 
 
 def headline(lines):
@@ -307,60 +186,6 @@ def maths(lines, errors):
     return table([*header, "speed"], [[*row, times(gains.get(row[0]))] for row in rows], 1)
 
 
-def family_table(lines, name, rows):
-    """How many times as fast as cuDNN each row of a family is, by suite, GPU and kind: means over what was measured
-    with the code of now, and the layers where it is furthest behind and ahead."""
-    groups = {}
-    for line in filter(of_readme, lines):
-        if line.suite in FAMILIES[name]:
-            groups.setdefault((line.suite, line.chip), {}).setdefault(line.kind, []).append(line)
-    layers = most_layers(groups)
-    names = [row for row in rows if row.startswith(f"{name}_")]
-    cells = [
-        [suite, chip, KINDS[kind], *(extremes(found, variant, layers[suite, kind]) for variant in names)]
-        for (suite, chip), kinds in groups.items()
-        for kind, found in kinds.items()
-    ]
-    cells = [row for row in cells if any(cell != "-" for cell in row[3:])]
-    header = ["suite", "GPU", "elements", *(f"`{row}`" for row in names)]
-    return table(*filled(header, cells), len(header))
-
-
-def extremes(lines, variant, layers):
-    """The mean of a variant over these lines, in which layers the least and the most are, and of how many layers if
-    not of all."""
-    found = []
-    for line in lines:
-        row = line.of(variant)
-        if row and line.are_fresh(row, line.cudnn) and (value := line.speedup(line.cudnn, row)):
-            alike = sum(other.layer == line.layer for other in lines)
-            name = min(line.layer.split("."), key=len)
-            found.append((value, name if alike == 1 else f"{name}, N = {line.images}"))
-    if not found:
-        return "-"
-    (low, least), (high, most) = min(found), max(found)
-    text = f"{mean(value for value, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
-    text = f"{low:.2f} ({least})" if len(found) == 1 else text
-    return text if len(found) == layers else f"{text}; {len(found)} of {layers}"
-
-
-def small(lines):
-    """The chapter's tables of layers with few channels: the fastest variant / cuDNN, by images, on the main GPU."""
-    here = [line for line in lines if line.gpu == main_gpu(lines) and line.suite in SMALL]
-    parts = []
-    for kind in ("f32 NCHW", "f16 NHWC"):
-        found = [line for line in here if line.kind == kind]
-        layers = {}
-        for line in found:
-            layer = re.sub(r"^mb\d+|\+.*", "", line.problem)
-            layers.setdefault(layer, {})[line.images] = f"{line.time(line.best)} / {line.time(line.cudnn)}"
-        images = sorted({line.images for line in found})
-        header = ["layer", *(f"N = {n}" for n in images)]
-        rows = [[f"`{layer}`", *(times.get(n, "-") for n in images)] for layer, times in layers.items()]
-        parts += [f"{KINDS[kind]}:", table(header, rows, len(header))] if found else []
-    return "\n\n".join(parts) or NOTHING
-
-
 def summary(lines):
     """Geometric means per suite and kind of element, and per GPU where there are several."""
     several = len({line.gpu for line in lines}) > 1
@@ -423,34 +248,6 @@ def stale(lines):
         for row in line.displayed():
             if why := line.why_stale(row):
                 yield f"{line.suite} {line.layer} {line.problem} {name(row)}: {why}"
-
-
-def slower(folder, excuses):
-    """What is wrong with rows that became slower than when they were kept last, cuDNN's apart, and with the
-    lines of the file that says why they may."""
-    left = {}
-    for number, line in enumerate(excuses.splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
-            words = line.split(maxsplit=2)
-            if len(words) < 3:
-                yield f"{EXCUSES}:{number}: a line is a problem, a variant, and why"
-            else:
-                left[tuple(words[:2])] = number
-    found = set()
-    for path in results.files(folder):
-        report = results.read(path)
-        for row in report.get("rows", []) if "tool" not in report else []:
-            before, now = row.get("before_us"), row.get("median_us")
-            if before and now and now > LONG_US and now > SLOWER * before and family(row) != "cudnn":
-                key = (row["problem"], name(row))
-                found.add(key)
-                if key not in left:
-                    yield (
-                        f"{path.name}: {key[0]} {key[1]} takes {time(now)}, {now / before:.2f} times as long as"
-                        f" when it was kept last; measure it again, or say why in {EXCUSES}"
-                    )
-    for key in left.keys() - found:
-        yield f"{EXCUSES}:{left[key]}: {key[1]} has not become slower on {key[0]}"
 
 
 def disassembly(text, csrc):

@@ -112,7 +112,8 @@ pub struct Pipeline<T: Element> {
 
 impl<T: Element> Pipeline<T> {
     /// Cuts the batch of `problem`, lets `pick` choose the variant for a chunk, for a smaller last one
-    /// too if that does not take so few images, and takes all the memory and handles that runs will need. `bias` is empty where the problem has none.
+    /// too if that does not take so few images, and takes all the memory and handles that runs will
+    /// need. `bias` is empty where the problem has none.
     ///
     /// # Errors
     /// A residual, which is not split; no stream, or chunks of no image; a filter or bias of another

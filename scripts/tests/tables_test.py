@@ -8,7 +8,9 @@ import unittest.mock
 from pathlib import Path
 
 import comparisons
+import slower
 import sources
+import summaries
 import tables
 
 
@@ -77,7 +79,7 @@ class Tables(unittest.TestCase):
         beside.cublas = {**line.cudnn, "variant": "cublas_gemm", "median_us": 4.0}
 
         def cell(lines):
-            return tables.against_libraries(lines).splitlines()[2:]
+            return summaries.against_libraries(lines).splitlines()[2:]
 
         few = "| report-86, 1 and 16 images | GPU |"
         self.assertEqual(cell([line]), [f"{few} 2.00 |"])
@@ -89,8 +91,8 @@ class Tables(unittest.TestCase):
         self.assertEqual(cell([colours]), [], "layers of three channels are another suite's")
         with unittest.mock.patch.object(line.checkout, "open", {f"GPU: {line.problem}"}):
             self.assertEqual(cell([line]), [f"{few} § |"])
-        self.assertEqual(tables.behind([line, stale]), "A library is faster in 0 of these 1 comparisons.")
-        told = tables.behind([line, slower, beside])
+        self.assertEqual(summaries.behind([line, stale]), "A library is faster in 0 of these 1 comparisons.")
+        told = summaries.behind([line, slower, beside])
         self.assertIn("in 2 of these 3 comparisons, cuDNN in 1 and cuBLAS in 1, by most at\n"
                       "0.50 (report-86 l1, one image, fp32 NCHW, GPU),\n0.80 (", told)
 
@@ -99,8 +101,8 @@ class Tables(unittest.TestCase):
         line.suite, line.layer = "report-vgg", "7.c512"
         other = copy.copy(line)
         other.layer, other.variants = "c5a", [{**line.best, "median_us": 32.0}]
-        with unittest.mock.patch.dict(tables.FAMILIES, {"own": ("report-vgg",)}, clear=True):
-            of = lambda lines, rows=("own_mma", "own_x"): tables.family_table(lines, "own", rows).splitlines()[2:]
+        with unittest.mock.patch.dict(summaries.FAMILIES, {"own": ("report-vgg",)}, clear=True):
+            of = lambda lines, rows=("own_mma", "own_x"): summaries.family_table(lines, "own", rows).splitlines()[2:]
             for each in line, other:
                 each.variants[0] = {**each.variants[0], "variant": "own_x"}
                 each.checkout.hashes["own_x"] = "1"
@@ -121,7 +123,7 @@ class Tables(unittest.TestCase):
         line = next(line for line in self.lines() if line.layer == "l1")
         many = copy.copy(line)
         many.images, many.best = 16, {**line.best, "median_us": 12.0}
-        text = tables.small([line, many])
+        text = summaries.small([line, many])
         self.assertIn("| layer | N = 1 | N = 16 |", text)
         self.assertIn("| `ic1ih9oc2kh3` | 8.00 us / 16.0 us | 12.0 us / 16.0 us |", text)
 
@@ -178,7 +180,7 @@ class Tables(unittest.TestCase):
             def told(excuses):
                 text = "\n".join(map(json.dumps, lines))
                 (Path(folder) / "a.jsonl").write_text(text, encoding="utf-8")
-                return list(tables.slower(Path(folder), excuses))
+                return list(slower.slower(Path(folder), excuses))
 
             for excuses, count in cases:
                 self.assertEqual(len(told(excuses)), count, excuses)

@@ -50,7 +50,7 @@ impl Graph {
     /// # Safety
     /// Everything that the recorded work uses is still there and stays so until the work is done
     /// (dropping a buffer waits, as always): buffers; of a convolution also itself, its packed
-    /// filter and its workspace, in which nothing larger was reserved since, even in vain. A graph knows them by
+    /// filter and its workspace, in which since then nobody reserved more, or tried to. A graph knows them by
     /// address only, and such an address may since belong to anything, memory of the host included.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
         let _current = stream.enter()?;

@@ -37,11 +37,10 @@ impl Copies {
     /// Writes every copy, each of which `write` makes of zeros, and zeros around them.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for all of them and for one
-    /// more tensor, which `write` may copy from; what copying to the device answers.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for all of them; what copying to
+    /// the device answers.
     pub fn fill(&mut self, stream: &Stream, mut write: impl FnMut(usize, &mut [u8])) -> Result<()> {
         let mut host = on_host(self.memory.len(), 0)?;
-        drop(room(self.bytes)?);
         for copy in 0..self.count {
             write(copy, &mut host[self.offset(copy)..][..self.bytes]);
         }
@@ -95,19 +94,13 @@ impl Copies {
     }
 }
 
-/// So many of these bytes.
+/// So many of these bytes on the host, which may have less memory than its GPU.
 pub(super) fn on_host(bytes: usize, byte: u8) -> Result<Vec<u8>> {
-    let mut host = room(bytes)?;
+    let mut host = Vec::new();
+    let reserved = host.try_reserve_exact(bytes);
+    reserved.map_err(|_| out_of_memory(bytes))?;
     host.resize(bytes, byte);
     Ok(host)
-}
-
-/// Room for so many bytes on the host, which may have less memory than its GPU.
-fn room(bytes: usize) -> Result<Vec<u8>> {
-    let mut room = Vec::new();
-    let found = room.try_reserve_exact(bytes);
-    found.map_err(|_| out_of_memory(bytes))?;
-    Ok(room)
 }
 
 #[cfg(test)]

@@ -229,18 +229,22 @@ impl Recipe {
 
     /// A whole tensor as the bytes of its storage.
     pub fn bytes(&self, tensor: Tensor) -> Vec<u8> {
-        let storage = self.storage(tensor);
         let mut bytes = vec![0; self.byte_len(tensor)];
-        let chunk = 1 << 14;
+        self.write(tensor, &mut bytes);
         bytes
-            .par_chunks_mut(chunk * storage.bytes())
+    }
+
+    /// The same into memory that is there, as much of it as this holds.
+    pub fn write(&self, tensor: Tensor, to: &mut [u8]) {
+        let storage = self.storage(tensor);
+        let chunk = 1 << 14;
+        to.par_chunks_mut(chunk * storage.bytes())
             .enumerate()
             .for_each(|(i, bytes)| {
                 for (j, bytes) in bytes.chunks_exact_mut(storage.bytes()).enumerate() {
                     store(storage, self.value(tensor, i * chunk + j), bytes);
                 }
             });
-        bytes
     }
 
     /// All operands, widened to f32.

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::{Borrow, BorrowMut},
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -84,42 +85,6 @@ impl Row {
         }
     }
 
-    /// Checks what was made, unless it passed by another name; it is answered where it may be timed.
-    fn checked(
-        mut self,
-        device: &Device,
-        made: Made,
-        passed: &[(usize, Conv)],
-        seed: u64,
-        answers: &mut check::Answers,
-    ) -> (Self, Option<Conv>) {
-        let (began, contender) = (Instant::now(), made.contender);
-        let conv = made.conv.map_err(Ending::from).and_then(|conv| {
-            self.chose = contender.is_pick().then(|| conv.name());
-            self.source.clone_from(&conv.variant().info().hash);
-            if !passed.iter().any(|(_, passed)| is_same(passed, &conv)) {
-                let options = thoroughness(device, &self.problem, contender.arithmetic());
-                let mut outcome = check::beside(&conv, seed, &options, answers);
-                // It may want the memory that answers take.
-                if matches!(outcome, Outcome::Skipped(_)) && answers.forget() {
-                    outcome = check::beside(&conv, seed, &options, answers);
-                }
-                Ending::unless_passed(outcome)?;
-            }
-            Ok(conv)
-        });
-        #[cfg(feature = "cudnn")]
-        if let Some(found) = cudnn::found(contender, device, &self.problem) {
-            self.tell(found);
-        }
-        let took_s = made.took_s + began.elapsed().as_secs_f64();
-        self.took_s = Some((took_s * 1e3).round() / 1e3);
-        match conv {
-            Ok(conv) => (self, Some(conv)),
-            Err(Ending { status, reason }) => (self.ends(status, reason), None),
-        }
-    }
-
     fn ends(mut self, status: Status, reason: impl ToString) -> Self {
         self.status = status;
         self.reason = Some(reason.to_string());
@@ -170,115 +135,157 @@ pub fn compare(
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Row> {
     let _layer = Range::enter(&layer.problem.to_string());
-    let (mut rows, ready) = checked_all(device, layer, contenders, options, stop, progress);
+    let mut comparison = Comparison {
+        device,
+        layer,
+        options,
+        stop,
+        rows: Vec::new(),
+        ready: Vec::new(),
+    };
+    comparison.check(contenders, progress);
     check::forget_memory();
-
     progress("timing");
-    put_times(device, layer, ready, &mut rows, options, stop);
-    beside_cudnn(&mut rows);
-    rows
+    comparison.time();
+    beside_cudnn(&mut comparison.rows);
+    comparison.rows
 }
 
-/// A row for each contender, and the convolutions that passed, with the places of their rows.
-fn checked_all(
-    device: &Device,
-    layer: &Layer,
-    contenders: &[Contender],
-    options: &Options,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&str),
-) -> (Vec<Row>, Vec<(usize, Conv)>) {
-    let (mut rows, mut ready) = (Vec::new(), Vec::new());
-    let searched = searched(device, layer, contenders, stop, progress);
-    let mut answers = check::Answers::new(device);
-    for (contender, made) in contenders.iter().zip(searched) {
-        let row = Row::new(layer, contender, device, options);
-        if stop.load(Ordering::Relaxed) {
-            rows.push(row.ends(Status::Skipped, Error::Interrupted));
-            continue;
-        }
-        let doing = format!("checking {}", contender.name());
-        progress(&doing);
-        let _range = Range::enter(&doing);
-        let made = made.unwrap_or_else(|| Made::new(device, layer, contender));
-        let (row, conv) = row.checked(device, made, &ready, options.seed, &mut answers);
-        ready.extend(conv.map(|conv| (rows.len(), conv)));
-        rows.push(row);
-    }
-    (rows, ready)
+/// One problem, and what became of its contenders so far.
+struct Comparison<'a> {
+    device: &'a Device,
+    layer: &'a Layer,
+    options: &'a Options,
+    stop: &'a AtomicBool,
+    rows: Vec<Row>,
+    /// The convolutions that passed, with the places of their rows.
+    ready: Vec<(usize, Conv)>,
 }
 
 /// A contender's convolution, and how many seconds it took to make: of cuDNN to find.
-struct Made<'a> {
-    contender: &'a Contender,
+struct Made {
     conv: convforge::Result<Conv>,
     took_s: f64,
 }
 
-impl<'a> Made<'a> {
-    fn new(device: &Device, layer: &Layer, contender: &'a Contender) -> Self {
+impl Comparison<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Makes a row for each contender. Those that search come first, as they try plans that ask for much memory:
+    /// before any answer of the oracle is kept, so that all that are checked share the answers.
+    fn check(&mut self, contenders: &[Contender], progress: &mut dyn FnMut(&str)) {
+        check::forget_memory();
+        let mut found = Vec::new();
+        for contender in contenders {
+            found.push((contender.searches() && !self.stopped()).then(|| {
+                let doing = format!("finding {}", contender.name());
+                progress(&doing);
+                let _range = Range::enter(&doing);
+                self.made(contender)
+            }));
+        }
+        let mut answers = check::Answers::new(self.device);
+        for (contender, found) in contenders.iter().zip(found) {
+            let mut row = Row::new(self.layer, contender, self.device, self.options);
+            if self.stopped() {
+                self.rows
+                    .push(row.ends(Status::Skipped, Error::Interrupted));
+                continue;
+            }
+            let doing = format!("checking {}", contender.name());
+            progress(&doing);
+            let _range = Range::enter(&doing);
+            let made = found.unwrap_or_else(|| self.made(contender));
+            let row = match self.checked(contender, made, &mut row, &mut answers) {
+                Ok(conv) => {
+                    self.ready.push((self.rows.len(), conv));
+                    row
+                }
+                Err(Ending { status, reason }) => row.ends(status, reason),
+            };
+            self.rows.push(row);
+        }
+    }
+
+    fn made(&self, contender: &Contender) -> Made {
         let began = Instant::now();
         Made {
-            contender,
-            conv: contender.conv(device, &layer.problem),
+            conv: contender.conv(self.device, &self.layer.problem),
             took_s: began.elapsed().as_secs_f64(),
         }
     }
-}
 
-/// The convolutions of those that search, none of others. They try plans that ask for much memory, so this comes
-/// before any answer is kept, and all that are checked share their answers.
-fn searched<'a>(
-    device: &Device,
-    layer: &Layer,
-    contenders: &'a [Contender],
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&str),
-) -> Vec<Option<Made<'a>>> {
-    check::forget_memory();
-    let made = contenders.iter().map(|contender| {
-        let searches = contender.searches() && !stop.load(Ordering::Relaxed);
-        searches.then(|| {
-            let doing = format!("finding {}", contender.name());
-            progress(&doing);
-            let _range = Range::enter(&doing);
-            Made::new(device, layer, contender)
-        })
-    });
-    made.collect()
-}
-
-/// Times what passed, and puts that into its rows.
-fn put_times(
-    device: &Device,
-    layer: &Layer,
-    ready: Vec<(usize, Conv)>,
-    rows: &mut [Row],
-    options: &Options,
-    stop: &AtomicBool,
-) {
-    let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
-    let judged = Outputs::Judged;
-    let timings = match in_turns(device, &layer.problem, &convs, options, stop, judged) {
-        Ok(timings) => timings,
-        // Without memory for the operands none of them can be timed; the check stands.
-        Err(error) => {
-            for place in places {
-                rows[place].reason = Some(chain(&error));
+    /// Checks what was made, unless it has passed by another name, as what a pick chose often has.
+    fn checked(
+        &self,
+        contender: &Contender,
+        made: Made,
+        row: &mut Row,
+        answers: &mut check::Answers,
+    ) -> Result<Conv, Ending> {
+        let began = Instant::now();
+        let conv = made.conv.map_err(Ending::from).and_then(|conv| {
+            row.chose = contender.is_pick().then(|| conv.name());
+            row.source.clone_from(&conv.variant().info().hash);
+            match self.ready.iter().any(|(_, passed)| is_same(passed, &conv)) {
+                true => Ok(conv),
+                false => self.judged(contender, conv, answers),
             }
-            return;
+        });
+        #[cfg(feature = "cudnn")]
+        if let Some(found) = cudnn::found(contender, self.device, &self.layer.problem) {
+            row.tell(found);
         }
-    };
-    for ((place, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
-        let row = rows[place].clone();
-        rows[place] = match timing {
-            Ok(Timing {
-                wrong: Some(why), ..
-            }) => row.ends(Status::Failed, why),
-            Ok(timing) => row.timed(timing, conv, stop.load(Ordering::Relaxed)),
-            Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
-            Err(error) => row.ends(Status::Failed, error),
+        let took_s = made.took_s + began.elapsed().as_secs_f64();
+        row.took_s = Some((took_s * 1e3).round() / 1e3);
+        conv
+    }
+
+    fn judged(
+        &self,
+        contender: &Contender,
+        conv: Conv,
+        answers: &mut check::Answers,
+    ) -> Result<Conv, Ending> {
+        let options = thoroughness(self.device, &self.layer.problem, contender.arithmetic());
+        let mut outcome = check::beside(&conv, self.options.seed, &options, answers);
+        // It may want the memory that answers take.
+        if matches!(outcome, Outcome::Skipped(_)) && answers.forget() {
+            outcome = check::beside(&conv, self.options.seed, &options, answers);
+        }
+        Ending::unless_passed(outcome)?;
+        Ok(conv)
+    }
+
+    /// Times what passed, and puts that into its rows.
+    fn time(&mut self) {
+        let (device, problem) = (self.device, &self.layer.problem);
+        let ready = mem::take(&mut self.ready);
+        let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
+        let judged = Outputs::Judged;
+        let timings = match in_turns(device, problem, &convs, self.options, self.stop, judged) {
+            Ok(timings) => timings,
+            // Without memory for the operands none of them can be timed; the check stands.
+            Err(error) => {
+                for place in places {
+                    self.rows[place].reason = Some(chain(&error));
+                }
+                return;
+            }
         };
+        for ((place, conv), timing) in places.into_iter().zip(&convs).zip(timings) {
+            let row = self.rows[place].clone();
+            self.rows[place] = match timing {
+                Ok(Timing {
+                    wrong: Some(why), ..
+                }) => row.ends(Status::Failed, why),
+                Ok(timing) => row.timed(timing, conv, self.stopped()),
+                Err(Error::Interrupted) => row.ends(Status::Skipped, Error::Interrupted),
+                Err(error) => row.ends(Status::Failed, error),
+            };
+        }
     }
 }
 

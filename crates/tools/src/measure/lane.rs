@@ -77,9 +77,7 @@ impl Tensors {
         let filled = |tensor: Tensor, bytes: usize| -> Result<Copies> {
             let recipe = |set| Recipe::new(problem, DATA, first_seed + set as u64);
             let mut copies = Copies::new(device, problem, bytes, sets)?;
-            copies.fill(&stream, |set, to| {
-                to.copy_from_slice(&recipe(set).bytes(tensor))
-            })?;
+            copies.fill(&stream, |set, to| recipe(set).write(tensor, to))?;
             Ok(copies)
         };
         Ok(Tensors {

@@ -1,0 +1,179 @@
+"""What README and chapters sum up of the committed comparisons: means against the libraries, of what was measured
+with the code and the libraries of now, and the times of layers with few channels.
+"""
+
+import math
+import re
+
+from comparisons import family, fastest, main_gpu
+from markdown import filled, table
+
+# The families whose chapters have a table of all their rows beside cuDNN, and the suites that it is of.
+FAMILIES = {
+    "implicit_gemm": ("report-vgg", "vgg16", "resnet50", "batch1"),
+    "depthwise": ("depthwise",),
+    "grouped": ("grouped", "depthwise"),
+}
+# The suites of layers with few channels, and up to how many images the README's means have them apart.
+SMALL, FEW_IMAGES = ("report-86", "report-70", "first"), 16
+# Kinds of element as comparisons have them, and as the README heads their columns.
+KINDS = {
+    "f16 NHWC": "f16 NHWC", "f16 NCHW": "f16 NCHW", "bf16 NHWC": "bf16 NHWC", "bf16 NCHW": "bf16 NCHW",
+    "f32 NHWC": "fp32 NHWC", "f32 NCHW": "fp32 NCHW",
+    "f32 NHWC, tf32 math": "TF32 NHWC", "f32 NCHW, tf32 math": "TF32 NCHW",
+}  # fmt: skip
+# Networks whose layers of three channels the README's means leave out: the suite first is of such layers.
+NETWORKS = {"vgg16", "resnet50", "batch1"}
+# How many of the layers where a library is furthest ahead the README names.
+WORST = 5
+# What the README says of its table.
+INTRODUCTION = """\
+How many times as fast the fastest handwritten variant is as the faster of two libraries: cuBLAS, and cuDNN by its fastest plan
+that passes. Geometric means over the layers of a suite that were measured with the code and the libraries as they are now; in
+brackets the least and the most. ‡ is where all was measured with others, § where cuDNN's best is not known, - where nothing was
+measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
+vgg16, resnet50 and batch1 are without their layers of three channels, which are as those of the suite first. A variant that is
+newer than a comparison is not in it. [docs/results.md](docs/results.md#summary) compares with each library by itself."""
+
+
+def times(value):
+    return "-" if value is None else f"{value:.2f}"
+
+
+def mean(values):
+    values = [v for v in values if v is not None]
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def of_readme(line):
+    return line.kind in KINDS and not (line.suite in NETWORKS and line.channels <= 3)
+
+
+def rows_of(line):
+    """The README's row that a line counts for: few images and many of layers with few channels apart."""
+    if line.suite not in SMALL:
+        return line.suite
+    return f"{line.suite}, {'1 and 16 images' if line.images <= FEW_IMAGES else '100 images and more'}"
+
+
+def library(line):
+    """The faster library's row."""
+    return fastest(row for row in (line.cublas, line.cudnn) if row)
+
+
+def gain(line):
+    """How many times as fast the fastest handwritten variant is as the faster library; None where cuDNN's time is
+    not known to be its best."""
+    return None if line.cudnn and line.is_open() else line.speedup(library(line))
+
+
+def against_libraries(lines):
+    """How many times as fast as the faster library the fastest handwritten variant is, by suite, GPU and kind, as
+    means over what was measured with the code of now."""
+    groups = {}
+    for line in filter(of_readme, lines):
+        groups.setdefault((rows_of(line), line.chip), {}).setdefault(line.kind, []).append(line)
+    layers = most_layers(groups)
+    header = ["suite", "GPU", *KINDS.values()]
+    rows = [
+        [suite, chip, *(cell(kinds.get(kind, []), layers.get((suite, kind))) for kind in KINDS)]
+        for (suite, chip), kinds in groups.items()
+    ]
+    return table(*filled(header, rows), len(header))
+
+
+def most_layers(groups):
+    """How many layers a suite has in a kind, on whichever GPU."""
+    layers = {}
+    for (suite, _), kinds in groups.items():
+        for kind, found in kinds.items():
+            layers[suite, kind] = max(len(found), layers.get((suite, kind), 0))
+    return layers
+
+
+def fresh(lines):
+    """Those of which all that is compared was measured with the code and the libraries of now."""
+    return [line for line in lines if line.are_fresh(line.best, line.cublas, line.cudnn)]
+
+
+def cell(lines, layers):
+    """The mean, in brackets the least and the most, and of how many layers if not of all."""
+    found = [value for value in map(gain, fresh(lines)) if value]
+    if not found:
+        return "-" if not lines else "§" if fresh(lines) else "‡"
+    text = times(mean(found))
+    if len(found) > 1:
+        text += f" ({times(min(found))} to {times(max(found))})"
+    return text if len(found) == layers else f"{text}, {len(found)} of {layers}"
+
+
+def behind(lines):
+    """In how many of these comparisons a library is faster, and where by most."""
+    found = [(value, line) for line in fresh(filter(of_readme, lines)) if (value := gain(line))]
+    lost = sorted((pair for pair in found if pair[0] < 1), key=lambda pair: pair[0])
+    text = f"A library is faster in {len(lost)} of these {len(found)} comparisons"
+    if not lost:
+        return f"{text}."
+    cudnn = sum(family(library(line)) == "cudnn" for _, line in lost)
+    worst = ",\n".join(f"{times(value)} ({place(line)}, {line.chip})" for value, line in lost[:WORST])
+    return f"{text}, cuDNN in {cudnn} and cuBLAS in {len(lost) - cudnn}, by most at\n{worst}."
+
+
+def place(line):
+    """Which layer it is, by how many images, and in which type."""
+    images = "one image" if line.images == 1 else f"{line.images} images"
+    return f"{line.suite} {line.layer}, {images}, {KINDS[line.kind]}"
+
+
+def family_table(lines, name, rows):
+    """How many times as fast as cuDNN each row of a family is, by suite, GPU and kind: means over what was measured
+    with the code of now, and the layers where it is furthest behind and ahead."""
+    groups = {}
+    for line in filter(of_readme, lines):
+        if line.suite in FAMILIES[name]:
+            groups.setdefault((line.suite, line.chip), {}).setdefault(line.kind, []).append(line)
+    layers = most_layers(groups)
+    names = [row for row in rows if row.startswith(f"{name}_")]
+    cells = [
+        [suite, chip, KINDS[kind], *(extremes(found, variant, layers[suite, kind]) for variant in names)]
+        for (suite, chip), kinds in groups.items()
+        for kind, found in kinds.items()
+    ]
+    cells = [row for row in cells if any(cell != "-" for cell in row[3:])]
+    header = ["suite", "GPU", "elements", *(f"`{row}`" for row in names)]
+    return table(*filled(header, cells), len(header))
+
+
+def extremes(lines, variant, layers):
+    """The mean of a variant over these lines, in which layers the least and the most are, and of how many layers if
+    not of all."""
+    found = []
+    for line in lines:
+        row = line.of(variant)
+        if row and line.are_fresh(row, line.cudnn) and (value := line.speedup(line.cudnn, row)):
+            alike = sum(other.layer == line.layer for other in lines)
+            name = min(line.layer.split("."), key=len)
+            found.append((value, name if alike == 1 else f"{name}, N = {line.images}"))
+    if not found:
+        return "-"
+    (low, least), (high, most) = min(found), max(found)
+    text = f"{mean(value for value, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
+    text = f"{low:.2f} ({least})" if len(found) == 1 else text
+    return text if len(found) == layers else f"{text}; {len(found)} of {layers}"
+
+
+def small(lines):
+    """The chapter's tables of layers with few channels: the fastest variant / cuDNN, by images, on the main GPU."""
+    here = [line for line in lines if line.gpu == main_gpu(lines) and line.suite in SMALL]
+    parts = []
+    for kind in ("f32 NCHW", "f16 NHWC"):
+        found = [line for line in here if line.kind == kind]
+        layers = {}
+        for line in found:
+            layer = re.sub(r"^mb\d+|\+.*", "", line.problem)
+            layers.setdefault(layer, {})[line.images] = f"{line.time(line.best)} / {line.time(line.cudnn)}"
+        images = sorted({line.images for line in found})
+        header = ["layer", *(f"N = {n}" for n in images)]
+        rows = [[f"`{layer}`", *(times.get(n, "-") for n in images)] for layer, times in layers.items()]
+        parts += [f"{KINDS[kind]}:", table(header, rows, len(header))] if found else []
+    return "\n\n".join(parts)
