@@ -9,14 +9,15 @@ enum { OK = 0, HANDLE = 0, INT64 = 3, DESCRIPTOR = 15, MOST = 64 };
 enum { RESULTS = 202, ENGINE = 300, ENGINES = 802, KNOB_MAXIMUM = 1201, KNOB_STRIDE = 1203, KNOBS = 1302,
        CHOICES = 302, KNOB_VALUE = 601, INDEX = 1301 };
 
-/* What is made of others has their engine, and the sum of their knobs. */
-struct thing { int users, count; int64_t engine, knobs; struct thing *parts[MOST]; };
-static int made, destroyed, early, executed;
+/* What is made of others has their engine, and the sum of their knobs. Plans are built by several threads,
+ * of the same handle and operations. */
+struct thing { _Atomic int users; int count; int64_t engine, knobs; struct thing *parts[MOST]; };
+static _Atomic int made, destroyed, early, executed;
 static double *clock_us;
-int *fake_made(void) { return &made; }
-int *fake_destroyed(void) { return &destroyed; }
-int *fake_early(void) { return &early; }
-int *fake_executed(void) { return &executed; }
+_Atomic int *fake_made(void) { return &made; }
+_Atomic int *fake_destroyed(void) { return &destroyed; }
+_Atomic int *fake_early(void) { return &early; }
+_Atomic int *fake_executed(void) { return &executed; }
 void fake_move(double *clock) { clock_us = clock; }
 
 static int make(struct thing **out) { return made++, *out = calloc(1, sizeof(struct thing)), OK; }

@@ -1,6 +1,12 @@
 //! The order in which cuDNN's objects are destroyed, and a whole search.
 
-use std::{env, ffi::c_int, mem, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    env,
+    ffi::c_int,
+    mem,
+    sync::atomic::{AtomicBool, AtomicI32, Ordering},
+    time::Duration,
+};
 
 use convforge::{
     Buffer, Conv, Device, Error, Problem, Result,
@@ -16,8 +22,8 @@ fn count(name: &str) -> c_int {
     // integer of its own.
     unsafe {
         let library = libloading::Library::new(path).unwrap();
-        let integer = library.get::<unsafe extern "C" fn() -> *const c_int>(name);
-        *integer.unwrap()()
+        let integer = library.get::<unsafe extern "C" fn() -> *const AtomicI32>(name);
+        (*integer.unwrap()()).load(Ordering::SeqCst)
     }
 }
 

@@ -97,7 +97,7 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
 
 int cuMemFree_v2(uint64_t address) {
     struct block *block = (struct block *)(uintptr_t)(address - 256), **at;
-    *current() -= block->bytes;
+    used[block->device] -= block->bytes;
     pthread_mutex_lock(&blocks_lock);
     for (at = &blocks; *at != block; at = &(*at)->next) {}
     *at = block->next;

@@ -27,6 +27,6 @@ impl Until {
         self.is_stopped()
             || self
                 .deadline
-                .is_some_and(|deadline| Instant::now() > deadline)
+                .is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
