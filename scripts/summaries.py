@@ -162,6 +162,34 @@ def extremes(lines, variant, layers):
     return text if len(found) == layers else f"{text}; {len(found)} of {layers}"
 
 
+def three_products(lines):
+    """What fp32 as three products of f16 could gain over cuDNN's fp32 at most, at the speed that the fastest
+    handwritten variant has in f16, and what it does gain: means over layers that have both, by suite, GPU and layout."""
+    halves = {(line.gpu, line.suite, line.problem.replace("+f16", "")): line for line in lines if line.kind.startswith("f16 ")}
+    groups = {}
+    for line in filter(of_readme, lines):
+        half = halves.get((line.gpu, line.suite, line.problem))
+        if line.suite in NETWORKS and line.kind in ("f32 NHWC", "f32 NCHW") and half and half.best:
+            if line.speedup(line.cudnn) and line.are_fresh(line.best, line.cudnn) and half.are_fresh(half.best):
+                groups.setdefault((line.suite, line.chip, line.kind), []).append((line, 3 * half.best["median_us"]))
+    header = ["suite", "GPU", "layout", "layers", "cuDNN / three of f16", "cuDNN / fp32", "cuDNN without transforms / fp32",
+              "fp32 / three of f16"]  # fmt: skip
+    rows = [
+        [
+            suite,
+            chip,
+            kind.split()[1],
+            str(len(found)),
+            times(mean(line.cudnn["median_us"] / three for line, three in found)),
+            times(mean(line.speedup(line.cudnn) for line, _ in found)),
+            times(mean(line.speedup(line.of("cudnn")) for line, _ in found)),
+            times(mean(line.best["median_us"] / three for line, three in found)),
+        ]
+        for (suite, chip, kind), found in groups.items()
+    ]
+    return table(header, rows, 3)
+
+
 def small(lines):
     """The chapter's tables of layers with few channels: the fastest variant / cuDNN, by images, on the main GPU."""
     here = [line for line in lines if line.gpu == main_gpu(lines) and line.suite in SMALL]

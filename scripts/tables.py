@@ -21,7 +21,9 @@ from comparisons import HEADLINES, ROOT, Checkout, Line, fastest, main_gpu, read
 from markdown import filled, put, table
 from results import name
 from slower import EXCUSES, slower
-from summaries import FAMILIES, INTRODUCTION, against_libraries, behind, family_table, mean, of_readme, small, times
+from summaries import (
+    FAMILIES, INTRODUCTION, against_libraries, behind, family_table, mean, of_readme, small, three_products, times,
+)  # fmt: skip
 
 MARKERS = "<!-- results: begin -->", "<!-- results: end -->"
 ERROR_MARKERS = "<!-- errors: begin -->", "<!-- errors: end -->"
@@ -29,6 +31,7 @@ DISASSEMBLY = "docs/disassembly.md"
 MATH_MARKERS = "<!-- math: begin -->", "<!-- math: end -->"
 STATE_MARKERS = "<!-- state: begin -->", "<!-- state: end -->"
 SMALL_MARKERS = "<!-- small: begin -->", "<!-- small: end -->"
+PRODUCT_MARKERS = "<!-- products: begin -->", "<!-- products: end -->"
 FAMILY_MARKERS = "<!-- family: begin -->", "<!-- family: end -->"
 NOTHING = "no results committed yet"
 
@@ -293,7 +296,10 @@ def main():
         chapter = args.root / f"docs/kernels/{name}.md"
         if chapter.exists():
             old = chapter.read_text(encoding="utf-8")
-            wanted[chapter] = put(chapter.name, old, FAMILY_MARKERS, family_table(lines, name, checkout.rows))
+            text = put(chapter.name, old, FAMILY_MARKERS, family_table(lines, name, checkout.rows))
+            if PRODUCT_MARKERS[0] in text:
+                text = put(chapter.name, text, PRODUCT_MARKERS, three_products(lines))
+            wanted[chapter] = text
     if code.exists():
         wanted[code] = disassembly(code.read_text(encoding="utf-8"), checkout.csrc)
     if errors:

@@ -127,6 +127,19 @@ class Tables(unittest.TestCase):
         self.assertIn("| layer | N = 1 | N = 16 |", text)
         self.assertIn("| `ic1ih9oc2kh3` | 8.00 us / 16.0 us | 12.0 us / 16.0 us |", text)
 
+    def test_fp32_stands_beside_three_products_of_f16(self):
+        line = next(line for line in self.lines() if line.layer == "l1")  # 8 us, cuDNN 16
+        line.suite, line.kind, line.channels = "vgg16", "f32 NHWC", 64
+        half, transform = copy.copy(line), copy.copy(line)
+        half.kind, half.problem, half.best = "f16 NHWC", f"{line.problem}+f16", {**line.best, "median_us": 2.0}
+        transform.cudnn = {**line.cudnn, "variant": "cudnn_transform", "median_us": 12.0}
+        of = lambda *lines: summaries.three_products(lines).splitlines()[2:]
+        self.assertEqual(of(line, half), ["| vgg16 | GPU | NHWC | 1 | 2.67 | 2.00 | 2.00 | 1.33 |"])
+        self.assertEqual(of(transform, half), ["| vgg16 | GPU | NHWC | 1 | 2.00 | 1.50 | 2.00 | 1.33 |"])
+        self.assertEqual(of(line), [])
+        half.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
+        self.assertEqual(of(line, half), [], "f16 of other code")
+
     def test_a_mean_says_which_runs_it_is_of(self):
         lines = self.lines()
         both = "2026-01-01 `aaaaaaaa`, 2026-01-02 `bbbbbbbb`"
