@@ -57,14 +57,15 @@ const MORE_US: f64 = 3.0;
 ///   images few of them read: half as many have twice the share (csrc/kernels/small/*_plan.cuh).
 /// - small_mma takes the task that its filter is packed for by what it would take on eight images, of
 ///   which others may take less with another one.
-const SHORTER: [(&str, &str); 3] = [
+const SHORTER: [(&str, &str); 4] = [
     ("small_mma", "multiprocessors"),
+    ("small_mma", "clocks"),
     ("small_mma", "bandwidth"),
     ("small_mma16", "multiprocessors"),
 ];
 
 /// Rows whose estimate leaves out the bias's bytes.
-const WITHOUT_BIAS: [&str; 2] = ["small_resident", "depthwise_nchw"];
+const WITHOUT_BIAS: [&str; 3] = ["small_resident", "depthwise_nchw", "depthwise_any"];
 
 /// A chip with some of another's.
 fn less(limits: &Limits) -> [(&'static str, Limits); 3] {

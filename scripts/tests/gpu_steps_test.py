@@ -115,6 +115,12 @@ class Steps(PackedFolder):
         tools = f"{self.folder / 'tools'}:{os.environ['PATH']}"
         return self.run_gpu(*arguments, LIST=str(self.folder / "list.json"), PATH=tools)
 
+    def steps_last(self, seconds):
+        """At most so long."""
+        gpu = (self.folder / "gpu.sh").read_text(encoding="utf-8")
+        gpu = gpu.replace("STEP_SECONDS=480", f"STEP_SECONDS={seconds}")
+        (self.folder / "gpu.sh").write_text(gpu, encoding="utf-8")
+
     def line(self, answer, begins):
         (found,) = [line for line in answer.stdout.splitlines() if line.startswith(begins)]
         return found.split()
@@ -161,8 +167,7 @@ class Steps(PackedFolder):
         self.assertEqual(answer.returncode, 0)
 
     def test_a_step_that_is_cut_off_is_noted(self):
-        gpu = (self.folder / "gpu.sh").read_text(encoding="utf-8").replace("STEP_SECONDS=480", "STEP_SECONDS=1")
-        (self.folder / "gpu.sh").write_text(gpu, encoding="utf-8")
+        self.steps_last(1)
         self.program("bin/convforge", CONVFORGE.replace("case", "sleep 9; case", 1))
         answer, _ = self.run_it("check", "--each", "5", "implicit_gemm_nhwc")
         self.assertEqual(answer.returncode, 75)
@@ -179,7 +184,8 @@ class Steps(PackedFolder):
 
     def test_minutes_stop_what_runs(self):
         self.program("bin/convforge", CONVFORGE.replace("case", "sleep 20; case", 1))
-        answer, _ = self.run_it("--minutes", "0.1", "check", "--each", "5", "implicit_gemm_nhwc")
+        # Twelve seconds; with fewer than five left nothing begins, and a busy machine takes some before.
+        answer, _ = self.run_it("--minutes", "0.2", "check", "--each", "5", "implicit_gemm_nhwc")
         self.assertEqual(answer.returncode, 75)
         self.assertIn("each-implicit_gemm_nhwc-5-seed-1: stopped after", answer.stdout)
         self.assertFalse((self.results / "stopped.txt").exists())
@@ -191,7 +197,10 @@ class Steps(PackedFolder):
             self.assertIn(f"--minutes takes a number of minutes, as 9 or 2.5, not '{minutes}'", answer.stderr)
 
     def test_workers_share_steps(self):
-        self.program("bin/convforge", CONVFORGE.replace("case", "sleep 0.2; case", 1))
+        # None ends before all three have begun, however late a worker comes.
+        together = 'until [ "$(wc -l <"$CALLS")" = 3 ]; do sleep 0.05; done; case'
+        self.program("bin/convforge", CONVFORGE.replace("case", together, 1))
+        self.steps_last(60)
         answer, calls = self.run_it("--device", "gpu:0,gpu:1,gpu:2", "check", "--each", "10", "first", "second")
         self.assertEqual(sorted(call.split("--variant ")[1].split(" --judge")[0] for call in calls), [
             "implicit_gemm_nhwc --configs all --each 10 --seed 1", "narrow --configs all --each 3 --seed 1",
@@ -211,8 +220,7 @@ class Steps(PackedFolder):
                 self.assertIn("a device is named twice", answer.stderr)
 
     def test_workers_tell_what_they_did_not_end(self):
-        gpu = (self.folder / "gpu.sh").read_text(encoding="utf-8").replace("STEP_SECONDS=480", "STEP_SECONDS=1")
-        (self.folder / "gpu.sh").write_text(gpu, encoding="utf-8")
+        self.steps_last(1)
         self.program("bin/convforge", CONVFORGE.replace("case", "sleep 9; case", 1))
         answer, _ = self.run_it("--device", "gpu:0,gpu:1", "check", "--each", "5", "implicit_gemm_nhwc")
         self.assertEqual(answer.returncode, 75)

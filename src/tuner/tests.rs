@@ -109,6 +109,18 @@ fn named(name: &str, fault: Fault, misread: Misread) -> Broken {
     }
 }
 
+/// On whatever machine: what plain loops get through is told by the number of threads.
+fn on_two_threads(work: impl FnOnce() + Send) {
+    #[cfg(feature = "cpu")]
+    {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        pool.unwrap().install(work);
+    }
+    // There is one.
+    #[cfg(not(feature = "cpu"))]
+    work();
+}
+
 fn ready(problem: &Problem, variant: Arc<dyn Variant>) -> Conv {
     Conv::with_variant(&Device::cpu(), problem, variant).unwrap()
 }
@@ -238,13 +250,19 @@ fn what_is_late_ends_with_few_samples() {
 
 #[test]
 fn what_the_plain_loops_take_too_long_for_is_judged_on_fewer_images() {
-    let problem: Problem = "mb1000ic64ih56oc64kh3ph1".parse().unwrap();
-    let judged = judge::affordable(&Device::cpu(), &problem);
-    assert!((1..1000).contains(&judged.n()), "{judged}");
+    on_two_threads(|| {
+        let problem: Problem = "mb1000ic64ih56oc64kh3ph1".parse().unwrap();
+        let judged = judge::affordable(&Device::cpu(), &problem);
+        assert!((1..1000).contains(&judged.n()), "{judged}");
+    });
 }
 
 #[test]
 fn what_is_judged_is_what_is_timed() {
+    on_two_threads(what_is_judged);
+}
+
+fn what_is_judged() {
     for (text, prepared) in [
         ("mb1ic3ih16oc1oh16kh3ph1", 1),
         // Judged on fewer images.

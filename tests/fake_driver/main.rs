@@ -41,6 +41,13 @@ fn main() -> ExitCode {
         include_str!("cudnn.c"),
         &folder.path().join("libcudnn.so.9"),
     );
+    // It is only looked for: without one no search would be complete.
+    #[cfg(feature = "cudnn")]
+    stand_in(
+        "CONVFORGE_NVRTC_LIB",
+        "",
+        &folder.path().join("libnvrtc.so.13"),
+    );
 
     let case = |name: &str, test: fn()| {
         Trial::test(name, move || {

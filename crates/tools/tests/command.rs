@@ -186,7 +186,8 @@ fn names_that_nothing_has() {
 #[test]
 fn a_pick_is_compared_and_says_what_it_chose() {
     let cpu = ["compare", "--device", "cpu", "--samples", "5"];
-    let problem = ["--problem", "mb1ic3ih8oc4kh3"];
+    // Only the plain loops can; of both the rule takes one by how many cores there are.
+    let problem = ["--problem", "mb1ic3ih8oc4kh3+math=f16acc"];
     let picks = ["--variant", "rule", "--variant", "policy:per-layer"];
     let args = [&cpu[..], &problem, &picks].concat();
     let report: serde_json::Value =
@@ -194,7 +195,7 @@ fn a_pick_is_compared_and_says_what_it_chose() {
     let [rule, policy] = &report["rows"].as_array().unwrap()[..] else {
         panic!("{report}");
     };
-    assert_eq!([&rule["variant"], &rule["chose"]], ["rule", "cpu_gemm"]);
+    assert_eq!([&rule["variant"], &rule["chose"]], ["rule", "cpu_direct"]);
     assert_eq!(rule["samples"], 5);
     // Its variants are kernels.
     assert_eq!(policy["variant"], "policy:per-layer");
@@ -202,7 +203,7 @@ fn a_pick_is_compared_and_says_what_it_chose() {
     assert!(policy["chose"].is_null() && policy["reason"].is_string());
 
     let text = says(&args);
-    assert!(text.contains("rule (cpu_gemm)"), "{text}");
+    assert!(text.contains("rule (cpu_direct)"), "{text}");
     let misspelled = ["--variant", "policy:per-leyer"];
     fails(
         &[&cpu[..], &problem, &misspelled].concat(),
@@ -805,8 +806,9 @@ fn an_interruption_is_told_and_ends_the_work() {
     while !caught() {
         thread::sleep(Duration::from_millis(5));
     }
-    let kill = Command::new("kill")
-        .args(["-INT", &pid.to_string()])
+    // The shell's own, where there may be no program.
+    let kill = Command::new("sh")
+        .args(["-c", &format!("kill -INT {pid}")])
         .status();
     assert!(kill.unwrap().success());
     let mut said = String::new();
@@ -980,7 +982,8 @@ fn a_full_disk_does_not_hide_what_a_study_measured() {
 }
 
 /// A process with so much memory finds too little for the buffers, for what the judge makes, or for
-/// none of it, wherever it first runs out.
+/// none of it, wherever it first runs out. It has two threads: on a machine with many cores their stacks alone would
+/// be too much.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_batch_too_large_for_memory_is_said() {
@@ -997,7 +1000,8 @@ fn a_batch_too_large_for_memory_is_said() {
         ];
         let mut command = Command::new("bash");
         command.args(["-c", &script, "-", env!("CARGO_BIN_EXE_convforge")]);
-        let output = command.args(args).output().unwrap();
+        command.args(args).env("RAYON_NUM_THREADS", "2");
+        let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{kilobytes}: {text}");
         assert!(text.contains("error: out of memory on the CPU: "), "{text}");
@@ -1149,7 +1153,14 @@ fn infer_needs_no_flags() {
 fn infer_says_what_to_do_far_from_a_checkout() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("convforge");
-    fs::copy(env!("CARGO_BIN_EXE_convforge"), &program).unwrap();
+    // By a process of its own. What this one writes is open, too, in programs that other tests begin at that
+    // moment, and nobody runs what somebody has open to write.
+    let mut copy = Command::new("cp");
+    let copied = copy
+        .arg(env!("CARGO_BIN_EXE_convforge"))
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let run = |more: &[&str]| {
         let mut command = Command::new(&program);
         command.args(["infer", "--device", "cpu", "--count", "1"]);

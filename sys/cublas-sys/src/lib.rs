@@ -28,6 +28,8 @@ mod bindings {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+
     use super::*;
 
     #[test]
@@ -36,7 +38,7 @@ mod tests {
         match unsafe { cublasLtGetVersion() } {
             Ok(version) => assert!(version >= 120_000, "{version}"),
             Err(missing) => {
-                let text = missing.to_string();
+                let text = format!("{missing}: {}", missing.source().unwrap());
                 assert!(text.contains("libcublas.so") && text.contains("CONVFORGE_CUBLAS_LIB"));
             }
         }

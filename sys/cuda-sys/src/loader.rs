@@ -308,10 +308,12 @@ mod tests {
         let missing = Symbol::new(&LIBRARY, c"answer").address().unwrap_err();
         assert!(missing.symbol.is_none());
         let text = whole(&missing);
+        // Where not even a home folder is known, there is no such place.
+        let toolkit = crate::cache::toolkit_folder().unwrap_or_default();
         for part in [
             "the fake library",
             NAMES.soname,
-            "cuda-13.0/lib",
+            toolkit.join("lib").to_str().unwrap(),
             NAMES.variable,
             NAMES.remedy,
         ] {

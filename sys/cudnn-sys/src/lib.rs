@@ -56,6 +56,8 @@ mod bindings {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+
     use super::*;
 
     #[test]
@@ -64,7 +66,7 @@ mod tests {
         match unsafe { cudnnGetVersion() } {
             Ok(version) => assert!(version >= 90_000, "{version}"),
             Err(missing) => {
-                let text = missing.to_string();
+                let text = format!("{missing}: {}", missing.source().unwrap());
                 assert!(text.contains("libcudnn.so.9") && text.contains("CONVFORGE_CUDNN_LIB"));
             }
         }

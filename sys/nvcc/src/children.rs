@@ -66,8 +66,10 @@ impl Children {
         let doomed = with_descendants(&state.running, &parents());
         if !doomed.is_empty() {
             let pids = doomed.iter().map(u32::to_string);
-            // Where there is no `kill`, they end by themselves.
-            let _ = Command::new("kill").arg("-KILL").args(pids).output();
+            // The shell has it built in, where there may be no program. Without either they end by themselves.
+            let mut kill = Command::new("sh");
+            kill.args(["-c", "kill -KILL \"$@\"", "sh"]).args(pids);
+            let _ = kill.output();
         }
     }
 }
@@ -97,17 +99,17 @@ fn parents() -> BTreeMap<u32, u32> {
         .collect()
 }
 
-fn with_descendants(of: &BTreeSet<u32>, parents: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
-    let mut found = of.clone();
-    loop {
-        let children = parents.iter().filter(|(_, parent)| found.contains(parent));
-        let more: BTreeSet<u32> = children.map(|(pid, _)| *pid).collect();
-        let before = found.len();
-        found.extend(more);
-        if found.len() == before {
-            return found;
-        }
+/// Parents come before their children, whose end would let them go on with the next step.
+fn with_descendants(of: &BTreeSet<u32>, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
+    let mut found: Vec<u32> = of.iter().copied().collect();
+    let mut next = 0;
+    while let Some(&one) = found.get(next) {
+        let is_new = |(pid, parent): &(&u32, &u32)| **parent == one && !found.contains(pid);
+        let children: Vec<u32> = parents.iter().filter(is_new).map(|(pid, _)| *pid).collect();
+        found.extend(children);
+        next += 1;
     }
+    found
 }
 
 #[cfg(test)]
@@ -118,9 +120,10 @@ mod tests {
 
     #[test]
     fn descendants_are_found() {
-        let parents = BTreeMap::from([(2, 1), (3, 2), (4, 3), (5, 1), (6, 5)]);
-        let found = with_descendants(&BTreeSet::from([2]), &parents);
-        assert_eq!(found, BTreeSet::from([2, 3, 4]));
+        // Numbers of processes begin again after the largest.
+        let parents = BTreeMap::from([(2, 3), (3, 9), (9, 1), (5, 1), (6, 5), (10, 9)]);
+        let found = with_descendants(&BTreeSet::from([9]), &parents);
+        assert_eq!(found, [9, 3, 10, 2]);
     }
 
     #[test]
@@ -144,10 +147,8 @@ mod tests {
         };
         thread::scope(|scope| {
             let running = scope.spawn(begin);
-            while parents()
-                .values()
-                .all(|pid| !lock(&children.0).running.contains(pid))
-            {
+            // Both shells and the innermost program: one that begins while the others are ended is not seen.
+            while with_descendants(&lock(&children.0).running, &parents()).len() < 3 {
                 thread::sleep(Duration::from_millis(10));
             }
             children.stop();
