@@ -8,6 +8,9 @@ sm_90, to the same code, and count as sm_90a's. Counts are static: an instructio
 or not it is in a loop. Of a kernel's instances the table has one per configuration:
 f32, fp32 math, NCHW, or what is nearest to that; --all has every one.
 
+It fails where a register of rows is written while products may still read it: wgmma reads rows in
+registers until it was waited for, and ptxas takes them to be free as soon as it was asked for.
+
 cuobjdump and nvdisasm are taken from PATH or a CUDA toolkit; where there are none, toolkit.py
 installs them (5 MB).
 """
@@ -151,6 +154,32 @@ def mix(instructions):
     return {
         name: dict(sorted(widths[name].items())) if name in widths else counts[name] for name in MIX
     }
+
+
+def written(instruction):
+    """The registers that an instruction writes."""
+    match = re.match(r"R(\d+)\b", instruction.operands)
+    if not match or re.match(r"ST|RED|HGMMA|SYNCS", instruction.opcode):
+        return set()
+    first = int(match[1])
+    bits = 64 if ".WIDE" in instruction.opcode else instruction.width()
+    return set(range(first, first + max(bits // 32, 1)))
+
+
+def overwritten(instructions):
+    """Those that write rows of products which were not waited for, in the order in which they stand."""
+    found, groups = [], [set()]
+    for instruction in instructions:
+        if instruction.opcode.startswith("HGMMA"):
+            if match := re.match(r"R\d+, R(\d+), gdesc", instruction.operands):
+                groups[-1] |= set(range(int(match[1]), int(match[1]) + 4))
+            if "gsb0" in instruction.operands:
+                groups.append(set())
+        elif match := re.match(r"gsb0, (\w+)", instruction.operands):  # WARPGROUP.DEPBAR.LE
+            groups = groups[:-1][-int(match[1], 0) :] * (int(match[1], 0) > 0) + [set()]
+        elif written(instruction) & set().union(*groups):
+            found.append(instruction)
+    return found
 
 
 # Names -----------------------------------------------------------------------------------------
@@ -451,6 +480,10 @@ def main():
     form.add_argument("--into", type=Path, metavar="FILE", help="write between FILE's two markers")
     args = parser.parse_args()
     kernels = read_build(ROOT, args.objects or objects.newest(ROOT), args.arch)
+    for kernel in kernels:
+        if lines := overwritten(kernel.instructions):
+            line = f"{lines[0].opcode} {lines[0].operands}"
+            raise Failure(f"{kernel.label()} writes rows that products may still read: {line}, and {len(lines) - 1} more")
     if not args.all:
         kernels = representatives(kernels)
     same = alike(kernels)

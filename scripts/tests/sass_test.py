@@ -78,6 +78,21 @@ def instructions(*lines):
 
 
 class Disassembly(unittest.TestCase):
+    def test_rows_of_products_are_written_when_they_were_waited_for(self):
+        product, last = (f"HGMMA.64x128x16.F32 R24, R88, gdesc[UR24], R24{end}" for end in ("", ", gsb0"))
+        wait, load = "WARPGROUP.DEPBAR.LE gsb0, 0x0", "LDS.64 R90, [R2]"
+        of = lambda *lines: [i.opcode for i in sass.overwritten(instructions(*lines))]
+        self.assertEqual(of(load, product, last, wait, load), [])
+        self.assertEqual(of(product, load, last, wait), ["LDS.64"])
+        self.assertEqual(of(product, last, load), ["LDS.64"])
+        self.assertEqual(of(product, "LDS.64 R86, [R2]", "LDS R92, [R2]", "STS [R2], R88", "UMOV UR4, UR5"), [])
+        self.assertEqual(of(product, "LDS.128 R86, [R2]", "IMAD.WIDE R87, R2, R3, R4"), ["LDS.128", "IMAD.WIDE"])
+        # Both operands in shared memory; a wait that leaves the last group under way.
+        self.assertEqual(of("HGMMA.64x128x16.F32 R24, gdesc[UR24], R24, gsb0", load), [])
+        other = "HGMMA.64x128x16.F32 R24, R100, gdesc[UR24], R24, gsb0"
+        leaving = "WARPGROUP.DEPBAR.LE gsb0, 0x1"
+        self.assertEqual(of(last, other, leaving, load, "MOV R100, R2"), ["MOV"])
+
     def test_functions_end_before_the_padding(self):
         functions = sass.parse_sass(DISASSEMBLY)
         self.assertEqual(list(functions), ["_Z4fusedIfLi0ELb1EEv", "other"])
