@@ -10,8 +10,12 @@
 // - A warp asks for x by bulk copies of whole planes, of as many images as a tile has pixels for:
 //   those of a block of 64 channels, 32 of f32, are contiguous. Where planes are larger it asks for
 //   boxes of a tensor. Weights come as lines, columns of the product.
+// - Where the filter moves in steps a box has those rows of x that some rows of y read, whole: a
+// row
+//   of its tensor is as many rows of x as a step has.
 // - Two neighbouring pixels of a channel are a word (in f32 two). A lane exchanges halves of two
-//   channels' words: four registers of rows for four words.
+//   channels' words: four registers of rows for four words. In steps of 2 they are
+//   the first halves of two words (in f32 of two pairs).
 // - Sums of two neighbouring pixels are in a lane as well, so y is stored from registers.
 //
 // Floor: half a clock for each output channel of a product of 64 pixels x 16 channels (8 in tf32),
@@ -33,20 +37,20 @@ struct State {
     PackPointwise pack;
     cf_problem problem;
     Tiling tiling;
-    int box_pixels; // 0 where whole planes are copied
+    cf::Box box;
 };
 
 template <class Element>
 void choose_kernels(const Choice &choice, State &state) {
-    state.kernel = kernel_for<Element>(choice.shape, is_paired(state.problem),
-                                       unsigned(choice.grid), shared_bytes(choice.tiling));
+    state.kernel = kernel_for<Element>(choice.shape, choice.pairs, unsigned(choice.grid),
+                                       shared_bytes(choice.tiling));
     state.pack = PackPointwise::of<Element>(packed_bytes(state.problem.groups, choice.tiling));
 }
 
 void describe_state(const cf_problem &p, const Choice &choice, State &state) {
     state.problem = p;
     state.tiling = choice.tiling;
-    state.box_pixels = choice.box_pixels;
+    state.box = choice.box;
     if (p.storage == CF_STORE_F32)
         choose_kernels<float>(choice, state);
     else if (p.storage == CF_STORE_F16)
@@ -71,10 +75,10 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
         return no("is written for NCHW");
     if (!cf::implicit_gemm::multiplies_as_stored(p, no))
         return false;
-    if (p.r * p.s > 1 || p.stride_h > 1 || p.stride_w > 1 || p.p != p.h || p.q != p.w ||
-        p.pad_top != 0 || p.pad_left != 0)
-        return no("takes filters of 1x1 in steps of 1 without padding; this is %dx%d in steps of "
-                  "%d and %d, of %dx%d pixels to %dx%d",
+    if (p.r * p.s > 1 || p.pad_top != 0 || p.pad_left != 0 ||
+        int64_t(p.p - 1) * p.stride_h >= p.h || int64_t(p.q - 1) * p.stride_w >= p.w)
+        return no("takes filters of 1x1 without padding; this is %dx%d in steps of %d and %d, of "
+                  "%dx%d pixels to %dx%d",
                   p.r, p.s, p.stride_h, p.stride_w, p.h, p.w, p.p, p.q);
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
@@ -83,7 +87,8 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
                   p.align);
     const double most = INT32_MAX / 4, pixels = double(p.h) * p.w;
     if (pixels * cf::LineBytes > most ||
-        (pixels / 128 + 1) * double(p.n) * (double(p.k) / 64 + p.groups) > most)
+        (pixels / (is_dense(p) ? 128 : 32) + 1) * double(p.n) * (double(p.k) / 64 + p.groups) >
+            most)
         return no(
             "counts tiles, and bytes of a block's planes, in 29 bits; this has %lld images of "
             "%dx%d",
@@ -103,9 +108,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (best.grid == 0 && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (best.grid == 0)
-        return no("copies planes of multiples of 16 bytes, or of up to 256 pixels if those of a "
-                  "group are; these are %d of %dx%d",
-                  p.c / p.groups, p.h, p.w);
+        return no("copies planes of multiples of 16 bytes, or those of up to 256 pixels of y if "
+                  "a group's are, for which shared memory has room; these are %d of %dx%d to %dx%d",
+                  p.c / p.groups, p.h, p.w, p.p, p.q);
     plan.packed_bytes = packed_bytes(p.groups, best.tiling);
     plan.filter_layout = uint64_t(best.tiling.order);
     plan.us = best.us;
@@ -117,15 +122,9 @@ int32_t prepare(State &state) {
     if (const int32_t error = state.pack.kernel.prepare())
         return error;
     const int32_t error = state.kernel.prepare();
-    if (error || state.box_pixels == 0)
+    if (error || state.tiling.images > 0)
         return error;
-    const cf_problem &p = state.problem;
-    const int element = cf::element_bytes(p);
-    const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
-    return state.map.prepare(
-        {element,
-         {uint64_t(p.h) * p.w, uint64_t(p.c), images, 1},
-         {uint32_t(state.box_pixels), uint32_t(cf::LineBytes / element), 1, 1}});
+    return state.map.prepare(state.box);
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {
@@ -134,7 +133,7 @@ int32_t pack(const State &state, const void *w, void *packed, void *stream) {
 
 int32_t launch(const State &state, const cf_args &args) {
     CUtensorMap map = {};
-    if (state.box_pixels > 0)
+    if (state.tiling.images == 0)
         if (const int32_t error = state.map.at(args.x, map))
             return error;
     return state.kernel.launch(args.stream, state.tiling, map, args.x, args.packed, args.y,

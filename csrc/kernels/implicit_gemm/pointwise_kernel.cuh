@@ -10,7 +10,7 @@ namespace cf::pointwise {
 
 using Launched = cf::Kernel<Tiling, CUtensorMap, const void *, const void *, void *, Finish>;
 
-template <class Element, int Products, int N, bool Paired>
+template <class Element, int Products, int N, Pairs Pair>
 __global__ void __launch_bounds__(Threads, 1)
     implicit_gemm_pointwise_kernel(const __grid_constant__ Tiling tiling,
                                    const __grid_constant__ CUtensorMap map, const Element *x,
@@ -33,21 +33,20 @@ __global__ void __launch_bounds__(Threads, 1)
     if (warp >= ConsumerWarps) {
         give_registers<ProducerRegisters>();
         if (warp == ConsumerWarps)
-            produce<Element, Products, N>(tiling, shared, first, map, x, filter, lane);
+            produce<Element, N>(tiling, shared, first, map, x, filter, lane);
         return;
     }
     take_registers<ConsumerRegisters>();
-    const auto rows = Rows<Products, Paired>::template of<Element>(tiling, warp, lane);
+    const auto rows = Rows<Products, Pair>::of(tiling, warp, lane);
     const StridedTiles tiles = StridedTiles::of_block();
     const int count = tiles.count(tiling.tiles);
     RingPosition at;
 #pragma unroll 1
     for (int m = 0; m < count; ++m) {
         float sums[Products][N / 2];
-        multiply<Element, Products, N, Paired>(tiling, shared, first, rows, lane, at, sums);
-        store<Element, Products, N, Paired>(tiling,
-                                            Place::of<Products, N>(tiling, tiles.tile(m), warp / 4),
-                                            warp, lane, sums, y, finish);
+        multiply<Element, Products, N, Pair>(tiling, shared, first, rows, lane, at, sums);
+        store<Element, Products, N, Pair != Pairs::None>(
+            tiling, Place::of<N>(tiling, tiles.tile(m), warp / 4), warp, lane, sums, y, finish);
     }
 #else
     not_compiled();
@@ -64,23 +63,25 @@ constexpr Shape Shapes[] = {{1, 64}, {1, 128}, {1, 256}, {2, 64}, {2, 128}};
 // The kernel of a shape, whose grid and shared memory the plan adds; a file of pointwise/ compiles
 // those of a type of elements.
 template <class Element>
-Launched kernel_for(const Shape &shape, bool paired, dim3 grid, size_t shared);
+Launched kernel_for(const Shape &shape, Pairs pairs, dim3 grid, size_t shared);
 
 template <class Element, size_t... I>
-Launched kernel_among(std::index_sequence<I...>, const Shape &shape, bool paired, dim3 grid,
+Launched kernel_among(std::index_sequence<I...>, const Shape &shape, Pairs pairs, dim3 grid,
                       size_t shared) {
     Launched launched;
     const auto choose = [&](auto products, auto columns) {
         if (products.value != shape.products || columns.value != shape.columns)
             return;
-        launched =
-            paired
-                ? kernel_of(
-                      implicit_gemm_pointwise_kernel<Element, products.value, columns.value, true>,
-                      grid, Threads, shared, true)
-                : kernel_of(
-                      implicit_gemm_pointwise_kernel<Element, products.value, columns.value, false>,
-                      grid, Threads, shared, true);
+        const auto with = [&](auto pair) {
+            if (pair.value == int(pairs))
+                launched =
+                    kernel_of(implicit_gemm_pointwise_kernel<Element, products.value, columns.value,
+                                                             Pairs(int(pair.value))>,
+                              grid, Threads, shared, true);
+        };
+        with(Constant<int(Pairs::None)>());
+        with(Constant<int(Pairs::Both)>());
+        with(Constant<int(Pairs::Steps)>());
     };
     (choose(Constant<Shapes[I].products>(), Constant<Shapes[I].columns>()), ...);
     return launched;

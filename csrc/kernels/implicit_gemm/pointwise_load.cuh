@@ -15,12 +15,12 @@ struct Shared {
     Ring<MaxStages> ring;
 };
 
-// Where a warpgroup's part of a tile lies: its first image, pixel of that, group and output channel
+// Where a warpgroup's part of a tile lies: its first image, piece of that, group and output channel
 // of the group.
 struct Place {
-    int n, pixel, group, k;
+    int n, piece, group, k;
 
-    template <int Products, int N>
+    template <int N>
     static __device__ __forceinline__ Place of(const Tiling &t, int tile, int warpgroup) {
         const int pixel_tile = t.by_channel_tiles.quotient(tile);
         const int channel_tile = tile - pixel_tile * t.channel_tiles;
@@ -29,12 +29,12 @@ struct Place {
         if (t.images > 0)
             return {pixel_tile * t.images, 0, group, k};
         const int piece = pixel_tile * Warpgroups + warpgroup, n = t.by_pieces.quotient(piece);
-        return {n, (piece - n * t.pieces) * Products * ProductRows, group, k};
+        return {n, piece - n * t.pieces, group, k};
     }
 };
 
 // What a lane copies of a tile: images, or a box of its warpgroup, and weights.
-template <class Element, int Products, int N>
+template <class Element, int N>
 class TileCopies {
     const Tiling &t;
     const Place place;
@@ -42,7 +42,7 @@ class TileCopies {
 
   public:
     __device__ __forceinline__ TileCopies(const Tiling &t, int tile, int lane)
-        : t(t), place(Place::of<Products, N>(t, tile, lane % Warpgroups)), lane(lane),
+        : t(t), place(Place::of<N>(t, tile, lane % Warpgroups)), lane(lane),
           images(min(t.images, t.n - place.n)), lines(min(N, t.filter_lines - place.k)) {}
 
     // Block number b, into a stage.
@@ -52,7 +52,7 @@ class TileCopies {
         constexpr int Channels = BlockChannels<Element>;
         const int channels = b + 1 < t.blocks ? Channels : t.last_channels;
         const int channel = place.group * t.group_c + b * Channels;
-        const uint32_t plane_bytes = uint32_t(channels * t.pixels) * sizeof(Element);
+        const uint32_t plane_bytes = uint32_t(channels * t.x_plane) * sizeof(Element);
         const uint32_t weights = lines * LineBytes;
         if (lane == 0)
             full.arrive_and_expect(
@@ -60,10 +60,10 @@ class TileCopies {
         if (t.images > 0) {
             for (int i = lane; i < images; i += 32)
                 copy_bulk(stage + i * t.set_bytes,
-                          x + (place.n + i) * t.x_image + int64_t(channel) * t.pixels, plane_bytes,
-                          full);
+                          x + (place.n + i) * t.x_image + channel * t.x_plane, plane_bytes, full);
         } else if (lane < Warpgroups) {
-            copy_box(stage + lane * t.set_bytes, map, place.pixel, channel, place.n, 0, full);
+            copy_box(stage + lane * t.set_bytes, map, place.piece * t.piece_column,
+                     place.piece * t.piece_row, channel, place.n, full);
         }
         if (lane == 31)
             copy_bulk(stage + t.pixel_stage_bytes,
@@ -73,7 +73,7 @@ class TileCopies {
     }
 };
 
-template <class Element, int Products, int N>
+template <class Element, int N>
 __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_t dynamic,
                                         const CUtensorMap &map, const Element *x,
                                         const char *filter, int lane) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_
         prefetch_map(map);
     RingPosition at;
     for (int m = 0; m < count; ++m) {
-        const TileCopies<Element, Products, N> copies(t, tiles.tile(m), lane);
+        const TileCopies<Element, N> copies(t, tiles.tile(m), lane);
         for (int b = 0; b < t.blocks; ++b, at.next(t.stages)) {
             shared.ring.wait_empty(at);
             copies.ask(map, x, filter, b, dynamic + at.stage * t.stage_bytes,

@@ -4,42 +4,65 @@
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
 #include "core/plan.cuh"
+#include "core/tensor_map.cuh"
 #include "core/tensors.cuh"
 #include "kernels/implicit_gemm/pointwise_kernel.cuh"
 
 #include <algorithm>
+#include <climits>
 
 namespace cf::pointwise {
 
 struct Choice {
     Shape shape;
-    int grid;       // 0: there is none
-    int box_pixels; // 0 where whole planes are copied
+    int grid; // 0: there is none
+    Pairs pairs;
+    Box box; // of x; none where whole planes are copied
     Tiling tiling;
     double us;
 };
 
+// Pixels of a plane of x and of y.
+inline int64_t x_pixels(const cf_problem &p) { return int64_t(p.h) * p.w; }
+inline int64_t y_pixels(const cf_problem &p) { return int64_t(p.p) * p.q; }
+// From pixel to pixel of y, in x.
+inline int step_h(const cf_problem &p) { return p.p > 1 ? p.stride_h : 1; }
+inline int step_w(const cf_problem &p) { return p.q > 1 ? p.stride_w : 1; }
+// Whether y has a pixel for each of x.
+inline bool is_dense(const cf_problem &p) { return p.p == p.h && p.q == p.w; }
+// Of boxes, or of whole planes.
+inline Pairs pairs_of(const cf_problem &p, bool boxes) {
+    if (is_dense(p))
+        return y_pixels(p) % 2 == 0 ? Pairs::Both : Pairs::None;
+    const bool aligned = boxes || (x_pixels(p) % 4 == 0 && int64_t(p.w) * step_h(p) % 4 == 0);
+    return step_w(p) == 2 && p.q % 2 == 0 && aligned ? Pairs::Steps : Pairs::None;
+}
+
 // Whether a tile of so many products has room for an image's planes, and copies take those of a
 // group's channels.
 inline bool may_be_planes(const cf_problem &p, int products) {
-    const int64_t pixels = int64_t(p.p) * p.q;
-    return pixels <= tile_pixels(products) &&
-           pixels * (p.c / p.groups) * element_bytes(p) % 16 == 0;
+    return y_pixels(p) <= tile_pixels(products) &&
+           x_pixels(p) * (p.c / p.groups) * element_bytes(p) % 16 == 0;
 }
-inline bool is_paired(const cf_problem &p) { return int64_t(p.p) * p.q % 2 == 0; }
 inline size_t shared_bytes(const Tiling &t) { return LineAlign + size_t(t.stages) * t.stage_bytes; }
 
+// Words of shared memory that a lane loads at a time.
+inline int loaded_words(const cf_problem &p, Pairs pairs) {
+    const int both = element_bytes(p) / 2; // words of two neighbours
+    return pairs == Pairs::None ? 1 : pairs == Pairs::Both ? both : 2 * both;
+}
+
 // In how many turns the lanes of a warp load, 1 where none meet in a bank of shared memory: where a
-// channel is so many bytes from the next and the fragment has this order.
-inline int bank_conflicts(int element, bool paired, int64_t pitch, int order) {
-    // 64 bits are loaded by half a warp at a time.
-    const bool wide = element == 4 && paired;
-    const int count = wide ? 16 : 32, words = wide ? 2 : 1;
+// channel is so many bytes from the next, and the fragment has this order. Of pixels of one row.
+inline int bank_conflicts(const cf_problem &p, Pairs pairs, int64_t pitch, int order) {
+    // 64 bits are loaded by half a warp at a time, 128 by a quarter.
+    const int words = loaded_words(p, pairs), count = 32 / words;
+    const int64_t pixel = int64_t(element_bytes(p)) * step_w(p);
     int64_t loaded[32];
     int loads[32] = {}, all = 0, most = 0;
     for (int lane = 0; lane < count; ++lane)
         for (int i = 0; i < words; ++i) {
-            const int64_t word = ((pitch * (lane % 4) << order) + lane / 4 * 2 * element) / 4 + i;
+            const int64_t word = ((pitch * (lane % 4) << order) + lane / 4 * 2 * pixel) / 4 + i;
             if (std::find(loaded, loaded + all, word) != loaded + all)
                 continue;
             loaded[all++] = word;
@@ -62,12 +85,14 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double multiplied = Warpgroups * products * Steps * columns / 2.0;
     const double x = double(t.images > 0 ? t.images : Warpgroups) * t.set_bytes;
     const double weights = columns * double(LineBytes);
-    const int conflicts = bank_conflicts(element_bytes(p), is_paired(p), t.pitch, t.order);
-    const double read =
-        rows * LineBytes * conflicts * (element_bytes(p) == 2 && !is_paired(p) ? 2 : 1);
+    const Pairs pairs = choice.pairs;
+    // Lanes' two pixels of a channel are a word in 16 bits, two in f32.
+    const double words = loaded_words(p, pairs) * (pairs == Pairs::None ? 2.0 : 1.0);
+    const double read = rows * LineBytes * bank_conflicts(p, pairs, t.pitch, t.order) * words * 2 /
+                        element_bytes(p);
     const double port = (read + Warpgroups * products * weights + x + weights) / LineBytes;
     const double block = together_us(std::max(multiplied, port), (x + weights) / FillBytes);
-    const double store = rows * columns / 64 * (is_paired(p) ? StorePair : StoreTwo);
+    const double store = rows * columns / 64 * (pairs == Pairs::None ? StoreTwo : StorePair);
     const double rounds = double(ceil_div(t.tiles, choice.grid));
     const double tile = OfTile + t.blocks * block + store;
     return ShortLaunchUs + FillUs +
@@ -75,64 +100,104 @@ inline double estimate(const cf_query &query, const Choice &choice) {
                        tensor_bytes(p) / (PinShare * query.device.bytes_per_us));
 }
 
-// The order of channels that planes are read in with the fewest conflicts; it has nothing to do
-// with the number of images, as the filter is packed in it.
+constexpr int MaxBox = 256; // elements along a side
+
+// What a piece of an image copies, for a product's rows: neighbouring pixels of a plane; of planes
+// that are not read whole some rows of y, as rows of x that many apart. None where copies take no
+// such box.
+inline bool box_of(const cf_problem &p, int rows, int order, Box &box) {
+    const int element = element_bytes(p), unit = 16 / element, step = step_h(p);
+    const uint32_t channels = uint32_t(LineBytes / element);
+    const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
+    box = {element, {uint64_t(x_pixels(p)), 1, uint64_t(p.c), images}, {0, 1, channels, 1}};
+    int64_t columns = rows;
+    if (!is_dense(p)) {
+        if (p.h % step != 0 || p.q > rows)
+            return false;
+        box.tensor[0] = uint64_t(p.w) * step, box.tensor[1] = uint64_t(p.h / step);
+        box.box[1] = uint32_t(std::min(rows / p.q, p.p));
+        columns = round_up(int64_t(p.q - 1) * step_w(p) + 1, unit);
+    }
+    if (box.tensor[0] * element % 16 != 0 || x_pixels(p) * element % 16 != 0)
+        return false;
+    // With some that no product reads rows of channels meet in the fewest banks.
+    int least = INT_MAX;
+    for (int gap = is_dense(p) ? unit : 0; gap <= 4 * unit && columns + gap <= MaxBox;
+         gap += unit) {
+        const int conflicts =
+            bank_conflicts(p, pairs_of(p, true), (columns + gap) * box.box[1] * element, order);
+        if (conflicts < least)
+            least = conflicts, box.box[0] = uint32_t(columns + gap);
+    }
+    return box.box[0] > 0;
+}
+
+// The order of channels that x is read in with the fewest conflicts: planes, or boxes of rows,
+// whose pitch hardly has a choice. It has nothing to do with the number of images, as the filter is
+// packed in it.
 inline int order_of(const cf_problem &p) {
     const int element = element_bytes(p), natural = element == 4 ? 0 : 1;
-    int best = natural;
+    const bool boxes = !may_be_planes(p, 2);
+    Box box;
+    if (boxes && (is_dense(p) || !box_of(p, ProductRows, natural, box)))
+        return natural;
+    const int64_t pitch = (boxes ? int64_t(box.box[0]) * box.box[1] : x_pixels(p)) * element;
     const auto conflicts = [&](int order) {
-        return bank_conflicts(element, is_paired(p), int64_t(p.p) * p.q * element, order);
+        return bank_conflicts(p, pairs_of(p, boxes), pitch, order);
     };
-    for (int order = 0; order <= (element == 4 ? 3 : 4) && may_be_planes(p, 2); ++order)
+    int best = natural;
+    for (int order = 0; order <= (element == 4 ? 3 : 4); ++order)
         if (conflicts(order) < conflicts(best))
             best = order;
     return best;
 }
 
-// Pixels of a box that no product reads: with them rows of channels meet in the fewest banks.
-inline int box_gap(const cf_problem &p, int rows, int order) {
-    const int element = element_bytes(p), unit = 16 / element;
-    int best = unit;
-    const auto conflicts = [&](int gap) {
-        return bank_conflicts(element, true, int64_t(rows + gap) * element, order);
-    };
-    for (int gap = unit; gap <= 4 * unit; gap += unit)
-        if (conflicts(gap) < conflicts(best))
-            best = gap;
-    return best;
+// Where pixels lie in a stage: in whole planes, or in this box.
+inline void place_pixels(const cf_problem &p, int rows, const Box &box, Tiling &t) {
+    const int element = element_bytes(p);
+    const bool boxes = t.images == 0, dense = is_dense(p);
+    const int64_t line = boxes ? box.box[0] : int64_t(p.w) * step_h(p);
+    t.pitch = int((boxes ? line * box.box[1] : t.x_plane) * element);
+    t.pixel_bytes = element * step_w(p);
+    t.row_pixels = dense ? tile_pixels(2) : p.q;
+    t.row_bytes = dense ? 0 : int(line * element);
+    t.by_row_pixels = Divisor(t.row_pixels);
+    t.piece_pixels = !boxes ? t.pixels : dense ? rows : p.q * int(box.box[1]);
+    t.piece_column = dense ? rows : 0;
+    t.piece_row = dense ? 0 : int(box.box[1]);
+    t.pieces = int(ceil_div(t.pixels, t.piece_pixels));
+    t.by_pieces = Divisor(t.pieces), t.by_pixels = Divisor(t.pixels);
 }
 
 // Planes of whole images, or boxes of one.
 inline bool tile_of(const cf_query &query, const Shape &shape, bool boxes, int order,
                     Choice &choice) {
     const cf_problem &p = query.problem;
-    choice = {shape, 0, 0, {}, 0};
+    choice = {shape, 0, pairs_of(p, boxes), {}, {}, 0};
     Tiling &t = choice.tiling;
     const int element = element_bytes(p), rows = shape.products * ProductRows;
     const int channels = LineBytes / element;
-    const int64_t pixels = int64_t(p.p) * p.q;
-    if (boxes ? pixels * element % 16 != 0 : !may_be_planes(p, shape.products))
+    if (boxes ? !box_of(p, rows, order, choice.box) : !may_be_planes(p, shape.products))
         return false;
-    t.n = int(p.n), t.pixels = int(pixels), t.k = p.k;
+    t.n = int(p.n), t.pixels = int(y_pixels(p)), t.k = p.k;
     t.group_k = p.k / p.groups, t.group_c = p.c / p.groups;
-    t.x_image = pixels * p.c, t.y_image = pixels * p.k;
+    t.x_plane = x_pixels(p), t.x_image = t.x_plane * p.c, t.y_image = y_pixels(p) * p.k;
     t.blocks = int(ceil_div(t.group_c, channels));
     t.last_channels = t.group_c - (t.blocks - 1) * channels;
     t.order = order;
-    choice.box_pixels = boxes ? rows + box_gap(p, rows, order) : 0;
     t.images = boxes ? 0
-                     : int(std::min<int64_t>(tile_pixels(shape.products) / pixels,
+                     : int(std::min<int64_t>(tile_pixels(shape.products) / t.pixels,
                                              std::max<int64_t>(p.n, 1)));
-    t.pieces = int(ceil_div(pixels, rows));
-    t.by_pieces = Divisor(t.pieces), t.by_pixels = Divisor(t.pixels);
-    t.pitch = (boxes ? choice.box_pixels : t.pixels) * element;
+    place_pixels(p, rows, choice.box, t);
     for (int i = 0; i < channels / 4; ++i)
         t.channel_bytes[i] = channel_of_lane(0, i, order) * t.pitch;
     t.set_bytes = t.pitch * channels;
-    t.pixel_stage_bytes =
-        int(round_up(int64_t(t.set_bytes) * (boxes ? Warpgroups : t.images), LineAlign));
-    t.stage_bytes = t.pixel_stage_bytes + shape.columns * LineBytes;
     const int64_t room = query.device.shared_per_block - StaticShared - LineAlign;
+    const int64_t sets = int64_t(t.set_bytes) * (boxes ? Warpgroups : t.images);
+    if (sets > room)
+        return false;
+    t.pixel_stage_bytes = int(round_up(sets, LineAlign));
+    t.stage_bytes = t.pixel_stage_bytes + shape.columns * LineBytes;
     t.stages = int(std::min<int64_t>(room / t.stage_bytes, MaxStages));
     t.filter_lines = int(implicit_gemm::filter_lines(p));
     t.group_tiles = int(ceil_div(t.group_k, shape.columns));

@@ -11,7 +11,7 @@ namespace cf::pointwise {
 
 #if CF_SM90A
 // The coordinate map of the epilogue (core/fragment_epilogue.cuh).
-template <class Element, int Products, int N, bool Paired>
+template <int Products, int N, bool Paired>
 struct RowMap {
     static constexpr int Eights = N / 8;
     const Tiling &t;
@@ -36,13 +36,14 @@ struct RowMap {
     __device__ __forceinline__ void for_runs(Stored *tensor, Body body) {
         constexpr int Count = Paired ? 2 : 1;
         const int64_t channel = int64_t(place.group * t.group_k + k) * t.pixels;
+        const int begin = place.piece * t.piece_pixels;
 #pragma unroll
         for (int i = 0; i < Products; ++i)
 #pragma unroll
             for (int j = 0; j < 2 / Count; ++j) {
-                const auto at = Pixel::of<Element, Products>(t, i, j, warp, lane);
-                const int n = place.n + at.image, pixel = place.pixel + at.pixel;
-                const bool there = n < t.n && pixel < t.pixels;
+                const auto at = Pixel::of<Products>(t, i, j, warp, lane);
+                const int n = place.n + at.image, pixel = begin + at.pixel;
+                const bool there = n < t.n && pixel < t.pixels && at.pixel < t.piece_pixels;
                 Stored *const first = tensor + (there ? n * t.y_image + channel + pixel : 0);
 #pragma unroll
                 for (int eight = 0; eight < Eights; ++eight)
@@ -70,7 +71,7 @@ template <class Element, int Products, int N, bool Paired>
 __device__ __forceinline__ void store(const Tiling &t, const Place &place, int warp, int lane,
                                       float (&sums)[Products][N / 2], Element *y,
                                       const Finish &finish) {
-    RowMap<Element, Products, N, Paired> map = {t, place, warp, lane, place.k + lane % 4 * 2, sums};
+    RowMap<Products, N, Paired> map = {t, place, warp, lane, place.k + lane % 4 * 2, sums};
     if (t.finishes) {
         finish_fragment<Element>(finish, t.k, map);
         implicit_gemm::activate_piece(t.activation, map, Constant<Products * N / 8>());

@@ -46,9 +46,14 @@ __host__ __device__ __forceinline__ int channel_of(int place, int order) {
     return channel_of_lane(t, (step * 2 + half) * Own + in_step % Own, order);
 }
 
-// A tile is some pixels (rows of products) in some output channels (columns). Its pixels are all of
-// some images, or a piece of an image for each warpgroup; what it reads of x comes as it lies in
-// memory: planes of a block of channels of an image, or boxes of a tensor.
+// How a lane has its two pixels of a channel, neighbours in y: loaded and stored by themselves; as
+// one word (in f32 two) of x and of y, where planes have an even number of pixels; or as one of y,
+// from two of x whose first halves they are, where the filter moves in steps of 2.
+enum class Pairs { None, Both, Steps };
+
+// A tile is some pixels of y (rows of products) in some output channels (columns). Its pixels are
+// all of some images, or a piece of an image for each warpgroup; what it reads of x comes as it
+// lies in memory: planes of a block of channels of an image, or boxes of a tensor.
 struct Tiling {
     int blocks, last_channels; // of the sum: blocks of a line's channels; those of the last one
     // Tiles: output channels innermost, then pixels.
@@ -56,12 +61,17 @@ struct Tiling {
     Divisor by_channel_tiles, by_group_tiles;
     int images; // whose planes a tile has; 0 where it has boxes of one
     int pieces; // of an image
+    // From piece to piece, in y and in the tensor of boxes; of a tile of images all pixels of one.
+    int piece_pixels, piece_column, piece_row;
     Divisor by_pieces, by_pixels;
     int n, pixels, k, group_k, group_c;
-    int64_t x_image, y_image; // elements
+    int64_t x_plane, x_image, y_image; // elements
     // A stage of the ring: x, then lines of weights.
     int stages, pitch; // bytes from channel to channel
     int set_bytes;     // of x from image to image, or from box to box
+    // Where a pixel's x lies in a channel: pixels of y to a row, and bytes.
+    int row_pixels, row_bytes, pixel_bytes;
+    Divisor by_row_pixels;
     int pixel_stage_bytes, stage_bytes;
     int order;             // of channels in lanes
     int channel_bytes[16]; // from a lane's first channel to its others

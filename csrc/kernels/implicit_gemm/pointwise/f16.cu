@@ -2,8 +2,8 @@
 #include "kernels/implicit_gemm/pointwise_kernel.cuh"
 
 template <>
-cf::pointwise::Launched cf::pointwise::kernel_for<__half>(const Shape &shape, bool paired,
+cf::pointwise::Launched cf::pointwise::kernel_for<__half>(const Shape &shape, Pairs pairs,
                                                           dim3 grid, size_t shared) {
-    return kernel_among<__half>(std::make_index_sequence<std::size(Shapes)>(), shape, paired, grid,
+    return kernel_among<__half>(std::make_index_sequence<std::size(Shapes)>(), shape, pairs, grid,
                                 shared);
 }
