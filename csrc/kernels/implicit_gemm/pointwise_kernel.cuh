@@ -40,14 +40,17 @@ __global__ void __launch_bounds__(Threads, 1)
     const auto rows = Rows<Products, Pair>::of(tiling, warp, lane);
     const StridedTiles tiles = StridedTiles::of_block();
     const int count = tiles.count(tiling.tiles);
+    const uint32_t staged = first + tiling.stages * tiling.stage_bytes;
     RingPosition at;
 #pragma unroll 1
     for (int m = 0; m < count; ++m) {
         float sums[Products][N / 2];
         multiply<Element, Products, N, Pair>(tiling, shared, first, rows, lane, at, sums);
-        store<Element, Products, N, Pair != Pairs::None>(
-            tiling, Place::of<N>(tiling, tiles.tile(m), warp / 4), warp, lane, sums, y, finish);
+        store<Element, Products, N, Pair>(tiling, Place::of<N>(tiling, tiles.tile(m), warp / 4),
+                                          warp, lane, sums, staged, y, finish);
     }
+    if constexpr (Pair == Pairs::Staged)
+        wait_for_stores_to_read();
 #else
     not_compiled();
 #endif
@@ -59,6 +62,10 @@ struct Shape {
     int products, columns;
 };
 constexpr Shape Shapes[] = {{1, 64}, {1, 128}, {1, 256}, {2, 64}, {2, 128}};
+// Addresses of single pixels leave no registers for larger ones.
+constexpr bool is_compiled(Shape shape, Pairs pairs) {
+    return pairs != Pairs::None || shape.products * shape.columns <= 128;
+}
 
 // The kernel of a shape, whose grid and shared memory the plan adds; a file of pointwise/ compiles
 // those of a type of elements.
@@ -69,21 +76,22 @@ template <class Element, size_t... I>
 Launched kernel_among(std::index_sequence<I...>, const Shape &shape, Pairs pairs, dim3 grid,
                       size_t shared) {
     Launched launched;
-    const auto choose = [&](auto products, auto columns) {
-        if (products.value != shape.products || columns.value != shape.columns)
-            return;
-        const auto with = [&](auto pair) {
-            if (pair.value == int(pairs))
-                launched =
-                    kernel_of(implicit_gemm_pointwise_kernel<Element, products.value, columns.value,
-                                                             Pairs(int(pair.value))>,
-                              grid, Threads, shared, true);
-        };
-        with(Constant<int(Pairs::None)>());
-        with(Constant<int(Pairs::Both)>());
-        with(Constant<int(Pairs::Steps)>());
+    const auto choose = [&](auto number, auto pair) {
+        constexpr Shape Own = Shapes[number.value];
+        constexpr auto Pair = Pairs(int(pair.value));
+        if constexpr (is_compiled(Own, Pair))
+            if (Own.products == shape.products && Own.columns == shape.columns && Pair == pairs)
+                launched = kernel_of(
+                    implicit_gemm_pointwise_kernel<Element, Own.products, Own.columns, Pair>, grid,
+                    Threads, shared, true);
     };
-    (choose(Constant<Shapes[I].products>(), Constant<Shapes[I].columns>()), ...);
+    const auto choose_pairs = [&](auto number) {
+        choose(number, Constant<int(Pairs::None)>());
+        choose(number, Constant<int(Pairs::Staged)>());
+        choose(number, Constant<int(Pairs::Both)>());
+        choose(number, Constant<int(Pairs::Steps)>());
+    };
+    (choose_pairs(Constant<int(I)>()), ...);
     return launched;
 }
 

@@ -30,12 +30,18 @@ inline int step_h(const cf_problem &p) { return p.p > 1 ? p.stride_h : 1; }
 inline int step_w(const cf_problem &p) { return p.q > 1 ? p.stride_w : 1; }
 // Whether y has a pixel for each of x.
 inline bool is_dense(const cf_problem &p) { return p.p == p.h && p.q == p.w; }
+// Whether an image's part of a tile is contiguous in y, as copies take it.
+inline bool may_be_staged(const cf_problem &p) {
+    return y_pixels(p) * (p.k / p.groups) * element_bytes(p) % 16 == 0;
+}
 // Of boxes, or of whole planes.
 inline Pairs pairs_of(const cf_problem &p, bool boxes) {
-    if (is_dense(p))
-        return y_pixels(p) % 2 == 0 ? Pairs::Both : Pairs::None;
+    if (is_dense(p) && y_pixels(p) % 2 == 0)
+        return Pairs::Both;
     const bool aligned = boxes || (x_pixels(p) % 4 == 0 && int64_t(p.w) * step_h(p) % 4 == 0);
-    return step_w(p) == 2 && p.q % 2 == 0 && aligned ? Pairs::Steps : Pairs::None;
+    if (step_w(p) == 2 && p.q % 2 == 0 && aligned)
+        return Pairs::Steps;
+    return !boxes && may_be_staged(p) ? Pairs::Staged : Pairs::None;
 }
 
 // Whether a tile of so many products has room for an image's planes, and copies take those of a
@@ -44,12 +50,13 @@ inline bool may_be_planes(const cf_problem &p, int products) {
     return y_pixels(p) <= tile_pixels(products) &&
            x_pixels(p) * (p.c / p.groups) * element_bytes(p) % 16 == 0;
 }
-inline size_t shared_bytes(const Tiling &t) { return LineAlign + size_t(t.stages) * t.stage_bytes; }
-
+inline size_t shared_bytes(const Tiling &t) {
+    return LineAlign + size_t(t.stages) * t.stage_bytes + size_t(t.images) * t.staged_bytes;
+}
 // Words of shared memory that a lane loads at a time.
 inline int loaded_words(const cf_problem &p, Pairs pairs) {
     const int both = element_bytes(p) / 2; // words of two neighbours
-    return pairs == Pairs::None ? 1 : pairs == Pairs::Both ? both : 2 * both;
+    return !loads_both(pairs) ? 1 : pairs == Pairs::Both ? both : 2 * both;
 }
 
 // In how many turns the lanes of a warp load, 1 where none meet in a bank of shared memory: where a
@@ -72,10 +79,11 @@ inline int bank_conflicts(const cf_problem &p, Pairs pairs, int64_t pitch, int o
 }
 
 // Clocks around a tile; bytes in a clock that L2 gives a multiprocessor; what comes before the
-// first block; clocks of a warp's store of two pixels of a channel, as one word and as two; what x
-// and y reach of the memory's pins. Fitted to 131 times on an H200.
+// first block; clocks of a warp's store of two pixels of a channel, as one word, as two, and as two
+// by way of shared memory; what x and y reach of the memory's pins. Fitted to 131 times on an H200,
+// but for StoreStaged, which is counted: two stores of two turns.
 constexpr double OfTile = 470, FillBytes = 40, FillUs = 0.88, StorePair = 3.1, StoreTwo = 19,
-                 PinShare = 0.83;
+                 StoreStaged = 4, PinShare = 0.83;
 
 inline double estimate(const cf_query &query, const Choice &choice) {
     const cf_problem &p = query.problem;
@@ -87,12 +95,15 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double weights = columns * double(LineBytes);
     const Pairs pairs = choice.pairs;
     // Lanes' two pixels of a channel are a word in 16 bits, two in f32.
-    const double words = loaded_words(p, pairs) * (pairs == Pairs::None ? 2.0 : 1.0);
+    const double words = loaded_words(p, pairs) * (loads_both(pairs) ? 1.0 : 2.0);
     const double read = rows * LineBytes * bank_conflicts(p, pairs, t.pitch, t.order) * words * 2 /
                         element_bytes(p);
     const double port = (read + Warpgroups * products * weights + x + weights) / LineBytes;
     const double block = together_us(std::max(multiplied, port), (x + weights) / FillBytes);
-    const double store = rows * columns / 64 * (pairs == Pairs::None ? StoreTwo : StorePair);
+    const double store = rows * columns / 64 *
+                         (pairs == Pairs::None     ? StoreTwo
+                          : pairs == Pairs::Staged ? StoreStaged
+                                                   : StorePair);
     const double rounds = double(ceil_div(t.tiles, choice.grid));
     const double tile = OfTile + t.blocks * block + store;
     return ShortLaunchUs + FillUs +
@@ -177,7 +188,8 @@ inline bool tile_of(const cf_query &query, const Shape &shape, bool boxes, int o
     Tiling &t = choice.tiling;
     const int element = element_bytes(p), rows = shape.products * ProductRows;
     const int channels = LineBytes / element;
-    if (boxes ? !box_of(p, rows, order, choice.box) : !may_be_planes(p, shape.products))
+    if (!is_compiled(shape, choice.pairs) ||
+        (boxes ? !box_of(p, rows, order, choice.box) : !may_be_planes(p, shape.products)))
         return false;
     t.n = int(p.n), t.pixels = int(y_pixels(p)), t.k = p.k;
     t.group_k = p.k / p.groups, t.group_c = p.c / p.groups;
@@ -192,7 +204,10 @@ inline bool tile_of(const cf_query &query, const Shape &shape, bool boxes, int o
     for (int i = 0; i < channels / 4; ++i)
         t.channel_bytes[i] = channel_of_lane(0, i, order) * t.pitch;
     t.set_bytes = t.pitch * channels;
-    const int64_t room = query.device.shared_per_block - StaticShared - LineAlign;
+    if (choice.pairs == Pairs::Staged)
+        t.staged_bytes = shape.columns * t.pixels * element;
+    const int64_t room = query.device.shared_per_block - StaticShared - LineAlign -
+                         int64_t(t.images) * t.staged_bytes;
     const int64_t sets = int64_t(t.set_bytes) * (boxes ? Warpgroups : t.images);
     if (sets > room)
         return false;

@@ -1,9 +1,11 @@
-// From the sums of implicit_gemm_pointwise to y, from registers: a lane has two neighbouring pixels
-// of a channel, and eight lanes sixteen.
+// From the sums of implicit_gemm_pointwise to y: from registers, where a lane has two neighbouring
+// pixels of a channel, and eight lanes sixteen; or, of whole planes with an odd number of pixels,
+// by way of shared memory, from which an image's output channels leave in one copy.
 #pragma once
 
 #include "kernels/implicit_gemm/nhwc_store.cuh"
 #include "kernels/implicit_gemm/pointwise_task.cuh"
+#include "ptx/bar.cuh"
 #include "ptx/predicated_float.cuh"
 #include "ptx/predicated_pair.cuh"
 
@@ -67,22 +69,84 @@ __device__ __forceinline__ void store_run(Element *to, bool live, const float (&
         store_float_if(live, to, v[0]);
 }
 
-template <class Element, int Products, int N, bool Paired>
+// One output channel of a lane's two pixels of a product, into shared memory.
+template <class Element>
+__device__ __forceinline__ void stage_pixels(const uint32_t (&to)[2], const bool (&there)[2],
+                                             float first, float second) {
+    uint32_t bits[2];
+    if constexpr (sizeof(Element) == 4) {
+        bits[0] = __float_as_uint(first), bits[1] = __float_as_uint(second);
+    } else {
+        const uint32_t both = pack<Element>(first, second);
+        bits[0] = both, bits[1] = both >> 16;
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+        if (there[j] && sizeof(Element) == 4)
+            store_shared(to[j], bits[j]);
+        else if (there[j])
+            store_shared_u16(to[j], bits[j]);
+}
+
+// Through shared memory, as [image][output channel][pixel].
+template <class Element, int Products, int N>
+__device__ __forceinline__ void store_planes(const Tiling &t, const Place &place, int warp,
+                                             int lane, float (&sums)[Products][N / 2],
+                                             uint32_t staged, Element *y) {
+    constexpr int Eights = N / 8;
+    const int plane_bytes = t.pixels * int(sizeof(Element));
+    wait_for_stores_to_read(); // of the tile before
+    wait_at_bar<1>(ConsumerWarps * 32);
+#pragma unroll
+    for (int i = 0; i < Products; ++i) {
+        uint32_t to[2];
+        bool there[2];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const auto at = Pixel::of<Products>(t, i, j, warp, lane);
+            there[j] = at.pixel < t.pixels;
+            to[j] = staged + at.image * t.staged_bytes + lane % 4 * 2 * plane_bytes +
+                    at.pixel * int(sizeof(Element));
+        }
+#pragma unroll
+        for (int eight = 0; eight < Eights; ++eight)
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+                const uint32_t behind = (eight * 8 + c) * plane_bytes;
+                const float *const sum = &sums[i][eight * 4 + c];
+                stage_pixels<Element>({to[0] + behind, to[1] + behind}, there, sum[0], sum[2]);
+            }
+    }
+    publish_to_bulk_copies();
+    wait_at_bar<1>(ConsumerWarps * 32);
+    const int image = warp * 32 + lane;
+    if (image < min(t.images, t.n - place.n))
+        store_bulk(uint64_t(y + (place.n + image) * t.y_image +
+                            int64_t(place.group * t.group_k + place.k) * t.pixels),
+                   staged + image * t.staged_bytes, min(N, t.group_k - place.k) * plane_bytes);
+}
+
+template <class Element, int Products, int N, Pairs Pair>
 __device__ __forceinline__ void store(const Tiling &t, const Place &place, int warp, int lane,
-                                      float (&sums)[Products][N / 2], Element *y,
+                                      float (&sums)[Products][N / 2], uint32_t staged, Element *y,
                                       const Finish &finish) {
-    RowMap<Products, N, Paired> map = {t, place, warp, lane, place.k + lane % 4 * 2, sums};
+    RowMap<Products, N, loads_both(Pair)> map = {t,   place, warp, lane, place.k + lane % 4 * 2,
+                                                 sums};
     if (t.finishes) {
         finish_fragment<Element>(finish, t.k, map);
         implicit_gemm::activate_piece(t.activation, map, Constant<Products * N / 8>());
     }
-    map.for_runs(y, [](auto count, Element *to, bool live, auto value) {
-        float v[count.value];
+    if constexpr (Pair == Pairs::Staged) {
+        store_planes<Element, Products, N>(t, place, warp, lane, sums, staged, y);
+    } else {
+        map.for_runs(y, [](auto count, Element *to, bool live, auto value) {
+            float v[count.value];
 #pragma unroll
-        for (int i = 0; i < count.value; ++i)
-            v[i] = value(i);
-        store_run(to, live, v);
-    });
+            for (int i = 0; i < count.value; ++i)
+                v[i] = value(i);
+            store_run(to, live, v);
+        });
+    }
 }
 #endif
 

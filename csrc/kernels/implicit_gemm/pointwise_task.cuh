@@ -37,7 +37,7 @@ struct Pixel {
 
 // How many places a lane knows for two pixels: that of the first one where one load brings both.
 template <Pairs Pair>
-constexpr int Places = Pair == Pairs::None ? 2 : 1;
+constexpr int Places = loads_both(Pair) ? 1 : 2;
 
 // Where a lane's pixels lie in a stage.
 template <int Products, Pairs Pair>
@@ -69,9 +69,9 @@ struct TwoPixels {
     __device__ __forceinline__ TwoPixels(const uint32_t (&at)[Places<Pair>], uint32_t behind,
                                          bool there) {
         constexpr bool Floats = sizeof(Element) == 4;
-        if constexpr (Pair == Pairs::None && Floats) {
+        if constexpr (!loads_both(Pair) && Floats) {
             low = load_shared(at[0] + behind), high = load_shared(at[1] + behind);
-        } else if constexpr (Pair == Pairs::None) {
+        } else if constexpr (!loads_both(Pair)) {
             low = load_shared_u16(at[0] + behind), high = load_shared_u16(at[1] + behind);
         } else if constexpr (Pair == Pairs::Both && !Floats) {
             low = load_shared(at[0] + behind);

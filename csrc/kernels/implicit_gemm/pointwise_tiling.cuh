@@ -46,10 +46,17 @@ __host__ __device__ __forceinline__ int channel_of(int place, int order) {
     return channel_of_lane(t, (step * 2 + half) * Own + in_step % Own, order);
 }
 
-// How a lane has its two pixels of a channel, neighbours in y: loaded and stored by themselves; as
-// one word (in f32 two) of x and of y, where planes have an even number of pixels; or as one of y,
-// from two of x whose first halves they are, where the filter moves in steps of 2.
-enum class Pairs { None, Both, Steps };
+// How a lane loads and stores its two pixels of a channel, neighbours in y.
+enum class Pairs {
+    None,   // by themselves
+    Staged, // loaded by themselves, stored by way of shared memory
+    Both,   // as one word (in f32 two): where planes have an even number of pixels
+    Steps   // loaded as the first halves of two (in f32 of two pairs): where the filter moves by 2
+};
+// Whether one load brings both.
+__host__ __device__ constexpr bool loads_both(Pairs pairs) {
+    return pairs == Pairs::Both || pairs == Pairs::Steps;
+}
 
 // A tile is some pixels of y (rows of products) in some output channels (columns). Its pixels are
 // all of some images, or a piece of an image for each warpgroup; what it reads of x comes as it
@@ -73,6 +80,7 @@ struct Tiling {
     int row_pixels, row_bytes, pixel_bytes;
     Divisor by_row_pixels;
     int pixel_stage_bytes, stage_bytes;
+    int staged_bytes;      // of y behind the ring, from image to image; 0 where none is
     int order;             // of channels in lanes
     int channel_bytes[16]; // from a lane's first channel to its others
     int filter_lines;
