@@ -1,0 +1,9 @@
+// Kernels of implicit_gemm_planes for bf16.
+#include "kernels/implicit_gemm/planes_kernel.cuh"
+
+template <>
+cf::planes::Launched cf::planes::kernel_for<__nv_bfloat16>(const Shape &shape, dim3 grid,
+                                                           size_t shared) {
+    return kernel_among<__nv_bfloat16>(std::make_index_sequence<std::size(Shapes)>(), shape, grid,
+                                       shared);
+}

@@ -1,0 +1,146 @@
+// The planner of implicit_gemm_planes: how a problem becomes tiles, and their estimates.
+#pragma once
+
+#include "core/estimate.cuh"
+#include "core/fragment_epilogue.cuh"
+#include "core/plan.cuh"
+#include "core/tensors.cuh"
+#include "kernels/implicit_gemm/planes_kernel.cuh"
+#include "kernels/implicit_gemm/pointwise_plan.cuh"
+
+#include <algorithm>
+
+namespace cf::planes {
+
+using pointwise::bank_conflicts, pointwise::MaxBox, pointwise::x_pixels;
+
+struct Choice {
+    Shape shape;
+    int grid;       // 0: there is none
+    int box_pixels; // 0 where whole planes are copied
+    Tiling tiling;
+    double us;
+};
+
+// Whether boxes of a plane begin where copies may.
+inline bool may_be_boxes(const cf_problem &p) { return x_pixels(p) * element_bytes(p) % 16 == 0; }
+// Whether one copy takes a group's whole planes.
+inline bool may_be_whole(const cf_problem &p) {
+    return x_pixels(p) <= tile_pixels(2) &&
+           x_pixels(p) * (p.c / p.groups) * element_bytes(p) % 16 == 0;
+}
+inline size_t shared_bytes(const Tiling &t) {
+    return LineAlign + size_t(t.weight_stages) * t.weight_stage_bytes +
+           size_t(t.stages) * t.stage_bytes;
+}
+
+// Clocks around a tile and a row of taps, as guesses: nothing is fitted yet.
+constexpr double OfTile = 470, OfRow = 60, FillBytes = 40, FillUs = 0.88, StorePair = 3.1,
+                 PinShare = 0.83;
+
+inline double estimate(const cf_query &query, const Choice &choice) {
+    const cf_problem &p = query.problem;
+    const Tiling &t = choice.tiling;
+    const int products = choice.shape.products, columns = choice.shape.columns;
+    const double rows = tile_pixels(products);
+    const double multiplied = Warpgroups * products * Steps * columns / 2.0;
+    const double weights = columns * double(LineBytes), x = double(t.stage_bytes) / Taps;
+    // Of a row of taps three words for each two pixels, in f32 four.
+    const double read = rows * LineBytes * bank_conflicts(p, Pairs::Both, t.pitch, t.order) *
+                        (element_bytes(p) == 4 ? 2.0 / 3 : 1.0);
+    const double port = (read + Warpgroups * products * weights + x + weights) / LineBytes;
+    const double tap = together_us(std::max(multiplied, port), (x + weights) / FillBytes);
+    const double store = rows * columns / 64 * StorePair;
+    const double rounds = double(ceil_div(t.tiles, choice.grid));
+    const double tile = OfTile + t.blocks * (Taps * tap + Side * OfRow) + store;
+    return ShortLaunchUs + FillUs +
+           together_us(clocks_us(query.device, rounds * tile, TensorClock),
+                       tensor_bytes(p) / (PinShare * query.device.bytes_per_us));
+}
+
+// The order of channels in which lanes meet in the fewest banks: of whole planes, whose pitch has
+// no choice.
+inline int order_of(const cf_problem &p) {
+    const int natural = element_bytes(p) == 4 ? 0 : 1;
+    if (may_be_boxes(p))
+        return 0;
+    int best = natural;
+    const auto conflicts = [&](int order) {
+        return bank_conflicts(p, Pairs::Both, x_pixels(p) * element_bytes(p), order);
+    };
+    for (int order = 0; order <= (element_bytes(p) == 4 ? 3 : 4); ++order)
+        if (conflicts(order) < conflicts(best))
+            best = order;
+    return best;
+}
+
+// Boxes that cover what a tile's taps read of a plane: such a width that lanes meet in no bank, the
+// fewest bytes.
+inline void cover(const cf_problem &p, Choice &choice) {
+    Tiling &t = choice.tiling;
+    const int element = element_bytes(p), unit = 8, reach = p.w + 1;
+    t.run = -int(round_up(reach, unit));
+    // From the column before the first pixel's first row to the one behind the last one's last.
+    const int last = Warpgroups * t.piece_pixels - 2 + p.w - t.run;
+    int64_t least = INT64_MAX;
+    for (int pixels = MaxBox - unit; pixels > 2 * unit; pixels -= unit) {
+        // Lanes' channels are eight words apart, or as good as.
+        if (pixels * element / 4 % 16 != 8)
+            continue;
+        const int step = pixels - unit, boxes = (last - 2) / step + 1;
+        if (int64_t(boxes) * pixels < least && boxes <= 32) {
+            least = int64_t(boxes) * pixels;
+            choice.box_pixels = pixels, t.boxes = boxes, t.box_step = step;
+        }
+    }
+    t.pitch = choice.box_pixels * element;
+    t.box_bytes = t.pitch * LineBytes / element;
+    t.by_box_step = Divisor(t.box_step);
+    t.stage_bytes = t.boxes * t.box_bytes;
+}
+
+inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
+    const cf_problem &p = query.problem;
+    choice = {shape, 0, 0, {}, 0};
+    Tiling &t = choice.tiling;
+    const int element = element_bytes(p), channels = LineBytes / element;
+    t.n = int(p.n), t.pixels = int(x_pixels(p)), t.k = p.k;
+    t.width = p.w, t.height = p.h;
+    t.group_k = p.k / p.groups, t.group_c = p.c / p.groups;
+    t.x_plane = x_pixels(p), t.x_image = t.x_plane * p.c, t.y_image = t.x_plane * p.k;
+    t.blocks = int(ceil_div(t.group_c, channels));
+    t.last_channels = t.group_c - (t.blocks - 1) * channels;
+    t.order = order_of(p);
+    t.piece_pixels = shape.products * ProductRows;
+    t.pieces = Warpgroups * int(ceil_div(t.pixels, tile_pixels(shape.products)));
+    t.by_pieces = Divisor(t.pieces), t.by_row_pixels = Divisor(p.w);
+    if (may_be_boxes(p)) {
+        cover(p, choice);
+    } else {
+        t.pitch = t.pixels * element;
+        t.stage_bytes = int(round_up(t.pitch * channels + 2 * Margin, LineBytes));
+    }
+    for (int i = 0; i < channels / 4; ++i)
+        t.channel_bytes[i] = pointwise::channel_of_lane(0, i, t.order) * t.pitch;
+    t.weight_stage_bytes = shape.columns * LineBytes;
+    int64_t room = query.device.shared_per_block - StaticShared - LineAlign;
+    // Two stages of planes, or as many as there are; then weights, and planes again.
+    const int least = t.blocks > 1 || p.n > 1 ? 2 : 1;
+    room -= int64_t(least) * t.stage_bytes;
+    if (room < Side * t.weight_stage_bytes)
+        return false;
+    t.weight_stages = int(std::min<int64_t>(room / t.weight_stage_bytes, MaxWeightStages));
+    room -= int64_t(t.weight_stages) * t.weight_stage_bytes;
+    t.stages = least + int(std::min<int64_t>(room / t.stage_bytes, MaxStages - least));
+    t.filter_lines = int(implicit_gemm::filter_lines(p));
+    t.group_tiles = int(ceil_div(t.group_k, shape.columns));
+    t.channel_tiles = t.group_tiles * p.groups;
+    t.by_channel_tiles = Divisor(t.channel_tiles), t.by_group_tiles = Divisor(t.group_tiles);
+    t.tiles = int(p.n * (t.pieces / Warpgroups) * t.channel_tiles);
+    t.finishes = has_epilogue(p), t.activation = late_activation(p);
+    choice.grid = int(std::min<int64_t>(std::max(t.tiles, 1), query.device.sm_count));
+    choice.us = estimate(query, choice);
+    return true;
+}
+
+} // namespace cf::planes

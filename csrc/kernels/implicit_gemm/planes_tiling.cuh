@@ -1,0 +1,36 @@
+// What a tile of implicit_gemm_planes is, and what it takes of shared memory: the planner fills it
+// in, the kernel reads it.
+#pragma once
+
+#include "kernels/implicit_gemm/pointwise_tiling.cuh"
+
+namespace cf::planes {
+
+using pointwise::ConsumerRegisters, pointwise::ConsumerWarps, pointwise::LaneChannels,
+    pointwise::ProducerRegisters, pointwise::ProductRows, pointwise::StepBytes, pointwise::Steps,
+    pointwise::Threads, pointwise::tile_pixels, pointwise::Warpgroups;
+
+constexpr int Side = 3, Taps = Side * Side;
+constexpr int MaxStages = 3, MaxWeightStages = 8;
+constexpr int StaticShared = 256;
+// Around whole planes, whose first and last pixels have neighbours that are loaded, and not used.
+constexpr int Margin = 128; // bytes
+
+// A tile is some neighbouring pixels of an image, as they lie in y, in some output channels; each
+// warpgroup has a half of them. What it reads of x are planes of a block of channels: whole ones,
+// or the run of pixels that some taps fall on, as boxes of a tensor. Boxes overlap, so that what a
+// tap reads of two neighbouring pixels lies in one.
+struct Tiling : pointwise::Tiling {
+    int width, height;
+    int boxes;               // 0 where whole planes are copied
+    int run;                 // where a tile's first box begins, behind the tile's first pixel
+    int box_step, box_bytes; // from box to box, of pixels and in a stage
+    Divisor by_box_step;
+    int weight_stages, weight_stage_bytes;
+};
+
+inline uint64_t packed_bytes(int groups, const Tiling &t) {
+    return Taps * pointwise::packed_bytes(groups, t);
+}
+
+} // namespace cf::planes
