@@ -113,7 +113,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 14]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 15]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -163,6 +163,7 @@ static KINDS: LazyLock<[Kind; 14]> = LazyLock::new(|| {
         (short.clone(), grouped),
         (short, any_grouped),
         (all.clone(), many_channels),
+        (all.clone(), three_columns),
         (all, tensor_cores),
     ]
 });
@@ -295,6 +296,23 @@ fn many_channels(shape: &mut Shape) {
         }
         shape.k += shape.w % 3 * shape.groups;
     }
+}
+
+/// A filter of three columns that keeps the width of planes, whose rows are even, as tensor cores multiply
+/// what they store.
+fn three_columns(shape: &mut Shape) {
+    shape.layout = Layout::Nchw;
+    shape.math = match shape.storage {
+        Storage::F32 => Math::Tf32,
+        other => other.maths()[0],
+    };
+    shape.align = shape.align.max(16);
+    shape.epilogue.pool = None;
+    shape.w = shape.w.next_multiple_of([2, 8][shape.h % 2]);
+    shape.s = 3;
+    (shape.pad.left, shape.pad.right) = (1, 1);
+    shape.stride = [1, 1];
+    shape.dilation[1] = 1;
 }
 
 /// Any shape in the math of tensor cores, filters up to 11x11 and of one row among them.

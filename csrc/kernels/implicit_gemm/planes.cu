@@ -1,5 +1,5 @@
-// implicit_gemm_planes: 3x3 filters over planes in 16 bits or in tf32, by wgmma with pixels in
-// registers.
+// implicit_gemm_planes: filters of three columns over planes in 16 bits or in tf32, by wgmma with
+// pixels in registers.
 //
 // As implicit_gemm_pointwise: pixels are rows of products, which lanes pick out of planes as copies
 // left them. A tap's pixels lie elsewhere in the same planes, so nothing is turned, copied or
@@ -67,13 +67,12 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
         return no("is written for NCHW");
     if (!cf::implicit_gemm::multiplies_as_stored(p, no))
         return false;
-    const bool same = p.p == p.h && p.q == p.w && p.pad_top == 1 && p.pad_left == 1;
-    if (p.r != Side || p.s != Side || p.stride_h > 1 || p.stride_w > 1 || p.dilation_h > 1 ||
-        p.dilation_w > 1 || !same)
-        return no(
-            "takes filters of 3x3 without step or dilation, padded by 1 on all sides; this is "
-            "%dx%d in steps of %d and %d, of %dx%d pixels to %dx%d",
-            p.r, p.s, p.stride_h, p.stride_w, p.h, p.w, p.p, p.q);
+    if (p.s != Columns || p.stride_h > 1 || p.stride_w > 1 || p.dilation_w > 1 || p.pad_left != 1 ||
+        p.q != p.w)
+        return no("takes filters of three columns without step, beside each other, and a column of "
+                  "padding on both sides; this is %dx%d in steps of %d and %d, columns %d apart, "
+                  "of rows of %d pixels to %d",
+                  p.r, p.s, p.stride_h, p.stride_w, p.dilation_w, p.w, p.q);
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
     if (p.align < 16)
@@ -83,10 +82,13 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
         return no("copies planes of even rows and multiples of 16 bytes, or those of up to 256 "
                   "pixels if a group's are; these are %d of %dx%d",
                   p.c / p.groups, p.h, p.w);
-    const double most = INT32_MAX / 4, pixels = double(p.h) * p.w;
-    if (pixels * cf::LineBytes > most || (pixels / 128 + 1) * double(p.n) * p.k / 64 > most)
-        return no("counts tiles, and bytes of a block's planes, in 29 bits; this has %lld images "
-                  "of %dx%d",
+    const double most = INT32_MAX / 4, pixels = double(p.p) * p.q;
+    const double reach = (double(p.r) * p.dilation_h + p.pad_top) * p.w;
+    if ((x_pixels(p) + reach + pixels) * cf::LineBytes > most ||
+        (pixels / 128 + 1) * double(p.n) * (double(p.k) / 64 + p.groups) > most ||
+        double(p.c) * p.r > most)
+        return no("counts tiles, taps, and bytes of a block's planes, in 29 bits; this has %lld "
+                  "images of %dx%d",
                   (long long)p.n, p.h, p.w);
     return true;
 }
@@ -101,7 +103,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
             (best.grid == 0 || choice.us < best.us))
             best = choice;
     if (best.grid == 0)
-        return no("has no room in shared memory for rows of %d pixels", p.w);
+        return no("has no room in shared memory for what %d rows of taps read of rows of %d pixels",
+                  p.r, p.w);
     plan.packed_bytes = packed_bytes(p.groups, best.tiling);
     plan.filter_layout = uint64_t(best.tiling.order);
     plan.us = best.us;
@@ -142,8 +145,8 @@ int32_t launch(const State &state, const cf_args &args) {
 extern "C" const cf_row CF_ROW(implicit_gemm, planes) = {
     "implicit_gemm_planes",
     "implicit_gemm",
-    "3x3 filters by wgmma in NCHW: planes stay as they are, and rows of products are pixels that "
-    "lanes pick out of them under each tap",
+    "filters of three columns by wgmma in NCHW: planes stay as they are, and rows of products are "
+    "pixels that lanes pick out of them under each tap",
     "this project",
     "f32 is rounded to tf32, to the nearest, to infinity from 0x7f7ff000 on",
     CF_NEEDS_SM90A,

@@ -57,6 +57,11 @@ __global__ void __launch_bounds__(Threads, 1)
 #endif
 }
 
+// Two products of 128 columns leave no registers to round f32 in.
+constexpr bool is_compiled(int element, Shape shape) {
+    return element == 2 || shape.products == 1 || shape.columns < 128;
+}
+
 // The kernel of a shape, whose grid and shared memory the plan adds; a file of planes/ compiles
 // those of a type of elements.
 template <class Element>
@@ -67,9 +72,11 @@ Launched kernel_among(std::index_sequence<I...>, const Shape &shape, dim3 grid, 
     Launched launched;
     const auto choose = [&](auto number) {
         constexpr Shape Own = Shapes[number.value];
-        if (Own.products == shape.products && Own.columns == shape.columns)
-            launched = kernel_of(implicit_gemm_planes_kernel<Element, Own.products, Own.columns>,
-                                 grid, Threads, shared, true);
+        if constexpr (is_compiled(sizeof(Element), Own))
+            if (Own.products == shape.products && Own.columns == shape.columns)
+                launched =
+                    kernel_of(implicit_gemm_planes_kernel<Element, Own.products, Own.columns>, grid,
+                              Threads, shared, true);
     };
     (choose(Constant<int(I)>()), ...);
     return launched;

@@ -54,21 +54,22 @@ __device__ __forceinline__ void produce_planes(const Tiling &t, Shared &shared, 
     }
 }
 
-// Tap by tap of a block of channels.
+// Block by block of channels, tap by tap.
 template <int N>
 __device__ __forceinline__ void produce_weights(const Tiling &t, Shared &shared, uint32_t dynamic,
                                                 const char *filter, int lane) {
     const StridedTiles tiles = StridedTiles::of_block();
     const int count = tiles.count(t.tiles);
+    const int taps = t.blocks * t.rows * Columns;
     RingPosition at;
     if (lane > 0)
         return;
     for (int m = 0; m < count; ++m) {
         const Place place = Place::of<N>(t, tiles.tile(m), 0);
         const uint32_t bytes = min(N, t.filter_lines - place.k) * LineBytes;
-        const int64_t first = int64_t(place.group) * t.blocks * Taps * t.filter_lines + place.k;
+        const int64_t first = int64_t(place.group) * taps * t.filter_lines + place.k;
         const char *from = filter + first * LineBytes;
-        for (int i = 0; i < t.blocks * Taps; ++i, at.next(t.weight_stages)) {
+        for (int i = 0; i < taps; ++i, at.next(t.weight_stages)) {
             Barrier &full = shared.weights.full[at.stage];
             shared.weights.wait_empty(at);
             full.arrive_and_expect(bytes);

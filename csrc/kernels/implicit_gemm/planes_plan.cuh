@@ -12,7 +12,7 @@
 
 namespace cf::planes {
 
-using pointwise::bank_conflicts, pointwise::MaxBox, pointwise::x_pixels;
+using pointwise::bank_conflicts, pointwise::MaxBox, pointwise::x_pixels, pointwise::y_pixels;
 
 struct Choice {
     Shape shape;
@@ -44,7 +44,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const int products = choice.shape.products, columns = choice.shape.columns;
     const double rows = tile_pixels(products);
     const double multiplied = Warpgroups * products * Steps * columns / 2.0;
-    const double weights = columns * double(LineBytes), x = double(t.stage_bytes) / Taps;
+    const double weights = columns * double(LineBytes), x = double(t.stage_bytes) / (p.r * Columns);
     // Of a row of taps three words for each two pixels, in f32 four.
     const double read = rows * LineBytes * bank_conflicts(p, Pairs::Both, t.pitch, t.order) *
                         (element_bytes(p) == 4 ? 2.0 / 3 : 1.0);
@@ -52,7 +52,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double tap = together_us(std::max(multiplied, port), (x + weights) / FillBytes);
     const double store = rows * columns / 64 * StorePair;
     const double rounds = double(ceil_div(t.tiles, choice.grid));
-    const double tile = OfTile + t.blocks * (Taps * tap + Side * OfRow) + store;
+    const double tile = OfTile + t.blocks * p.r * (Columns * tap + OfRow) + store;
     return ShortLaunchUs + FillUs +
            together_us(clocks_us(query.device, rounds * tile, TensorClock),
                        tensor_bytes(p) / (PinShare * query.device.bytes_per_us));
@@ -78,19 +78,21 @@ inline int order_of(const cf_problem &p) {
 // fewest bytes.
 inline void cover(const cf_problem &p, Choice &choice) {
     Tiling &t = choice.tiling;
-    const int element = element_bytes(p), unit = 8, reach = p.w + 1;
-    t.run = -int(round_up(reach, unit));
-    // From the column before the first pixel's first row to the one behind the last one's last.
-    const int last = Warpgroups * t.piece_pixels - 2 + p.w - t.run;
+    const int element = element_bytes(p), unit = 8;
+    t.run = -int(round_up(p.pad_top * p.w + 1, unit));
+    // The last pixels under the last row of taps.
+    const int64_t last = Warpgroups * t.piece_pixels - 2 - t.run +
+                         (int64_t(p.r - 1) * p.dilation_h - p.pad_top) * p.w;
     int64_t least = INT64_MAX;
     for (int pixels = MaxBox - unit; pixels > 2 * unit; pixels -= unit) {
         // Lanes' channels are eight words apart, or as good as.
         if (pixels * element / 4 % 16 != 8)
             continue;
-        const int step = pixels - unit, boxes = (last - 2) / step + 1;
-        if (int64_t(boxes) * pixels < least && boxes <= 32) {
-            least = int64_t(boxes) * pixels;
-            choice.box_pixels = pixels, t.boxes = boxes, t.box_step = step;
+        const int step = pixels - unit;
+        const int64_t boxes = (last - 2) / step + 1;
+        if (boxes * pixels < least && boxes <= 32) {
+            least = boxes * pixels;
+            choice.box_pixels = pixels, t.boxes = int(boxes), t.box_step = step;
         }
     }
     t.pitch = choice.box_pixels * element;
@@ -104,10 +106,13 @@ inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
     choice = {shape, 0, 0, {}, 0};
     Tiling &t = choice.tiling;
     const int element = element_bytes(p), channels = LineBytes / element;
-    t.n = int(p.n), t.pixels = int(x_pixels(p)), t.k = p.k;
+    if (!is_compiled(element, shape))
+        return false;
+    t.n = int(p.n), t.pixels = int(y_pixels(p)), t.k = p.k;
     t.width = p.w, t.height = p.h;
+    t.rows = p.r, t.row_step = p.dilation_h, t.pad_top = p.pad_top;
     t.group_k = p.k / p.groups, t.group_c = p.c / p.groups;
-    t.x_plane = x_pixels(p), t.x_image = t.x_plane * p.c, t.y_image = t.x_plane * p.k;
+    t.x_plane = x_pixels(p), t.x_image = t.x_plane * p.c, t.y_image = y_pixels(p) * p.k;
     t.blocks = int(ceil_div(t.group_c, channels));
     t.last_channels = t.group_c - (t.blocks - 1) * channels;
     t.order = order_of(p);
@@ -116,8 +121,10 @@ inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
     t.by_pieces = Divisor(t.pieces), t.by_row_pixels = Divisor(p.w);
     if (may_be_boxes(p)) {
         cover(p, choice);
+        if (t.boxes == 0)
+            return false;
     } else {
-        t.pitch = t.pixels * element;
+        t.pitch = int(x_pixels(p)) * element;
         t.stage_bytes = int(round_up(t.pitch * channels + 2 * Margin, LineBytes));
     }
     for (int i = 0; i < channels / 4; ++i)
@@ -127,7 +134,7 @@ inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
     // Two stages of planes, or as many as there are; then weights, and planes again.
     const int least = t.blocks > 1 || p.n > 1 ? 2 : 1;
     room -= int64_t(least) * t.stage_bytes;
-    if (room < Side * t.weight_stage_bytes)
+    if (room < Columns * t.weight_stage_bytes)
         return false;
     t.weight_stages = int(std::min<int64_t>(room / t.weight_stage_bytes, MaxWeightStages));
     room -= int64_t(t.weight_stages) * t.weight_stage_bytes;

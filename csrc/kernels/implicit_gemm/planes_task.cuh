@@ -9,47 +9,48 @@ namespace cf::planes {
 #if CF_SM90A
 using pointwise::nearest_tf32, pointwise::Pixel;
 
-// What a lane reads for the two neighbouring pixels that it has of a product: of each row of taps
-// two columns of x, and one on either side of them.
+// Where a lane's two neighbouring pixels of a product lie: of each row of taps it reads their two
+// columns of x, and one on either side.
 struct Window {
-    uint32_t place[Side]; // of the two, in a stage; of a row outside of x that of another one
-    bool row[Side], left, right; // which are inside of x
+    int y_row;        // of the image
+    int at;           // pixels from the first that is copied to those under the first row of taps
+    bool left, right; // whether the columns on either side are inside of x
 
     // Of product i of a warpgroup, whose first pixel of the image is `first`.
-    template <class Element, int Products>
+    template <int Products>
     static __device__ __forceinline__ Window of(const Tiling &t, int i, int first, int warp,
                                                 int lane) {
         const int in_piece = Pixel::of<Products>(t, i, 0, warp, lane).pixel;
         const int pixel = min(first + in_piece, t.pixels - 2);
-        const int p = t.by_row_pixels.quotient(pixel), q = pixel - p * t.width;
-        Window window;
-        window.left = q > 0, window.right = q + 2 < t.width;
-#pragma unroll
-        for (int r = 0; r < Side; ++r) {
-            window.row[r] = unsigned(p + r - 1) < unsigned(t.height);
-            const int in_row = (window.row[r] ? r - 1 : 0) * t.width;
-            if (t.boxes == 0) {
-                window.place[r] = Margin + (pixel + in_row) * int(sizeof(Element));
-            } else {
-                // Behind the run's first pixel; the box is that which has the column before, too.
-                const int at = warp / 4 * t.piece_pixels + in_piece + in_row - t.run;
-                const int box = t.by_box_step.quotient(at - 2);
-                window.place[r] =
-                    box * t.box_bytes + (at - box * t.box_step) * int(sizeof(Element));
-            }
-        }
-        return window;
+        const int row = t.by_row_pixels.quotient(pixel), column = pixel - row * t.width;
+        const int copied = t.boxes == 0 ? pixel : warp / 4 * t.piece_pixels + in_piece - t.run;
+        return {row, copied - t.pad_top * t.width, column > 0, column + 2 < t.width};
+    }
+    // Whether a row of taps falls on x.
+    __device__ __forceinline__ bool has(const Tiling &t, int r) const {
+        return unsigned(y_row + r * t.row_step - t.pad_top) < unsigned(t.height);
+    }
+    // Where the two columns under a row of taps lie in a stage, in bytes; of a row outside of x
+    // where others do.
+    template <class Element>
+    __device__ __forceinline__ int place(const Tiling &t, int r) const {
+        const int in_row = at + r * t.row_step * t.width;
+        if (t.boxes == 0)
+            return Margin + (has(t, r) ? in_row : 0) * int(sizeof(Element));
+        // The box is that which has the column before, too.
+        const int box = t.by_box_step.quotient(in_row - 2);
+        return box * t.box_bytes + (in_row - box * t.box_step) * int(sizeof(Element));
     }
 };
 
 // Steps whose registers are loaded together, as many as there are registers for.
 template <int Products, int N>
-constexpr int StepsAtOnce = Products * N > 128 && Products > 1 ? Steps / 2 : Steps;
+constexpr int StepsAtOnce = Products > 1 && Products *N > 128 ? Steps / 2 : Steps;
 
 // A lane's channels of a row of taps, four columns of x by steps and halves of a step: tap s takes
 // column s for the first pixel, s + 1 for the other one.
 template <int Products, int AtOnce>
-using Columns = uint32_t[Products][AtOnce][2][Side + 1];
+using Fragment = uint32_t[Products][AtOnce][2][Columns + 1];
 
 // The four columns of a channel: in 16 bits three words, of which the outer ones' inner halves.
 template <class Element>
@@ -75,7 +76,7 @@ struct FourColumns {
 // Registers of wgmma_rows for half a step, of the lane's channels behind `at`.
 template <class Element, bool Whole>
 __device__ __forceinline__ void load_columns(const Tiling &t, uint32_t at, int half_step, int bytes,
-                                             uint32_t (&columns)[Side + 1]) {
+                                             uint32_t (&columns)[Columns + 1]) {
     constexpr int Own = sizeof(Element) == 4 ? 1 : 2;
     const auto of = [&](int i) {
         const int behind = t.channel_bytes[half_step * Own + i];
@@ -84,7 +85,7 @@ __device__ __forceinline__ void load_columns(const Tiling &t, uint32_t at, int h
     const auto one = of(0);
     if constexpr (sizeof(Element) == 4) {
 #pragma unroll
-        for (int i = 0; i <= Side; ++i)
+        for (int i = 0; i <= Columns; ++i)
             columns[i] = nearest_tf32(one.word[i]);
     } else {
         const auto other = of(1);
@@ -99,24 +100,25 @@ __device__ __forceinline__ void load_columns(const Tiling &t, uint32_t at, int h
 template <class Element, bool Whole, int Products, int AtOnce>
 __device__ __forceinline__ void load_row(const Tiling &t, const Window (&windows)[Products], int r,
                                          int first_step, uint32_t stage, int lane,
-                                         Columns<Products, AtOnce> &columns) {
+                                         Fragment<Products, AtOnce> &fragment) {
     const int first = (lane % 4 << t.order) * t.pitch;
 #pragma unroll
     for (int i = 0; i < Products; ++i) {
-        const uint32_t row = windows[i].row[r] ? ~0u : 0;
-        const uint32_t inside[Side + 1] = {windows[i].left ? row : 0, row, row,
-                                           windows[i].right ? row : 0};
+        const Window &window = windows[i];
+        const uint32_t at = stage + first + window.place<Element>(t, r);
+        const uint32_t row = window.has(t, r) ? ~0u : 0;
+        const uint32_t inside[Columns + 1] = {window.left ? row : 0, row, row,
+                                              window.right ? row : 0};
 #pragma unroll
         for (int step = 0; step < AtOnce; ++step)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                auto &four = columns[i][step][half];
-                load_columns<Element, Whole>(t, stage + first + windows[i].place[r],
-                                             (first_step + step) * 2 + half,
-                                             t.last_channels * t.pitch - first, four);
+                auto &columns = fragment[i][step][half];
+                load_columns<Element, Whole>(t, at, (first_step + step) * 2 + half,
+                                             t.last_channels * t.pitch - first, columns);
 #pragma unroll
-                for (int c = 0; c <= Side; ++c)
-                    four[c] &= inside[c];
+                for (int c = 0; c <= Columns; ++c)
+                    columns[c] &= inside[c];
             }
     }
 }
@@ -124,18 +126,18 @@ __device__ __forceinline__ void load_row(const Tiling &t, const Window (&windows
 // Those steps of a row's taps. A warpgroup waits for its products before it loads the next
 // registers (pointwise_task.cuh says why).
 template <class Element, int N, int Products, int AtOnce>
-__device__ __forceinline__ void multiply_row(const uint32_t (&weights)[Side], int first_step,
-                                             const Columns<Products, AtOnce> &columns, bool add,
+__device__ __forceinline__ void multiply_row(const uint32_t (&weights)[Columns], int first_step,
+                                             const Fragment<Products, AtOnce> &fragment, bool add,
                                              float (&sums)[Products][N / 2]) {
     wgmma_fence();
 #pragma unroll
-    for (int s = 0; s < Side; ++s) {
+    for (int s = 0; s < Columns; ++s) {
         const WgmmaLines lines(weights[s], LineAlign);
 #pragma unroll
         for (int step = 0; step < AtOnce; ++step)
 #pragma unroll
             for (int i = 0; i < Products; ++i) {
-                const auto &halves = columns[i][step];
+                const auto &halves = fragment[i][step];
                 const uint32_t rows[4] = {halves[0][s], halves[0][s + 1], halves[1][s],
                                           halves[1][s + 1]};
                 wgmma_rows<Element, N>(sums[i], rows, lines.behind((first_step + step) * StepBytes),
@@ -153,21 +155,21 @@ __device__ __forceinline__ void multiply_row(const Tiling &t, Shared &shared, ui
                                              uint32_t stage, int lane, bool add, RingPosition &at,
                                              float (&sums)[Products][N / 2]) {
     constexpr int AtOnce = StepsAtOnce<Products, N>;
-    RingPosition taps[Side];
-    uint32_t weights[Side];
+    RingPosition taps[Columns];
+    uint32_t weights[Columns];
 #pragma unroll
     for (int first_step = 0; first_step < Steps; first_step += AtOnce) {
-        Columns<Products, AtOnce> columns;
-        load_row<Element, Whole>(t, windows, r, first_step, stage, lane, columns);
+        Fragment<Products, AtOnce> fragment;
+        load_row<Element, Whole>(t, windows, r, first_step, stage, lane, fragment);
 #pragma unroll
-        for (int s = 0; s < Side && first_step == 0; ++s, at.next(t.weight_stages)) {
+        for (int s = 0; s < Columns && first_step == 0; ++s, at.next(t.weight_stages)) {
             weights[s] = weight_stage(t, dynamic, at);
             shared.weights.wait_full(taps[s] = at);
         }
-        multiply_row<Element, N>(weights, first_step, columns, add || first_step > 0, sums);
+        multiply_row<Element, N>(weights, first_step, fragment, add || first_step > 0, sums);
     }
 #pragma unroll
-    for (int s = 0; s < Side; ++s)
+    for (int s = 0; s < Columns; ++s)
         shared.weights.release(taps[s]);
 }
 
@@ -179,13 +181,13 @@ multiply(const Tiling &t, Shared &shared, uint32_t dynamic, const Place &place, 
     Window windows[Products];
 #pragma unroll
     for (int i = 0; i < Products; ++i)
-        windows[i] = Window::of<Element, Products>(t, i, place.piece * t.piece_pixels, warp, lane);
+        windows[i] = Window::of<Products>(t, i, place.piece * t.piece_pixels, warp, lane);
 #pragma unroll 1
     for (int b = 0; b < t.blocks; ++b, planes.next(t.stages)) {
         const uint32_t stage = plane_stage(t, dynamic, planes);
         shared.planes.wait_full(planes);
-#pragma unroll
-        for (int r = 0; r < Side; ++r) {
+#pragma unroll 1
+        for (int r = 0; r < t.rows; ++r) {
             const bool add = r > 0 || b > 0;
             if (b + 1 < t.blocks)
                 multiply_row<Element, N, true>(t, shared, dynamic, windows, r, stage, lane, add,

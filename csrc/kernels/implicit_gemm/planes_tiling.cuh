@@ -10,7 +10,7 @@ using pointwise::ConsumerRegisters, pointwise::ConsumerWarps, pointwise::LaneCha
     pointwise::ProducerRegisters, pointwise::ProductRows, pointwise::StepBytes, pointwise::Steps,
     pointwise::Threads, pointwise::tile_pixels, pointwise::Warpgroups;
 
-constexpr int Side = 3, Taps = Side * Side;
+constexpr int Columns = 3; // of a filter
 constexpr int MaxStages = 3, MaxWeightStages = 8;
 constexpr int StaticShared = 256;
 // Around whole planes, whose first and last pixels have neighbours that are loaded, and not used.
@@ -22,15 +22,16 @@ constexpr int Margin = 128; // bytes
 // tap reads of two neighbouring pixels lies in one.
 struct Tiling : pointwise::Tiling {
     int width, height;
-    int boxes;               // 0 where whole planes are copied
-    int run;                 // where a tile's first box begins, behind the tile's first pixel
-    int box_step, box_bytes; // from box to box, of pixels and in a stage
+    int rows, row_step, pad_top; // of the filter: how many, how far apart in x, above x
+    int boxes;                   // 0 where whole planes are copied
+    int run;                     // where a tile's first box begins, behind the tile's first pixel
+    int box_step, box_bytes;     // from box to box, of pixels and in a stage
     Divisor by_box_step;
     int weight_stages, weight_stage_bytes;
 };
 
 inline uint64_t packed_bytes(int groups, const Tiling &t) {
-    return Taps * pointwise::packed_bytes(groups, t);
+    return uint64_t(t.rows) * Columns * pointwise::packed_bytes(groups, t);
 }
 
 } // namespace cf::planes
