@@ -298,8 +298,8 @@ fn many_channels(shape: &mut Shape) {
     }
 }
 
-/// A filter of three columns that keeps the width of planes, whose rows are even, as tensor cores multiply
-/// what they store.
+/// A filter of three columns that keeps the width of planes or halves it, to rows that are even, as tensor
+/// cores multiply what they store.
 fn three_columns(shape: &mut Shape) {
     shape.layout = Layout::Nchw;
     shape.math = match shape.storage {
@@ -308,10 +308,11 @@ fn three_columns(shape: &mut Shape) {
     };
     shape.align = shape.align.max(16);
     shape.epilogue.pool = None;
-    shape.w = shape.w.next_multiple_of([2, 8][shape.h % 2]);
+    let step = shape.stride[0].min(2);
+    shape.w = shape.w.next_multiple_of([2 * step, 8][shape.h % 2]);
     shape.s = 3;
     (shape.pad.left, shape.pad.right) = (1, 1);
-    shape.stride = [1, 1];
+    shape.stride = [step, step];
     shape.dilation[1] = 1;
 }
 

@@ -40,8 +40,8 @@ struct State {
 
 template <class Element>
 void choose_kernels(const Choice &choice, State &state) {
-    state.kernel =
-        kernel_for<Element>(choice.shape, unsigned(choice.grid), shared_bytes(choice.tiling));
+    state.kernel = kernel_for<Element>(choice.shape, state.problem.stride_w, unsigned(choice.grid),
+                                       shared_bytes(choice.tiling));
     state.pack = PackPointwise::of<Element>(packed_bytes(state.problem.groups, choice.tiling));
 }
 
@@ -67,20 +67,20 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
         return no("is written for NCHW");
     if (!cf::implicit_gemm::multiplies_as_stored(p, no))
         return false;
-    if (p.s != Columns || p.stride_h > 1 || p.stride_w > 1 || p.dilation_w > 1 || p.pad_left != 1 ||
-        p.q != p.w)
-        return no("takes filters of three columns without step, beside each other, and a column of "
-                  "padding on both sides; this is %dx%d in steps of %d and %d, columns %d apart, "
-                  "of rows of %d pixels to %d",
+    if (p.s != Columns || p.stride_h > 2 || p.stride_w != p.stride_h || p.dilation_w > 1 ||
+        p.pad_left != 1 || p.q * p.stride_w != p.w || p.q % 2 != 0)
+        return no("takes filters of three columns beside each other, a column of padding in front, "
+                  "in steps of 1 or 2 that make rows of an even number of pixels; this is %dx%d in "
+                  "steps of %d and %d, columns %d apart, of rows of %d pixels to %d",
                   p.r, p.s, p.stride_h, p.stride_w, p.dilation_w, p.w, p.q);
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
     if (p.align < 16)
         return no("copies x from addresses that are multiples of 16 bytes; these are of %d",
                   p.align);
-    if (p.w % 2 != 0 || (!may_be_boxes(p) && !may_be_whole(p)))
-        return no("copies planes of even rows and multiples of 16 bytes, or those of up to 256 "
-                  "pixels if a group's are; these are %d of %dx%d",
+    if (!may_be_boxes(p) && !may_be_whole(p))
+        return no("copies planes of multiples of 16 bytes, or those of up to 256 pixels if a "
+                  "group's are; these are %d of %dx%d",
                   p.c / p.groups, p.h, p.w);
     const double most = INT32_MAX / 4, pixels = double(p.p) * p.q;
     const double reach = (double(p.r) * p.dilation_h + p.pad_top) * p.w;

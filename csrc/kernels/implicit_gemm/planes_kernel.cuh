@@ -10,7 +10,7 @@ namespace cf::planes {
 using Launched = cf::Kernel<Tiling, CUtensorMap, const void *, const void *, void *, Finish>;
 using pointwise::Pairs, pointwise::Shape, pointwise::Shapes;
 
-template <class Element, int Products, int N>
+template <class Element, int Products, int N, int Step>
 __global__ void __launch_bounds__(Threads, 1)
     implicit_gemm_planes_kernel(const __grid_constant__ Tiling tiling,
                                 const __grid_constant__ CUtensorMap map, const Element *x,
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(Threads, 1)
     if (warp >= ConsumerWarps) {
         give_registers<ProducerRegisters>();
         if (warp == ConsumerWarps)
-            produce_planes<Element, N>(tiling, shared, first, map, x, lane);
+            produce_planes<Element, N, Step>(tiling, shared, first, map, x, lane);
         else if (warp == ConsumerWarps + 1)
             produce_weights<N>(tiling, shared, first, filter, lane);
         return;
@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(Threads, 1)
     for (int m = 0; m < count; ++m) {
         const auto place = Place::of<N>(tiling, tiles.tile(m), warp / 4);
         float sums[Products][N / 2];
-        multiply<Element, Products, N>(tiling, shared, first, place, warp, lane, planes, weights,
-                                       sums);
+        multiply<Element, Step, Products, N>(tiling, shared, first, place, warp, lane, planes,
+                                             weights, sums);
         pointwise::store<Element, Products, N, Pairs::Both>(tiling, place, warp, lane, sums, 0, y,
                                                             finish);
     }
@@ -57,28 +57,31 @@ __global__ void __launch_bounds__(Threads, 1)
 #endif
 }
 
-// Two products of 128 columns leave no registers to round f32 in.
-constexpr bool is_compiled(int element, Shape shape) {
-    return element == 2 || shape.products == 1 || shape.columns < 128;
+// Two products of 128 columns leave no registers to round f32 in, nor for a fifth column.
+constexpr bool is_compiled(int element, int step, Shape shape) {
+    return shape.products == 1 || shape.columns < 128 || (element == 2 && step == 1);
 }
 
 // The kernel of a shape, whose grid and shared memory the plan adds; a file of planes/ compiles
 // those of a type of elements.
 template <class Element>
-Launched kernel_for(const Shape &shape, dim3 grid, size_t shared);
+Launched kernel_for(const Shape &shape, int step, dim3 grid, size_t shared);
 
 template <class Element, size_t... I>
-Launched kernel_among(std::index_sequence<I...>, const Shape &shape, dim3 grid, size_t shared) {
+Launched kernel_among(std::index_sequence<I...>, const Shape &shape, int step, dim3 grid,
+                      size_t shared) {
     Launched launched;
-    const auto choose = [&](auto number) {
+    const auto choose = [&](auto number, auto own_step) {
         constexpr Shape Own = Shapes[number.value];
-        if constexpr (is_compiled(sizeof(Element), Own))
-            if (Own.products == shape.products && Own.columns == shape.columns)
+        constexpr int Step = own_step.value;
+        if constexpr (is_compiled(sizeof(Element), Step, Own))
+            if (Own.products == shape.products && Own.columns == shape.columns && Step == step)
                 launched =
-                    kernel_of(implicit_gemm_planes_kernel<Element, Own.products, Own.columns>, grid,
-                              Threads, shared, true);
+                    kernel_of(implicit_gemm_planes_kernel<Element, Own.products, Own.columns, Step>,
+                              grid, Threads, shared, true);
     };
-    (choose(Constant<int(I)>()), ...);
+    (choose(Constant<int(I)>(), Constant<1>()), ...);
+    (choose(Constant<int(I)>(), Constant<2>()), ...);
     return launched;
 }
 

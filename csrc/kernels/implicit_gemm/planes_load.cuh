@@ -24,7 +24,7 @@ __device__ __forceinline__ uint32_t plane_stage(const Tiling &t, uint32_t dynami
     return dynamic + t.weight_stages * t.weight_stage_bytes + at.stage * t.stage_bytes;
 }
 
-template <class Element, int N>
+template <class Element, int N, int Step>
 __device__ __forceinline__ void produce_planes(const Tiling &t, Shared &shared, uint32_t dynamic,
                                                const CUtensorMap &map, const Element *x, int lane) {
     const StridedTiles tiles = StridedTiles::of_block();
@@ -34,7 +34,8 @@ __device__ __forceinline__ void produce_planes(const Tiling &t, Shared &shared, 
     RingPosition at;
     for (int m = 0; m < count; ++m) {
         const Place place = Place::of<N>(t, tiles.tile(m), 0);
-        const int first = place.piece * t.piece_pixels + t.run + lane * t.box_step;
+        // In steps of 2 pieces are whole rows, of which x has four pixels for each of y.
+        const int first = place.piece * t.piece_pixels * Step * Step + t.run + lane * t.box_step;
         for (int b = 0; b < t.blocks; ++b, at.next(t.stages)) {
             const int channel = place.group * t.group_c + b * pointwise::BlockChannels<Element>;
             const int channels =

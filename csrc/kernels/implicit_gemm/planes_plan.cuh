@@ -29,6 +29,8 @@ inline bool may_be_whole(const cf_problem &p) {
     return x_pixels(p) <= tile_pixels(2) &&
            x_pixels(p) * (p.c / p.groups) * element_bytes(p) % 16 == 0;
 }
+// How lanes load, as implicit_gemm_pointwise calls it.
+inline Pairs pairs_of(const cf_problem &p) { return p.stride_w == 1 ? Pairs::Both : Pairs::Steps; }
 inline size_t shared_bytes(const Tiling &t) {
     return LineAlign + size_t(t.weight_stages) * t.weight_stage_bytes +
            size_t(t.stages) * t.stage_bytes;
@@ -45,9 +47,10 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double rows = tile_pixels(products);
     const double multiplied = Warpgroups * products * Steps * columns / 2.0;
     const double weights = columns * double(LineBytes), x = double(t.stage_bytes) / (p.r * Columns);
-    // Of a row of taps three words for each two pixels, in f32 four.
-    const double read = rows * LineBytes * bank_conflicts(p, Pairs::Both, t.pitch, t.order) *
-                        (element_bytes(p) == 4 ? 2.0 / 3 : 1.0);
+    // Of a row of taps three words for each two pixels, in steps of 2 the first one in two turns;
+    // in f32 four.
+    const double words = (p.stride_w == 1 ? 3 : 4) / 3.0 * (element_bytes(p) == 4 ? 2.0 / 3 : 1.0);
+    const double read = rows * LineBytes * words * bank_conflicts(p, pairs_of(p), t.pitch, t.order);
     const double port = (read + Warpgroups * products * weights + x + weights) / LineBytes;
     const double tap = together_us(std::max(multiplied, port), (x + weights) / FillBytes);
     const double store = rows * columns / 64 * StorePair;
@@ -66,7 +69,7 @@ inline int order_of(const cf_problem &p) {
         return 0;
     int best = natural;
     const auto conflicts = [&](int order) {
-        return bank_conflicts(p, Pairs::Both, x_pixels(p) * element_bytes(p), order);
+        return bank_conflicts(p, pairs_of(p), x_pixels(p) * element_bytes(p), order);
     };
     for (int order = 0; order <= (element_bytes(p) == 4 ? 3 : 4); ++order)
         if (conflicts(order) < conflicts(best))
@@ -80,19 +83,21 @@ inline void cover(const cf_problem &p, Choice &choice) {
     Tiling &t = choice.tiling;
     const int element = element_bytes(p), unit = 8;
     t.run = -int(round_up(p.pad_top * p.w + 1, unit));
-    // The last pixels under the last row of taps.
-    const int64_t last = Warpgroups * t.piece_pixels - 2 - t.run +
-                         (int64_t(p.r - 1) * p.dilation_h - p.pad_top) * p.w;
+    // The last pixels of a tile, and what is under them in the last row of taps.
+    const int pixels = Warpgroups * t.piece_pixels - 2;
+    const int64_t in_x =
+        p.stride_w == 1 ? pixels : 2 * (pixels + int64_t(pixels / p.q) * (p.w - p.q));
+    const int64_t last = in_x - t.run + (int64_t(p.r - 1) * p.dilation_h - p.pad_top) * p.w;
     int64_t least = INT64_MAX;
-    for (int pixels = MaxBox - unit; pixels > 2 * unit; pixels -= unit) {
+    for (int width = MaxBox - unit; width > 2 * unit; width -= unit) {
         // Lanes' channels are eight words apart, or as good as.
-        if (pixels * element / 4 % 16 != 8)
+        if (width * element / 4 % 16 != 8)
             continue;
-        const int step = pixels - unit;
+        const int step = width - unit;
         const int64_t boxes = (last - 2) / step + 1;
-        if (boxes * pixels < least && boxes <= 32) {
-            least = boxes * pixels;
-            choice.box_pixels = pixels, t.boxes = int(boxes), t.box_step = step;
+        if (boxes * width < least && boxes <= 32) {
+            least = boxes * width;
+            choice.box_pixels = width, t.boxes = int(boxes), t.box_step = step;
         }
     }
     t.pitch = choice.box_pixels * element;
@@ -106,7 +111,7 @@ inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
     choice = {shape, 0, 0, {}, 0};
     Tiling &t = choice.tiling;
     const int element = element_bytes(p), channels = LineBytes / element;
-    if (!is_compiled(element, shape))
+    if (!is_compiled(element, p.stride_w, shape))
         return false;
     t.n = int(p.n), t.pixels = int(y_pixels(p)), t.k = p.k;
     t.width = p.w, t.height = p.h;
@@ -116,9 +121,14 @@ inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
     t.blocks = int(ceil_div(t.group_c, channels));
     t.last_channels = t.group_c - (t.blocks - 1) * channels;
     t.order = order_of(p);
-    t.piece_pixels = shape.products * ProductRows;
-    t.pieces = Warpgroups * int(ceil_div(t.pixels, tile_pixels(shape.products)));
-    t.by_pieces = Divisor(t.pieces), t.by_row_pixels = Divisor(p.w);
+    // In steps of 2 whole rows of y.
+    t.row_pixels = p.q, t.piece_pixels = shape.products * ProductRows;
+    if (p.stride_w > 1)
+        t.piece_pixels = t.piece_pixels / p.q * p.q;
+    if (t.piece_pixels == 0)
+        return false;
+    t.pieces = Warpgroups * int(ceil_div(t.pixels, Warpgroups * t.piece_pixels));
+    t.by_pieces = Divisor(t.pieces), t.by_row_pixels = Divisor(p.q);
     if (may_be_boxes(p)) {
         cover(p, choice);
         if (t.boxes == 0)

@@ -2,8 +2,8 @@
 #include "kernels/implicit_gemm/planes_kernel.cuh"
 
 template <>
-cf::planes::Launched cf::planes::kernel_for<__nv_bfloat16>(const Shape &shape, dim3 grid,
+cf::planes::Launched cf::planes::kernel_for<__nv_bfloat16>(const Shape &shape, int step, dim3 grid,
                                                            size_t shared) {
-    return kernel_among<__nv_bfloat16>(std::make_index_sequence<std::size(Shapes)>(), shape, grid,
-                                       shared);
+    return kernel_among<__nv_bfloat16>(std::make_index_sequence<std::size(Shapes)>(), shape, step,
+                                       grid, shared);
 }
