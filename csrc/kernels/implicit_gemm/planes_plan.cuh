@@ -100,6 +100,8 @@ inline void cover(const cf_problem &p, Choice &choice) {
             choice.box_pixels = width, t.boxes = int(boxes), t.box_step = step;
         }
     }
+    if (t.boxes == 0)
+        return;
     t.pitch = choice.box_pixels * element;
     t.box_bytes = t.pitch * LineBytes / element;
     t.by_box_step = Divisor(t.box_step);

@@ -69,23 +69,20 @@ __device__ __forceinline__ void store_run(Element *to, bool live, const float (&
         store_float_if(live, to, v[0]);
 }
 
-// One output channel of a lane's two pixels of a product, into shared memory.
+// One output channel of a lane's two pixels of a product, into shared memory; floats as store_run.
 template <class Element>
 __device__ __forceinline__ void stage_pixels(const uint32_t (&to)[2], const bool (&there)[2],
                                              float first, float second) {
-    uint32_t bits[2];
     if constexpr (sizeof(Element) == 4) {
-        bits[0] = __float_as_uint(first), bits[1] = __float_as_uint(second);
+        store_if(there[0], to[0], first);
+        store_if(there[1], to[1], second);
     } else {
         const uint32_t both = pack<Element>(first, second);
-        bits[0] = both, bits[1] = both >> 16;
+        if (there[0])
+            store_shared_u16(to[0], both);
+        if (there[1])
+            store_shared_u16(to[1], both >> 16);
     }
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-        if (there[j] && sizeof(Element) == 4)
-            store_shared(to[j], bits[j]);
-        else if (there[j])
-            store_shared_u16(to[j], bits[j]);
 }
 
 // Through shared memory, as [image][output channel][pixel].
