@@ -146,7 +146,7 @@ inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
     // Two stages of planes, or as many as there are; then weights, and planes again.
     const int least = t.blocks > 1 || p.n > 1 ? 2 : 1;
     room -= int64_t(least) * t.stage_bytes;
-    if (room < Columns * t.weight_stage_bytes)
+    if (room < 2 * t.weight_stage_bytes)
         return false;
     t.weight_stages = int(std::min<int64_t>(room / t.weight_stage_bytes, MaxWeightStages));
     room -= int64_t(t.weight_stages) * t.weight_stage_bytes;

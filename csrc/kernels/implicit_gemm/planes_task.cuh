@@ -40,32 +40,29 @@ __device__ __forceinline__ void load_row(const Tiling &t, const Window<Step> (&w
     }
 }
 
-// Those steps of a row's taps. A warpgroup waits for its products before it loads the next
-// registers (pointwise_task.cuh says why).
+// Those steps under one tap, asked for as a group.
 template <class Element, int N, int Products, int AtOnce, int Step>
-__device__ __forceinline__ void multiply_steps(const uint32_t (&weights)[Columns], int first_step,
-                                               const Fragment<Products, AtOnce, Step> &fragment,
-                                               bool add, float (&sums)[Products][N / 2]) {
+__device__ __forceinline__ void ask_products(uint32_t weights, int tap, int first_step,
+                                             const Fragment<Products, AtOnce, Step> &fragment,
+                                             bool add, float (&sums)[Products][N / 2]) {
+    const WgmmaLines lines(weights, LineAlign);
     wgmma_fence();
 #pragma unroll
-    for (int s = 0; s < Columns; ++s) {
-        const WgmmaLines lines(weights[s], LineAlign);
+    for (int step = 0; step < AtOnce; ++step)
 #pragma unroll
-        for (int step = 0; step < AtOnce; ++step)
-#pragma unroll
-            for (int i = 0; i < Products; ++i) {
-                const auto &halves = fragment[i][step];
-                const uint32_t rows[4] = {halves[0][s], halves[0][s + Step], halves[1][s],
-                                          halves[1][s + Step]};
-                wgmma_rows<Element, N>(sums[i], rows, lines.behind((first_step + step) * StepBytes),
-                                       s > 0 || step > 0 || add);
-            }
-    }
+        for (int i = 0; i < Products; ++i) {
+            const auto &halves = fragment[i][step];
+            const uint32_t rows[4] = {halves[0][tap], halves[0][tap + Step], halves[1][tap],
+                                      halves[1][tap + Step]};
+            wgmma_rows<Element, N>(sums[i], rows, lines.behind((first_step + step) * StepBytes),
+                                   step > 0 || add);
+        }
     wgmma_commit();
-    wgmma_wait<0>();
 }
 
-// A block of channels under a row of taps.
+// A block of channels under a row of taps. A tap's weights are handed back when its products are
+// done, while those of the next tap run. A warpgroup waits for all of them before it loads the next
+// registers (pointwise_task.cuh says why).
 template <class Element, int N, bool Whole, int Products, int Step>
 __device__ __forceinline__ void multiply_row(const Tiling &t, Shared &shared, uint32_t dynamic,
                                              const Window<Step> (&windows)[Products], int r,
@@ -73,23 +70,29 @@ __device__ __forceinline__ void multiply_row(const Tiling &t, Shared &shared, ui
                                              float (&sums)[Products][N / 2]) {
     constexpr int AtOnce = StepsAtOnce<Products, N>;
     RingPosition taps[Columns];
-    uint32_t weights[Columns];
 #pragma unroll
     for (int first_step = 0; first_step < Steps; first_step += AtOnce) {
+        const bool last = first_step + AtOnce == Steps;
         Fragment<Products, AtOnce, Step> fragment;
         load_row<Element, Whole, Products, AtOnce>(t, windows, r, first_step, stage, lane,
                                                    fragment);
 #pragma unroll
-        for (int s = 0; s < Columns && first_step == 0; ++s, at.next(t.weight_stages)) {
-            weights[s] = weight_stage(t, dynamic, at);
-            shared.weights.wait_full(taps[s] = at);
+        for (int s = 0; s < Columns; ++s) {
+            if (first_step == 0) {
+                shared.weights.wait_full(taps[s] = at);
+                at.next(t.weight_stages);
+            }
+            ask_products<Element, N, Products, AtOnce, Step>(weight_stage(t, dynamic, taps[s]), s,
+                                                             first_step, fragment,
+                                                             add || first_step > 0 || s > 0, sums);
+            if (s > 0)
+                wgmma_wait<1>();
+            if (s > 0 && last)
+                shared.weights.release(taps[s - 1]);
         }
-        multiply_steps<Element, N, Products, AtOnce, Step>(weights, first_step, fragment,
-                                                           add || first_step > 0, sums);
+        wgmma_wait<0>();
     }
-#pragma unroll
-    for (int s = 0; s < Columns; ++s)
-        shared.weights.release(taps[s]);
+    shared.weights.release(taps[Columns - 1]);
 }
 
 // The sums of a tile, from nothing.
