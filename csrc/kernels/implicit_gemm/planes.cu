@@ -7,13 +7,12 @@
 //
 // - Of a row of three taps a lane reads, for its two neighbouring pixels of a channel, three words:
 //   the pixels' own columns and one on either side. Of two channels they make four registers, a
-//   column each; tap s multiplies columns s and s + 1. In f32 a column is a word.
-// - Planes have no zeros around them. Above and below x copies fill them in, or lanes do, as they
-// do
-//   for columns left and right of it.
-// - x comes as boxes of the run of pixels that a tile's taps fall on, rows with all their pixels;
-// or
-//   as whole planes where these are small. Weights come tap by tap.
+//   column each; tap s multiplies columns s and s + 1. In f32 a column is a word. In steps of 2
+//   there are five columns, in as many words, and tap s takes s and s + 2.
+// - Planes have no zeros around them. Above and below x copies fill them in, or lanes do, which do
+//   so left and right of it.
+// - x comes as boxes of the run of pixels that a tile's taps fall on, rows with all their pixels,
+//   or as whole planes where these are small. Weights come tap by tap.
 //
 // Floor: half a clock for each output channel of a product of 64 pixels x 16 channels (8 in tf32),
 // and the bytes of x and y over the bandwidth.

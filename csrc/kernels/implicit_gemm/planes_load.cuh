@@ -63,8 +63,6 @@ __device__ __forceinline__ void produce_weights(const Tiling &t, Shared &shared,
     const int count = tiles.count(t.tiles);
     const int taps = t.blocks * t.rows * Columns;
     RingPosition at;
-    if (lane > 0)
-        return;
     for (int m = 0; m < count; ++m) {
         const Place place = Place::of<N>(t, tiles.tile(m), 0);
         const uint32_t bytes = min(N, t.filter_lines - place.k) * LineBytes;
@@ -73,8 +71,10 @@ __device__ __forceinline__ void produce_weights(const Tiling &t, Shared &shared,
         for (int i = 0; i < taps; ++i, at.next(t.weight_stages)) {
             Barrier &full = shared.weights.full[at.stage];
             shared.weights.wait_empty(at);
-            full.arrive_and_expect(bytes);
-            copy_bulk(weight_stage(t, dynamic, at), from, bytes, full);
+            if (lane == 0) {
+                full.arrive_and_expect(bytes);
+                copy_bulk(weight_stage(t, dynamic, at), from, bytes, full);
+            }
             from += int64_t(t.filter_lines) * LineBytes;
         }
     }

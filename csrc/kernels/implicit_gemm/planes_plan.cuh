@@ -141,21 +141,21 @@ inline bool tile_of(const cf_query &query, const Shape &shape, Choice &choice) {
     }
     for (int i = 0; i < channels / 4; ++i)
         t.channel_bytes[i] = pointwise::channel_of_lane(0, i, t.order) * t.pitch;
-    t.weight_stage_bytes = shape.columns * LineBytes;
-    int64_t room = query.device.shared_per_block - StaticShared - LineAlign;
-    // Two stages of planes, or as many as there are; then weights, and planes again.
-    const int least = t.blocks > 1 || p.n > 1 ? 2 : 1;
-    room -= int64_t(least) * t.stage_bytes;
-    if (room < 2 * t.weight_stage_bytes)
-        return false;
-    t.weight_stages = int(std::min<int64_t>(room / t.weight_stage_bytes, MaxWeightStages));
-    room -= int64_t(t.weight_stages) * t.weight_stage_bytes;
-    t.stages = least + int(std::min<int64_t>(room / t.stage_bytes, MaxStages - least));
     t.filter_lines = int(implicit_gemm::filter_lines(p));
     t.group_tiles = int(ceil_div(t.group_k, shape.columns));
     t.channel_tiles = t.group_tiles * p.groups;
     t.by_channel_tiles = Divisor(t.channel_tiles), t.by_group_tiles = Divisor(t.group_tiles);
     t.tiles = int(p.n * (t.pieces / Warpgroups) * t.channel_tiles);
+    t.weight_stage_bytes = shape.columns * LineBytes;
+    int64_t room = query.device.shared_per_block - StaticShared - LineAlign;
+    // Two stages of planes, where a block has more than one item; then weights, and planes again.
+    const int least = t.blocks > 1 || t.tiles > query.device.sm_count ? 2 : 1;
+    room -= int64_t(least) * t.stage_bytes;
+    if (room < least_weight_stages(shape.products, shape.columns) * t.weight_stage_bytes)
+        return false;
+    t.weight_stages = int(std::min<int64_t>(room / t.weight_stage_bytes, MaxWeightStages));
+    room -= int64_t(t.weight_stages) * t.weight_stage_bytes;
+    t.stages = least + int(std::min<int64_t>(room / t.stage_bytes, MaxStages - least));
     t.finishes = has_epilogue(p), t.activation = late_activation(p);
     choice.grid = int(std::min<int64_t>(std::max(t.tiles, 1), query.device.sm_count));
     choice.us = estimate(query, choice);

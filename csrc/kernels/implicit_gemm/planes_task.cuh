@@ -7,10 +7,6 @@
 namespace cf::planes {
 
 #if CF_SM90A
-// Steps whose registers are loaded together, as many as there are registers for.
-template <int Products, int N>
-constexpr int StepsAtOnce = Products > 1 && N > 64 ? Steps / 2 : Steps;
-
 // A lane's channels of a row of taps, columns of x by steps and halves of a step: tap s takes
 // column s for the first pixel, s + Step for the other one.
 template <int Products, int AtOnce, int Step>
@@ -68,7 +64,7 @@ __device__ __forceinline__ void multiply_row(const Tiling &t, Shared &shared, ui
                                              const Window<Step> (&windows)[Products], int r,
                                              uint32_t stage, int lane, bool add, RingPosition &at,
                                              float (&sums)[Products][N / 2]) {
-    constexpr int AtOnce = StepsAtOnce<Products, N>;
+    constexpr int AtOnce = steps_at_once(Products, N);
     RingPosition taps[Columns];
 #pragma unroll
     for (int first_step = 0; first_step < Steps; first_step += AtOnce) {

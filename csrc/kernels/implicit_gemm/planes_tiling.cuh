@@ -16,6 +16,15 @@ constexpr int StaticShared = 256;
 // Around whole planes, whose first and last pixels have neighbours that are loaded, and not used.
 constexpr int Margin = 128; // bytes
 
+// Steps of a line of weights for which registers are loaded together, as many as there are
+// registers for. With fewer than all, the weights of a row of taps stay until the last ones.
+__host__ __device__ constexpr int steps_at_once(int products, int columns) {
+    return products > 1 && columns > 64 ? Steps / 2 : Steps;
+}
+constexpr int least_weight_stages(int products, int columns) {
+    return steps_at_once(products, columns) < Steps ? Columns : 2;
+}
+
 // A tile is some neighbouring pixels of an image, as they lie in y, in some output channels; each
 // warpgroup has a half of them. What it reads of x are planes of a block of channels: whole ones,
 // or the run of pixels that some taps fall on, as boxes of a tensor. Boxes overlap, so that what a

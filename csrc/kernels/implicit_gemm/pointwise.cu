@@ -10,13 +10,13 @@
 // - A warp asks for x by bulk copies of whole planes, of as many images as a tile has pixels for:
 //   those of a block of 64 channels, 32 of f32, are contiguous. Where planes are larger it asks for
 //   boxes of a tensor. Weights come as lines, columns of the product.
-// - Where the filter moves in steps a box has those rows of x that some rows of y read, whole: a
-// row
-//   of its tensor is as many rows of x as a step has.
+// - Where the filter moves in steps a box has the rows of x that some rows of y read, whole: its
+//   tensor's rows are as many rows of x as a step has.
 // - Two neighbouring pixels of a channel are a word (in f32 two). A lane exchanges halves of two
-//   channels' words: four registers of rows for four words. In steps of 2 they are
-//   the first halves of two words (in f32 of two pairs).
-// - Sums of two neighbouring pixels are in a lane as well, so y is stored from registers.
+//   channels' words: four registers of rows for four words. In steps of 2 pixels are the first
+//   halves of two words (in f32 of two pairs).
+// - Sums of two neighbouring pixels are in a lane as well, so y is stored from registers; planes of
+//   an odd number of pixels by way of shared memory.
 //
 // Floor: half a clock for each output channel of a product of 64 pixels x 16 channels (8 in tf32),
 // and the bytes of x and y over the bandwidth.
