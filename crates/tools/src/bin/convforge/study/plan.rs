@@ -317,17 +317,18 @@ mod tests {
     #[test]
     fn a_variant_takes_the_first_math_that_it_can_do() {
         let problem = ["mb1ic3ih8oc4kh3".parse().unwrap()];
-        let of = |name: &str, asked: &[Math]| {
-            let contender = Contenders::new().find(name).unwrap().into();
-            maths_of(&Device::cpu(), &contender, &problem, asked).unwrap()
+        let device = &Device::cpu();
+        let of = |contender: &Contender, maths: &[Math]| {
+            let asked = Asked { device, maths };
+            asked.maths_of(contender, &problem).unwrap()
         };
-        assert_eq!(of("cpu_gemm", &[]), [Math::Fp32]);
+        let gemm = Contenders::new().find("cpu_gemm").unwrap().into();
+        assert_eq!(of(&gemm, &[]), [Math::Fp32]);
         let asked = [Math::F16Acc, Math::Tf32];
-        assert_eq!(of("cpu_gemm", &asked), asked);
-        let contender = Contender::Pick(Pick::Policy("report-b".to_owned()));
+        assert_eq!(of(&gemm, &asked), asked);
         // Nothing on the CPU can do it: the row says so, in the problem's own math.
-        let maths = maths_of(&Device::cpu(), &contender, &problem, &[]).unwrap();
-        assert_eq!(maths, [Math::Fp32]);
+        let policy = Contender::Pick(Pick::Policy("report-b".to_owned()));
+        assert_eq!(of(&policy, &[]), [Math::Fp32]);
     }
 
     #[test]
