@@ -168,16 +168,17 @@ def written(instruction):
 
 def overwritten(instructions):
     """Those that write rows of products which were not waited for, in the order in which they stand."""
-    found, groups = [], [set()]
+    found, groups, asked = [], [], set()  # rows of groups under way, and of products that are no group yet
     for instruction in instructions:
         if instruction.opcode.startswith("HGMMA"):
             if match := re.match(r"R\d+, R(\d+), gdesc", instruction.operands):
-                groups[-1] |= set(range(int(match[1]), int(match[1]) + 4))
+                asked |= set(range(int(match[1]), int(match[1]) + 4))
             if "gsb0" in instruction.operands:
-                groups.append(set())
-        elif match := re.match(r"gsb0, (\w+)", instruction.operands):  # WARPGROUP.DEPBAR.LE
-            groups = groups[:-1][-int(match[1], 0) :] * (int(match[1], 0) > 0) + [set()]
-        elif written(instruction) & set().union(*groups):
+                groups.append(asked)
+                asked = set()
+        elif match := re.match(r"gsb0, (\w+)", instruction.operands):  # WARPGROUP.DEPBAR.LE: so many may be left
+            del groups[: max(len(groups) - int(match[1], 0), 0)]
+        elif written(instruction) & asked.union(*groups):
             found.append(instruction)
     return found
 

@@ -5,6 +5,7 @@ comments, and the passes where it calls them. A build's `convforge list --json` 
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 import objects
@@ -92,9 +93,16 @@ def csrc(root):
     return f"{objects.fnv1a(content):016x}"
 
 
-if __name__ == "__main__":
+def main():
     argparse.ArgumentParser(description=__doc__).parse_args()
     here = Path(__file__).resolve().parent.parent
     print("csrc", csrc(here))
     for variant, number in hashes(here).items():
         print(variant, number)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BrokenPipeError:
+        sys.exit(0)

@@ -20,7 +20,7 @@ find_searches() {
 }
 
 # Sets what `record` and `plan` share, and makes COMPARISONS those of record.txt without a star, in its order,
-# or those whose names fit these patterns, in theirs: a name, the how-manieth of this name, the options.
+# or those whose names fit these patterns, in theirs: a name, its number among those of this name, the options.
 begin_record() {
     right_libraries
     mkdir -p "$out/record" || exit 1

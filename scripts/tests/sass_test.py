@@ -87,6 +87,7 @@ class Disassembly(unittest.TestCase):
         self.assertEqual(of(product, last, load), ["LDS.64"])
         self.assertEqual(of(product, "LDS.64 R86, [R2]", "LDS R92, [R2]", "STS [R2], R88", "UMOV UR4, UR5"), [])
         self.assertEqual(of(product, "LDS.128 R86, [R2]", "IMAD.WIDE R87, R2, R3, R4"), ["LDS.128", "IMAD.WIDE"])
+        self.assertEqual(of(last, product, wait, load), ["LDS.64"], "no group yet when it was waited for")
         # Both operands in shared memory; a wait that leaves the last group under way.
         self.assertEqual(of("HGMMA.64x128x16.F32 R24, gdesc[UR24], R24, gsb0", load), [])
         other = "HGMMA.64x128x16.F32 R24, R100, gdesc[UR24], R24, gsb0"

@@ -86,8 +86,8 @@ fn text(
 #[derive(Debug)]
 #[must_use]
 pub struct Entered<'gpu> {
-    /// What was pushed, as the how-manieth of those of this thread's guards that live; none where it was
-    /// current already.
+    /// What was pushed, and how many contexts of this thread's living guards were pushed before; none where
+    /// it was current already.
     pushed: Option<(CUcontext, usize)>,
     _gpu: PhantomData<&'gpu ()>,
     // The stack of contexts belongs to the thread.

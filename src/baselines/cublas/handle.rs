@@ -157,74 +157,80 @@ impl Blas {
         [a, b]: [*const c_void; 2],
         c: *mut c_void,
     ) -> Result<()> {
-        for call in 0..gemm.calls.count {
-            let at = |step: usize, of: Storage| call * step * of.bytes();
+        let call = Call::new(product, math, gemm);
+        for i in 0..gemm.calls.count {
+            let at = |step: usize, of: Storage| i * step * of.bytes();
             let a = a.wrapping_byte_add(at(gemm.calls.a, product.operand));
             let b = b.wrapping_byte_add(at(gemm.calls.b, product.operand));
             let c = c.wrapping_byte_add(at(gemm.calls.c, product.sum));
             // SAFETY: the caller's promise.
-            unsafe { self.call(product, math, gemm, [a, b], c) }?;
+            unsafe { call.enqueue(self.0, [a, b], c) }?;
         }
         Ok(())
     }
+}
 
-    /// Enqueues the products of one call.
+/// What the calls of one product have in common, as cuBLAS takes it.
+struct Call {
+    op_a: cublasOperation_t,
+    /// m, n and k.
+    sizes: [i32; 3],
+    /// Leading dimensions of A, B and C.
+    leading: [i32; 3],
+    /// Products of a call, and elements from one to the next.
+    batch: i32,
+    steps: [i64; 3],
+    /// Of the operands, and of C.
+    types: [cudaDataType; 2],
+    compute: Compute,
+    factors: [*const c_void; 2],
+}
+
+impl Call {
+    fn new(product: &Product, math: Math, gemm: &Gemm) -> Self {
+        let batch = gemm.batch;
+        Call {
+            op_a: match gemm.filter_first {
+                true => cublasOperation_t::CUBLAS_OP_T,
+                false => cublasOperation_t::CUBLAS_OP_N,
+            },
+            // `Product` keeps these below 2^31.
+            sizes: [gemm.m, gemm.n, gemm.k].map(|size| size as i32),
+            leading: [gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as i32),
+            batch: batch.count as i32,
+            steps: [batch.a, batch.b, batch.c].map(|step| step as i64),
+            types: [product.operand, product.sum].map(data_type),
+            compute: compute_type(math),
+            factors: factors(math),
+        }
+    }
+
+    /// Enqueues one.
     ///
     /// # Safety
-    /// As [`multiply`](Self::multiply), with the addresses of this call.
-    unsafe fn call(
+    /// As [`Blas::multiply`], with the addresses of this call.
+    unsafe fn enqueue(
         &self,
-        product: &Product,
-        math: Math,
-        gemm: &Gemm,
+        handle: cublasHandle_t,
         [a, b]: [*const c_void; 2],
         c: *mut c_void,
     ) -> Result<()> {
-        let op_a = match gemm.filter_first {
-            true => cublasOperation_t::CUBLAS_OP_T,
-            false => cublasOperation_t::CUBLAS_OP_N,
-        };
-        let op_b = cublasOperation_t::CUBLAS_OP_N;
-        // `Product` keeps these below 2^31.
-        let [m, n, k] = [gemm.m, gemm.n, gemm.k].map(|size| size as i32);
-        let [lda, ldb, ldc] = [gemm.lda, gemm.ldb, gemm.ldc].map(|size| size as i32);
-        let batch = gemm.batch;
-        let [step_a, step_b, step_c] = [batch.a, batch.b, batch.c].map(|step| step as i64);
-        let (ab, cc) = (data_type(product.operand), data_type(product.sum));
-        let (compute, [alpha, beta]) = (compute_type(math), factors(math));
+        let (op_a, op_b) = (self.op_a, cublasOperation_t::CUBLAS_OP_N);
+        let ([m, n, k], [lda, ldb, ldc]) = (self.sizes, self.leading);
+        let (count, [step_a, step_b, step_c]) = (self.batch, self.steps);
+        let ([ab, cc], compute, [alpha, beta]) = (self.types, self.compute, self.factors);
         let algorithm = cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
         // SAFETY: the caller vouches for handle and matrices; the factors are there for good.
         unsafe {
-            if batch.count == 1 {
+            if count == 1 {
                 return blas!(cublasGemmEx(
-                    self.0, op_a, op_b, m, n, k, alpha, a, ab, lda, b, ab, ldb, beta, c, cc, ldc,
+                    handle, op_a, op_b, m, n, k, alpha, a, ab, lda, b, ab, ldb, beta, c, cc, ldc,
                     compute, algorithm
                 ));
             }
             blas!(cublasGemmStridedBatchedEx(
-                self.0,
-                op_a,
-                op_b,
-                m,
-                n,
-                k,
-                alpha,
-                a,
-                ab,
-                lda,
-                step_a,
-                b,
-                ab,
-                ldb,
-                step_b,
-                beta,
-                c,
-                cc,
-                ldc,
-                step_c,
-                batch.count as i32,
-                compute,
-                algorithm
+                handle, op_a, op_b, m, n, k, alpha, a, ab, lda, step_a, b, ab, ldb, step_b, beta,
+                c, cc, ldc, step_c, count, compute, algorithm
             ))
         }
     }

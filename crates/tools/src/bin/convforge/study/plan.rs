@@ -74,15 +74,16 @@ impl Plan {
             notes.extend(streams.into_iter().map(|note| format!("streams {note}")));
         }
 
+        let asked = Asked { device, maths };
         let mut units = Vec::new();
         for layer in &layers {
-            units.extend(layer_units(device, layer, maths, contenders)?);
+            units.extend(asked.layer_units(layer, contenders)?);
         }
         for images in &batches {
-            units.extend(network_units(device, *images, maths, contenders)?);
+            units.extend(asked.network_units(*images, contenders)?);
         }
         for layer in &streamed {
-            units.extend(streams_units(device, layer, maths, overlap)?);
+            units.extend(asked.streams_units(layer, overlap)?);
         }
         if wants(Part::Errors) {
             units.extend(errors::units(device, maths, contenders, &mut notes)?);
@@ -123,78 +124,95 @@ fn reduce_batches(batches: &[usize], notes: &mut Vec<String>) -> Result<Vec<usiz
     Ok(reduced)
 }
 
-/// A layer with each math that some contender wants. Where that is not the layer's own, those that
-/// speed-ups are measured against take part as well, if they can.
-fn layer_units(
-    device: &Device,
-    layer: &Layer,
-    asked: &[Math],
-    contenders: &[Contender],
-) -> Result<Vec<Unit>> {
-    let problem = [layer.problem.clone()];
-    let wanted = contenders.iter();
-    let wanted = wanted.map(|contender| maths_of(device, contender, &problem, asked));
-    let wanted: Vec<Vec<Math>> = wanted.collect::<Result<_>>()?;
-    let mut units = Vec::new();
-    for math in layer.problem.storage().maths() {
-        if !wanted.iter().any(|maths| maths.contains(math)) {
-            continue;
+/// Where, and with which maths, if any were named.
+struct Asked<'a> {
+    device: &'a Device,
+    maths: &'a [Math],
+}
+
+impl Asked<'_> {
+    /// A layer with each math that some contender wants. Where that is not the layer's own, those that
+    /// speed-ups are measured against take part as well, if they can.
+    fn layer_units(&self, layer: &Layer, contenders: &[Contender]) -> Result<Vec<Unit>> {
+        let problem = [layer.problem.clone()];
+        let wanted = contenders.iter();
+        let wanted = wanted.map(|contender| self.maths_of(contender, &problem));
+        let wanted: Vec<Vec<Math>> = wanted.collect::<Result<_>>()?;
+        let mut units = Vec::new();
+        for math in layer.problem.storage().maths() {
+            if !wanted.iter().any(|maths| maths.contains(math)) {
+                continue;
+            }
+            let layer = with_math(layer, *math)?;
+            let beside = |contender: &Contender| {
+                let can = || contender.can(&self.device.limits(), &layer.problem);
+                self.maths.is_empty() && is_yardstick(contender) && can()
+            };
+            let group = contenders.iter().zip(&wanted);
+            let group =
+                group.filter(|(contender, maths)| maths.contains(math) || beside(contender));
+            units.push(Unit::Layer {
+                contenders: group.map(|(contender, _)| contender.clone()).collect(),
+                layer,
+            });
         }
-        let layer = with_math(layer, *math)?;
-        let beside = |contender: &Contender| {
-            let can = || contender.can(&device.limits(), &layer.problem);
-            asked.is_empty() && is_yardstick(contender) && can()
+        Ok(units)
+    }
+
+    /// The network with so many images, by each contender.
+    fn network_units(&self, images: usize, contenders: &[Contender]) -> Result<Vec<Unit>> {
+        let problems = Network::problems(images, Math::Fp32)?;
+        let mut units = Vec::new();
+        for contender in contenders {
+            for math in self.maths_of(contender, &problems)? {
+                units.push(Unit::Network {
+                    contender: contender.clone(),
+                    math,
+                    images,
+                });
+            }
+        }
+        Ok(units)
+    }
+
+    /// A layer in streams, by each contender; the first has a timeline as well.
+    fn streams_units(&self, layer: &Layer, contenders: &[Contender]) -> Result<Vec<Unit>> {
+        let problem = [layer.problem.clone()];
+        let mut units = Vec::new();
+        for (i, contender) in contenders.iter().enumerate() {
+            for math in self.maths_of(contender, &problem)? {
+                units.push(Unit::Overlap {
+                    layer: with_math(layer, math)?,
+                    contender: contender.clone(),
+                    timeline: i == 0,
+                });
+            }
+        }
+        Ok(units)
+    }
+
+    /// How a contender multiplies: as asked, as far as the storage goes with it; otherwise the first of
+    /// the problems' own math, f16 and f16 sums that it can do on all of them, or the own.
+    fn maths_of(&self, contender: &Contender, problems: &[Problem]) -> Result<Vec<Math>> {
+        let Some(first) = problems.first() else {
+            return Ok(Vec::new());
         };
-        let group = contenders.iter().zip(&wanted);
-        let group = group.filter(|(contender, maths)| maths.contains(math) || beside(contender));
-        units.push(Unit::Layer {
-            contenders: group.map(|(contender, _)| contender.clone()).collect(),
-            layer,
-        });
-    }
-    Ok(units)
-}
-
-/// The network with so many images, by each contender.
-fn network_units(
-    device: &Device,
-    images: usize,
-    asked: &[Math],
-    contenders: &[Contender],
-) -> Result<Vec<Unit>> {
-    let problems = Network::problems(images, Math::Fp32)?;
-    let mut units = Vec::new();
-    for contender in contenders {
-        for math in maths_of(device, contender, &problems, asked)? {
-            units.push(Unit::Network {
-                contender: contender.clone(),
-                math,
-                images,
-            });
+        let known = first.storage().maths();
+        if !self.maths.is_empty() {
+            let fitting = self.maths.iter().filter(|math| known.contains(math));
+            return Ok(fitting.copied().collect());
         }
-    }
-    Ok(units)
-}
-
-/// A layer in streams, by each contender; the first has a timeline as well.
-fn streams_units(
-    device: &Device,
-    layer: &Layer,
-    asked: &[Math],
-    contenders: &[Contender],
-) -> Result<Vec<Unit>> {
-    let problem = [layer.problem.clone()];
-    let mut units = Vec::new();
-    for (i, contender) in contenders.iter().enumerate() {
-        for math in maths_of(device, contender, &problem, asked)? {
-            units.push(Unit::Overlap {
-                layer: with_math(layer, math)?,
-                contender: contender.clone(),
-                timeline: i == 0,
-            });
+        let maths = [first.math(), Math::F16, Math::F16Acc];
+        for math in maths.into_iter().filter(|math| known.contains(math)) {
+            let with = problems.iter().map(|p| p.with(|shape| shape.math = math));
+            let with = with.collect::<convforge::Result<Vec<Problem>>>()?;
+            let limits = self.device.limits();
+            if with.iter().all(|problem| contender.can(&limits, problem)) {
+                return Ok(vec![math]);
+            }
         }
+        Ok(vec![first.math()])
     }
-    Ok(units)
 }
 
 fn is_yardstick(contender: &Contender) -> bool {
@@ -205,34 +223,6 @@ fn is_yardstick(contender: &Contender) -> bool {
         }
         Contender::Pick(_) => false,
     }
-}
-
-/// How a contender multiplies: as asked, as far as the storage goes with it; otherwise the first of
-/// the problems' own math, f16 and f16 sums that it can do on all of them, or the own.
-fn maths_of(
-    device: &Device,
-    contender: &Contender,
-    problems: &[Problem],
-    asked: &[Math],
-) -> Result<Vec<Math>> {
-    let Some(first) = problems.first() else {
-        return Ok(Vec::new());
-    };
-    let known = first.storage().maths();
-    if !asked.is_empty() {
-        let fitting = asked.iter().filter(|math| known.contains(math));
-        return Ok(fitting.copied().collect());
-    }
-    let maths = [first.math(), Math::F16, Math::F16Acc];
-    for math in maths.into_iter().filter(|math| known.contains(math)) {
-        let with = problems.iter().map(|p| p.with(|shape| shape.math = math));
-        let with = with.collect::<convforge::Result<Vec<Problem>>>()?;
-        let limits = device.limits();
-        if with.iter().all(|problem| contender.can(&limits, problem)) {
-            return Ok(vec![math]);
-        }
-    }
-    Ok(vec![first.math()])
 }
 
 /// The picks that choose by themselves: the rule and, of kernels, the policies. `kernels` is the rule
@@ -327,17 +317,18 @@ mod tests {
     #[test]
     fn a_variant_takes_the_first_math_that_it_can_do() {
         let problem = ["mb1ic3ih8oc4kh3".parse().unwrap()];
-        let of = |name: &str, asked: &[Math]| {
-            let contender = Contenders::new().find(name).unwrap().into();
-            maths_of(&Device::cpu(), &contender, &problem, asked).unwrap()
+        let device = &Device::cpu();
+        let of = |contender: &Contender, maths: &[Math]| {
+            let asked = Asked { device, maths };
+            asked.maths_of(contender, &problem).unwrap()
         };
-        assert_eq!(of("cpu_gemm", &[]), [Math::Fp32]);
+        let gemm = Contenders::new().find("cpu_gemm").unwrap().into();
+        assert_eq!(of(&gemm, &[]), [Math::Fp32]);
         let asked = [Math::F16Acc, Math::Tf32];
-        assert_eq!(of("cpu_gemm", &asked), asked);
-        let contender = Contender::Pick(Pick::Policy("report-b".to_owned()));
+        assert_eq!(of(&gemm, &asked), asked);
         // Nothing on the CPU can do it: the row says so, in the problem's own math.
-        let maths = maths_of(&Device::cpu(), &contender, &problem, &[]).unwrap();
-        assert_eq!(maths, [Math::Fp32]);
+        let policy = Contender::Pick(Pick::Policy("report-b".to_owned()));
+        assert_eq!(of(&policy, &[]), [Math::Fp32]);
     }
 
     #[test]
