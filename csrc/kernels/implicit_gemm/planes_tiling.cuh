@@ -7,12 +7,12 @@
 namespace cf::planes {
 
 using pointwise::ConsumerRegisters, pointwise::ConsumerWarps, pointwise::LaneChannels,
-    pointwise::ProducerRegisters, pointwise::ProductRows, pointwise::StepBytes, pointwise::Steps,
-    pointwise::Threads, pointwise::tile_pixels, pointwise::Warpgroups;
+    pointwise::ProducerRegisters, pointwise::ProductRows, pointwise::StaticShared,
+    pointwise::StepBytes, pointwise::Steps, pointwise::Threads, pointwise::tile_pixels,
+    pointwise::Warpgroups;
 
 constexpr int Columns = 3; // of a filter
 constexpr int MaxStages = 3, MaxWeightStages = 8;
-constexpr int StaticShared = 256;
 // Around whole planes, whose first and last pixels have neighbours that are loaded, and not used.
 constexpr int Margin = 128; // bytes
 

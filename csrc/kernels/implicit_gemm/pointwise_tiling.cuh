@@ -18,7 +18,8 @@ constexpr int ProductRows = 64; // pixels of a warpgroup's product
 constexpr int StepBytes = 32;   // of a line of weights, by a product: 16 channels, 8 in tf32
 constexpr int Steps = LineBytes / StepBytes;
 constexpr int MaxStages = 8;
-constexpr int StaticShared = 256;
+// Dynamic shared memory, of aligned lines, begins behind it.
+constexpr int StaticShared = LineAlign;
 // Pixels of a tile whose warpgroups have so many products beside each other.
 __host__ __device__ constexpr int tile_pixels(int products) {
     return Warpgroups * products * ProductRows;
