@@ -120,7 +120,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   "in 29 bits; this has %lld images of %dx%d, a filter of %dx%d",
                   (long long)p.n, p.p, p.q, p.r, p.s);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = best.option.us;
+    plan.us = p.r * p.s > 1 ? estimate(query, best, cf::implicit_nchw::Told) : best.option.us;
     describe_state(p, best, state);
     return true;
 }

@@ -78,19 +78,35 @@ inline int bank_conflicts(const cf_problem &p, Pairs pairs, int64_t pitch, int o
     return most;
 }
 
-// Clocks around a tile; bytes in a clock that L2 gives a multiprocessor; what comes before the
-// first block; clocks of a warp's store of two pixels of a channel, as one word, as two, and as two
-// by way of shared memory; what x and y reach of the memory's pins. Fitted to 131 times on an H200,
-// but for StoreStaged, which is counted: two stores of two turns.
-constexpr double OfTile = 470, FillBytes = 40, FillUs = 0.88, StorePair = 3.1, StoreTwo = 19,
-                 StoreStaged = 4, PinShare = 0.83;
+// Clocks around a tile, and around a block where the filter moves in steps; what a product takes of
+// its rows, which come from registers, beside the half a clock of each column; bytes in a clock
+// that L2 gives a multiprocessor; what comes before the first block; clocks of a warp's store of
+// two pixels of a channel: as one word, of whole planes each byte of an element, as two words, and
+// as two by way of shared memory; what x and y reach of the memory's pins. Fitted to 111 times on
+// an H200, of which they are off by 8.5 %.
+constexpr double OfTile = 610, OfSteps = 560, RowClocks = 40, FillBytes = 47, FillUs = 0.92,
+                 StorePair = 2.6, StorePlane = 2.2, StoreTwo = 19, StoreStaged = 9, PinShare = 0.83;
+
+// Of so many products beside each other, of a line of every column.
+inline double product_clocks(int products, int columns) {
+    return Warpgroups * products * Steps * std::hypot(columns / 2.0, RowClocks);
+}
+inline double store_clocks(Pairs pairs, bool planes, int element) {
+    switch (pairs) {
+    case Pairs::None:
+        return StoreTwo;
+    case Pairs::Staged:
+        return StoreStaged;
+    default:
+        return planes ? StorePlane * element : StorePair;
+    }
+}
 
 inline double estimate(const cf_query &query, const Choice &choice) {
     const cf_problem &p = query.problem;
     const Tiling &t = choice.tiling;
     const int products = choice.shape.products, columns = choice.shape.columns;
     const double rows = tile_pixels(products);
-    const double multiplied = Warpgroups * products * Steps * columns / 2.0;
     const double x = double(t.images > 0 ? t.images : Warpgroups) * t.set_bytes;
     const double weights = columns * double(LineBytes);
     const Pairs pairs = choice.pairs;
@@ -99,11 +115,10 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     const double read = rows * LineBytes * bank_conflicts(p, pairs, t.pitch, t.order) * words * 2 /
                         element_bytes(p);
     const double port = (read + Warpgroups * products * weights + x + weights) / LineBytes;
-    const double block = together_us(std::max(multiplied, port), (x + weights) / FillBytes);
-    const double store = rows * columns / 64 *
-                         (pairs == Pairs::None     ? StoreTwo
-                          : pairs == Pairs::Staged ? StoreStaged
-                                                   : StorePair);
+    const double block =
+        together_us(std::max(product_clocks(products, columns), port), (x + weights) / FillBytes) +
+        (pairs == Pairs::Steps ? OfSteps : 0);
+    const double store = rows * columns / 64 * store_clocks(pairs, t.images > 0, element_bytes(p));
     const double rounds = double(ceil_div(t.tiles, choice.grid));
     const double tile = OfTile + t.blocks * block + store;
     return ShortLaunchUs + FillUs +
