@@ -117,7 +117,7 @@ struct Rates {
 constexpr Rates Compared = {1000, 2200, 360, 8, true};
 // By which a filter with taps is told of, fitted to 28 plans of 3x3 on an H200: off by 10 %, and
 // what they were compared by is by 24 %. Tilings are not chosen by it yet.
-constexpr Rates Told = {1430, 1530, 420, 22, false};
+constexpr Rates Told = {1430, 1530, 420, 24, false};
 
 inline double estimate(const cf_query &query, const Choice &choice, const Rates &rates = Compared) {
     const cf_problem &p = query.problem;
@@ -154,13 +154,14 @@ inline double estimate(const cf_query &query, const Choice &choice, const Rates 
     const double tile = !rates.hides_store ? main + store
                         : t.reload_weights ? main + StoreShare * store
                                            : norm5(main, main / 2 + store);
+    const double last = rates.hides_store ? store : 0;
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
     const double memory = element_bytes(p) * (double(p.n) * p.c * read +
                                               pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     return ShortLaunchUs + AloneUs +
-           norm5(clocks_us(query.device, rounds * tile + Fill + meet + store, TensorClock),
+           norm5(clocks_us(query.device, rounds * tile + Fill + meet + last, TensorClock),
                  memory / (0.85 * query.device.bytes_per_us));
 }
 
