@@ -8,7 +8,7 @@
 // - Of a row of three taps a lane reads, for its two neighbouring pixels of a channel, three words:
 //   the pixels' own columns and one on either side. Of two channels they make four registers, a
 //   column each; tap s multiplies columns s and s + 1. In f32 a column is a word. In steps of 2
-//   there are five columns, in as many words, and tap s takes s and s + 2.
+//   there are five columns, still in three words, and tap s takes s and s + 2.
 // - Planes have no zeros around them. Above and below x copies fill them in, or lanes do, which do
 //   so left and right of it.
 // - x comes as boxes of the run of pixels that a tile's taps fall on, rows with all their pixels,
@@ -77,6 +77,9 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (p.align < 16)
         return no("copies x from addresses that are multiples of 16 bytes; these are of %d",
                   p.align);
+    if (p.stride_w > 1 && p.q > 2 * ProductRows)
+        return no("has whole rows of y in a tile in steps of 2, up to %d pixels; this has %d",
+                  2 * ProductRows, p.q);
     if (!may_be_boxes(p) && !may_be_whole(p))
         return no("copies planes of multiples of 16 bytes, or those of up to 256 pixels if a "
                   "group's are; these are %d of %dx%d",
@@ -101,6 +104,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         if ((query.config == 0 || query.config == i + 1) && tile_of(query, Shapes[i], choice) &&
             (best.grid == 0 || choice.us < best.us))
             best = choice;
+    if (best.grid == 0 && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
     if (best.grid == 0)
         return no("has no room in shared memory for what %d rows of taps read of rows of %d pixels",
                   p.r, p.w);
@@ -147,7 +152,8 @@ extern "C" const cf_row CF_ROW(implicit_gemm, planes) = {
     "filters of three columns by wgmma in NCHW: planes stay as they are, and rows of products are "
     "pixels that lanes pick out of them under each tap",
     "this project",
-    "f32 is rounded to tf32, to the nearest, to infinity from 0x7f7ff000 on",
+    "padding is multiplied as zeros: where a weight that is an infinity or a NaN meets them, the "
+    "sum is NaN; f32 is rounded to tf32, to the nearest, to infinity from 0x7f7ff000 on",
     CF_NEEDS_SM90A,
     configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),

@@ -6,10 +6,9 @@
 
 namespace cf::planes {
 
-using pointwise::ConsumerRegisters, pointwise::ConsumerWarps, pointwise::LaneChannels,
-    pointwise::ProducerRegisters, pointwise::ProductRows, pointwise::StaticShared,
-    pointwise::StepBytes, pointwise::Steps, pointwise::Threads, pointwise::tile_pixels,
-    pointwise::Warpgroups;
+using pointwise::ConsumerRegisters, pointwise::ConsumerWarps, pointwise::ProducerRegisters,
+    pointwise::ProductRows, pointwise::StaticShared, pointwise::StepBytes, pointwise::Steps,
+    pointwise::Threads, pointwise::tile_pixels, pointwise::Warpgroups;
 
 constexpr int Columns = 3; // of a filter
 constexpr int MaxStages = 3, MaxWeightStages = 8;

@@ -108,8 +108,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (best.grid == 0 && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (best.grid == 0)
-        return no("copies planes of multiples of 16 bytes, or those of up to 256 pixels of y if "
-                  "a group's are, for which shared memory has room; these are %d of %dx%d to %dx%d",
+        return no("copies planes of multiples of 16 bytes, in steps that divide their height to "
+                  "rows of y of up to 128 pixels, or planes of up to 256 pixels of y if a group's "
+                  "are such, for which shared memory has room; these are %d of %dx%d to %dx%d",
                   p.c / p.groups, p.h, p.w, p.p, p.q);
     plan.packed_bytes = packed_bytes(p.groups, best.tiling);
     plan.filter_layout = uint64_t(best.tiling.order);
