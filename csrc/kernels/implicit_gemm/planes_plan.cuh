@@ -36,9 +36,9 @@ inline size_t shared_bytes(const Tiling &t) {
            size_t(t.stages) * t.stage_bytes;
 }
 
-// Clocks around a tile, and around a row of taps where the filter moves in steps of 1 and of 2.
-// Fitted to 108 times on an H200, of which they are off by 5.5 %, beside what
-// implicit_gemm_pointwise had before its own were.
+// Clocks around a tile, and around a row of taps where the filter moves in steps of 1 and of 2,
+// fitted to 108 times on an H200, of which the estimate is off by 5.5 %. The others mean what those
+// of implicit_gemm_pointwise do, and were fitted to other times of that row.
 constexpr double OfTile = 1200, OfRow = 180, OfSteppedRow = 545, FillBytes = 40, FillUs = 0.88,
                  StorePair = 3.1, PinShare = 0.83;
 

@@ -87,7 +87,7 @@ inline int bank_conflicts(const cf_problem &p, Pairs pairs, int64_t pitch, int o
 constexpr double OfTile = 610, OfSteps = 560, RowClocks = 40, FillBytes = 47, FillUs = 0.92,
                  StorePair = 2.6, StorePlane = 2.2, StoreTwo = 19, StoreStaged = 9, PinShare = 0.83;
 
-// Of so many products beside each other, of a line of every column.
+// Of both warpgroups' products, so many beside each other, along whole lines.
 inline double product_clocks(int products, int columns) {
     return Warpgroups * products * Steps * std::hypot(columns / 2.0, RowClocks);
 }
