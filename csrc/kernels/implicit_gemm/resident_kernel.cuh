@@ -16,8 +16,8 @@ __device__ __forceinline__ void init_barriers(const Tiling &t, Shared &shared, i
     shared.rows.init(t.stages, 1, ConsumerWarps, lane);
     if (lane < Warpgroups)
         shared.asked[lane].init(WarpgroupWarps);
-    if (lane == 0)
-        shared.filter.init(1);
+    if (lane < t.rows)
+        shared.filter[lane].init(1);
     publish_barriers();
 }
 
@@ -30,7 +30,6 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
     Multiplier<Element, N, Depth> multiplier(block, warpgroup, lane);
     int first = 0;       // row of x of a run, among the block's
     int row = warpgroup; // of the run
-    block.shared.filter.wait(0);
     for_runs(block.tiling, [&](const Run &run) {
         const int end = first + run.rows + reach(block.tiling);
 #pragma unroll 1

@@ -11,7 +11,7 @@ namespace cf::implicit_resident {
 #if CF_SM90A
 struct Shared {
     Ring<MaxStages> rows;
-    Barrier filter;
+    Barrier filter[MaxRows];   // of taps
     Barrier asked[Warpgroups]; // whether a warpgroup has asked for all products of a row
 };
 
@@ -88,16 +88,18 @@ __device__ __forceinline__ void produce_rows(const Block &block, const CUtensorM
     });
 }
 
+// Rows of taps by themselves, so that products begin with the first one. Without images nobody
+// waits for them.
 __device__ __forceinline__ void load_filter(const Block &block, const char *filter, int lane) {
     const Tiling &t = block.tiling;
-    const int taps = t.rows * Taps;
-    if (lane == 0)
-        block.shared.filter.arrive_and_expect(filter_bytes(t));
-    for (int tap = lane; tap < taps; tap += 32)
-        copy_bulk(block.filter + tap * TapBytes,
+    const int taps = t.all_rows > 0 ? t.rows * Taps : 0;
+    if (lane < taps / Taps)
+        block.shared.filter[lane].arrive_and_expect(Taps * TapBytes);
+    if (lane < taps)
+        copy_bulk(block.filter + lane * TapBytes,
                   filter +
-                      (int64_t(block.group * taps + tap) * t.filter_lines + block.k) * LineBytes,
-                  TapBytes, block.shared.filter);
+                      (int64_t(block.group * taps + lane) * t.filter_lines + block.k) * LineBytes,
+                  TapBytes, block.shared.filter[lane / Taps]);
 }
 #endif
 

@@ -28,7 +28,7 @@ inline double estimate(const cf_query &query, const Choice &choice) {
     // Of two rows one is multiplied while the other one is stored.
     const double alone = multiplied + OfRow + StoreColumn * width;
     const double row = std::max({multiplied, alone / Warpgroups, 2 * t.strip_bytes / FillBytes});
-    const double clocks = Start + filter_bytes(t) / FillBytes + alone + t.block_rows * row;
+    const double clocks = Start + alone + t.block_rows * row;
     return ShortLaunchUs +
            together_us(clocks_us(query.device, clocks, TensorClock),
                        tensor_bytes(query.problem) / (PinShare * query.device.bytes_per_us));
@@ -73,7 +73,8 @@ inline bool tile_of(const cf_query &query, int width, Choice &choice) {
     t.by_sets = Divisor(t.sets), t.by_group_sets = Divisor(t.group_sets);
     t.p = p.p, t.q = p.q, t.y_plane = int64_t(p.p) * p.q;
     t.finishes = has_epilogue(p), t.activation = late_activation(p);
-    if (t.sets > query.device.sm_count || !share_columns(p, width, t) || !share_memory(query, t))
+    if (t.rows > MaxRows || t.sets > query.device.sm_count || !share_columns(p, width, t) ||
+        !share_memory(query, t))
         return false;
     t.all_rows = int(p.n * t.segments * t.tile_rows);
     const int members = query.device.sm_count / t.sets; // blocks of a set

@@ -46,8 +46,7 @@ class RowStore {
     // Where a lane lets stmatrix store, or ldmatrix read, of two eights of columns: channels 8 by
     // 8, then columns.
     __device__ __forceinline__ uint32_t matrices(int two) const {
-        return staged +
-               implicit_gemm::staged_offset(lane / 8 % 2 * 8 + lane % 8, two * 2 + lane / 16);
+        return staged + implicit_gemm::staged_offset(lane % 16, two * 2 + lane / 16);
     }
 
     template <class Map, int Count>

@@ -85,9 +85,11 @@ class Multiplier {
         wait_for_turn();
 #pragma unroll 1
         for (int r = 0; r < t.rows; ++r, item += t.row_step) {
+            block.shared.filter[r].wait(0);
             held.wait_through(item);
             const int stage = ring_position(item, t.stages, t.by_stages).stage;
             multiply_row<Element, N, Depth>(block, r, block.stage(stage), sums);
+            wgmma_wait<1>(); // when the turn passes, no more than a row of taps is left to do
         }
         pass_turn();
         wgmma_wait<0>();

@@ -12,7 +12,8 @@ using implicit_gemm::RowChannels, implicit_gemm::StaticShared, implicit_gemm::St
 
 constexpr int ConsumerWarps = Warpgroups * Warpgroup / 32, WarpgroupWarps = Warpgroup / 32;
 constexpr int ConsumerRegisters = 232, ProducerRegisters = 40;
-constexpr int Taps = 3; // of a row of the filter
+constexpr int Taps = 3;    // of a row of the filter
+constexpr int MaxRows = 8; // of taps
 constexpr int MaxStages = 32;
 // A strip is 64 neighbouring columns of a row of x, of all channels that a product sums over: a
 // line for each, 16 to a step. A stage is two strips, what a product has as columns.
