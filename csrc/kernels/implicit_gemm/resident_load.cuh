@@ -41,7 +41,7 @@ struct Run {
     int image, segment;
     int row, rows;
 
-    // Of x, where the tile begins; and its first column of y, from there on.
+    // Where the tile begins in x, and how far behind that in y.
     __device__ __forceinline__ int column(const Tiling &t) const {
         return segment * t.columns - margin();
     }

@@ -36,9 +36,8 @@ struct Tiling {
     // Output channels: sets of 64, of all groups and of one.
     int sets, group_sets, groups, group_k, k, filter_lines;
     Divisor by_sets, by_group_sets;
-    // Rows: of all tiles, of one, of a block. Columns: of y that a tile has, which overlap with the
-    // tile before in x; tiles beside each other.
-    int all_rows, tile_rows, block_rows, columns, segments;
+    int all_rows, tile_rows, block_rows; // of y: in all tiles, in one, of a block
+    int columns, segments;               // of y in a tile; tiles beside each other
     Divisor by_tile_rows, by_segments;
     int strip_columns, strip_rows; // from a tile's first strip to its second one; one is 0
     int p, q;
