@@ -16,6 +16,7 @@
 // Floor: half a clock for each column of a product of 64 x 16 channels, and the bytes of x and y
 // over the bandwidth.
 #include "core/plan.cuh"
+#include "core/tensor_map.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/refusals.cuh"
 #include "kernels/implicit_gemm/resident_kernel.cuh"
@@ -27,7 +28,7 @@ using namespace cf::implicit_resident;
 
 struct State {
     Launched kernel;
-    cf::LineMap map;
+    cf::TensorMap map;
     cf::implicit_gemm::PackLines pack;
     cf_problem problem;
     Tiling tiling;
@@ -93,6 +94,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         if ((query.config == 0 || query.config == i + 1) && tile_of(query, widths[i], choice) &&
             (best.grid == 0 || choice.us < best.us))
             best = choice;
+    if (best.grid == 0 && query.config > 0)
+        return no("has no room for %s", configs[query.config]);
     if (best.grid == 0)
         return no("keeps a filter and the rows under it in shared memory, in products of a row of "
                   "pixels or of two; this is %dx%d, of rows of %d pixels",
@@ -103,24 +106,19 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     return true;
 }
 
-// Columns, channels of a group, rows, groups of all images.
+// Columns, rows, channels of a group, groups of all images.
 int32_t prepare(State &state) {
     if (const int32_t error = state.pack.kernel.prepare())
         return error;
     if (const int32_t error = state.kernel.prepare())
         return error;
     const cf_problem &p = state.problem;
-    const int element = cf::element_bytes(p);
-    const uint64_t row = uint64_t(p.w) * element, plane = row * p.h;
-    const uint64_t channels = p.c / p.groups;
     const auto images = uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
-    cf::Lines lines = {};
-    lines.element = element;
-    lines.tensor[0] = p.w, lines.tensor[1] = channels, lines.tensor[2] = p.h;
-    lines.tensor[3] = images * p.groups;
-    lines.pitch[0] = plane, lines.pitch[1] = row, lines.pitch[2] = plane * channels;
-    lines.box[0] = state.tiling.depth * 16, lines.box[1] = lines.box[2] = 1;
-    return state.map.prepare(lines);
+    const uint64_t groups = p.groups;
+    return state.map.prepare({cf::element_bytes(p),
+                              {uint64_t(p.w), uint64_t(p.h), p.c / groups, images * groups},
+                              {StripColumns, 1, uint32_t(state.tiling.depth * 16), 1}},
+                             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 }
 
 int32_t pack(const State &state, const void *w, void *packed, void *stream) {

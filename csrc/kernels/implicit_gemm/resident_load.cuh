@@ -79,8 +79,8 @@ __device__ __forceinline__ void produce_rows(const Block &block, const CUtensorM
                 Barrier &full = block.shared.rows.full[at.stage];
                 const uint32_t to = block.stage(at.stage);
                 full.arrive_and_expect(2 * t.strip_bytes);
-                copy_box(to, x, column, 0, row, image, full);
-                copy_box(to + t.strip_bytes, x, column + t.strip_columns, 0, row + t.strip_rows,
+                copy_box(to, x, column, row, 0, image, full);
+                copy_box(to + t.strip_bytes, x, column + t.strip_columns, row + t.strip_rows, 0,
                          image, full);
             }
             __syncwarp();
