@@ -11,7 +11,8 @@ namespace cf::implicit_resident {
 template <int N>
 using Sums = float[Taps][N / 2];
 
-// A row of taps, asked for as a group. Its three taps multiply the same columns of x.
+// A row of taps, asked for as a group. Its three taps multiply the same columns of x. The number of
+// steps is compiled in: beside a loop over them ptxas has too few registers, and spills sums.
 template <class Element, int N, int Depth>
 __device__ __forceinline__ void multiply_row(const Block &block, int r, uint32_t stage,
                                              Sums<N> &sums) {
