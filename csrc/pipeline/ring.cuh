@@ -79,6 +79,7 @@ class RingWindow {
     Ring<MaxStages> &ring;
     const int stages;
     const Divisor by_stages;
+    const bool arrives;
     int ready = 0, released = 0; // items that were waited for, and that were handed back
 
     __device__ __forceinline__ void wait_next() {
@@ -87,9 +88,10 @@ class RingWindow {
     }
 
   public:
+    // Who hands items back may be some lanes of the warp, those that arrive.
     __device__ __forceinline__ RingWindow(Ring<MaxStages> &ring, int stages,
-                                          const Divisor &by_stages)
-        : ring(ring), stages(stages), by_stages(by_stages) {}
+                                          const Divisor &by_stages, bool arrives = true)
+        : ring(ring), stages(stages), by_stages(by_stages), arrives(arrives) {}
 
     __device__ __forceinline__ void wait_through(int item) {
         while (ready <= item)
@@ -100,7 +102,8 @@ class RingWindow {
         while (released < item) {
             if (ready == released)
                 wait_next();
-            ring.release(ring_position(released, stages, by_stages));
+            if (arrives)
+                ring.release(ring_position(released, stages, by_stages));
             ++released;
         }
     }
