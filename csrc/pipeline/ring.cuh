@@ -79,7 +79,6 @@ class RingWindow {
     Ring<MaxStages> &ring;
     const int stages;
     const Divisor by_stages;
-    const bool arrives;
     int ready = 0, released = 0; // items that were waited for, and that were handed back
 
     __device__ __forceinline__ void wait_next() {
@@ -88,10 +87,9 @@ class RingWindow {
     }
 
   public:
-    // Who hands items back may be some lanes of the warp, those that arrive.
     __device__ __forceinline__ RingWindow(Ring<MaxStages> &ring, int stages,
-                                          const Divisor &by_stages, bool arrives = true)
-        : ring(ring), stages(stages), by_stages(by_stages), arrives(arrives) {}
+                                          const Divisor &by_stages)
+        : ring(ring), stages(stages), by_stages(by_stages) {}
 
     __device__ __forceinline__ void wait_through(int item) {
         while (ready <= item)
@@ -102,8 +100,7 @@ class RingWindow {
         while (released < item) {
             if (ready == released)
                 wait_next();
-            if (arrives)
-                ring.release(ring_position(released, stages, by_stages));
+            ring.release(ring_position(released, stages, by_stages));
             ++released;
         }
     }

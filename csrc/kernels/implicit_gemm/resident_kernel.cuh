@@ -35,7 +35,7 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
 #pragma unroll 1
         for (; row < run.rows; row += Warpgroups) {
             Sums<N> sums;
-            multiplier.multiply(first + row, min(first + row + Warpgroups, end), sums);
+            multiplier.multiply(first + row, sums);
             store.store(run, row, sums[1], y, finish);
         }
         multiplier.release_before(end);

@@ -19,7 +19,7 @@ struct Shared {
 struct Block {
     const Tiling &tiling;
     Shared &shared;
-    uint32_t filter; // behind it what is staged, then stages
+    uint32_t filter; // behind it stages
     int group, k;    // of the group, the first one
 
     __device__ __forceinline__ Block(const Tiling &t, Shared &shared, uint32_t first)
@@ -28,11 +28,8 @@ struct Block {
         group = t.by_group_sets.quotient(set);
         k = (set - group * t.group_sets) * RowChannels;
     }
-    __device__ __forceinline__ uint32_t staged(int warp) const {
-        return filter + filter_bytes(tiling) + warp * StagedStrip;
-    }
     __device__ __forceinline__ uint32_t stage(int number) const {
-        return staged(ConsumerWarps) + number * 2 * tiling.strip_bytes;
+        return filter + filter_bytes(tiling) + number * 2 * tiling.strip_bytes;
     }
 };
 

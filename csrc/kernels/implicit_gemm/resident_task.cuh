@@ -54,13 +54,48 @@ __device__ __forceinline__ void add_beside(const float (&from)[N / 2], bool apar
     }
 }
 
+// The rows of x that a warp has waited for and not handed back.
+class HeldRows {
+    Ring<MaxStages> &ring;
+    const int stages;
+    const bool arrives; // a lane of the warp
+    RingPosition ready_at, released_at;
+    int ready = 0, released = 0;
+
+    __device__ __forceinline__ void wait_next() {
+        ring.wait_full(ready_at);
+        ready_at.next(stages), ++ready;
+    }
+
+  public:
+    __device__ __forceinline__ HeldRows(const Block &block, int lane)
+        : ring(block.shared.rows), stages(block.tiling.stages), arrives(lane == 0) {}
+
+    __device__ __forceinline__ void wait_through(int row) {
+        while (ready <= row)
+            wait_next();
+    }
+    // An arrival for a row that is not there yet would count for the one before it in its stage.
+    __device__ __forceinline__ void release_before(int row) {
+        while (released < row) {
+            if (ready == released)
+                wait_next();
+            if (arrives)
+                ring.release(released_at);
+            released_at.next(stages), ++released;
+        }
+    }
+    // Of the first row that is not handed back.
+    __device__ __forceinline__ int first_stage() const { return released_at.stage; }
+};
+
 // Who multiplies: the warpgroups by turns, each a row of y. So one has the tensor cores while the
 // other one stores.
 template <class Element, int N, int Depth>
 class Multiplier {
     const Block &block;
     const int warpgroup, lane;
-    RingWindow<MaxStages> held;
+    HeldRows held;
     int turn = 0;
 
     // Until the other warpgroup has asked for all products of the row before. Nobody did before the
@@ -76,21 +111,25 @@ class Multiplier {
 
   public:
     __device__ __forceinline__ Multiplier(const Block &block, int warpgroup, int lane)
-        : block(block), warpgroup(warpgroup), lane(lane),
-          held(block.shared.rows, block.tiling.stages, block.tiling.by_stages, lane == 0) {}
+        : block(block), warpgroup(warpgroup), lane(lane), held(block, lane) {}
 
-    // The row of y that reads row number `item` of the block's and some behind it; those before
-    // `next` are not read any more.
-    __device__ __forceinline__ void multiply(int item, int next, Sums<N> &sums) {
+    // The row of y that reads row number `item` of the block's and some behind it; those before are
+    // not read any more.
+    __device__ __forceinline__ void multiply(int item, Sums<N> &sums) {
         const Tiling &t = block.tiling;
+        held.release_before(item);
         wait_for_turn();
+        int stage = held.first_stage();
 #pragma unroll 1
-        for (int r = 0; r < t.rows; ++r, item += t.row_step) {
-            block.shared.filter[r].wait(0);
-            held.wait_through(item);
-            const int stage = ring_position(item, t.stages, t.by_stages).stage;
+        for (int r = 0; r < t.rows; ++r) {
+            if (turn == 0)
+                block.shared.filter[r].wait(0);
+            held.wait_through(item + r * t.row_step);
             multiply_row<Element, N, Depth>(block, r, block.stage(stage), sums);
             wgmma_wait<1>(); // when the turn passes, no more than a row of taps is left to do
+            stage += t.row_step;
+            if (stage >= t.stages)
+                stage -= t.stages;
         }
         pass_turn();
         wgmma_wait<0>();
@@ -99,7 +138,6 @@ class Multiplier {
 #pragma unroll
             for (int i = 0; i < N / 2; ++i)
                 settle(sums[s][i]);
-        release_before(next);
         add_beside<0, N>(sums[0], t.strip_rows > 0, lane, sums[1]);
         add_beside<1, N>(sums[2], t.strip_rows > 0, lane, sums[1]);
     }

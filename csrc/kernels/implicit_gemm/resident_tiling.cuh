@@ -21,8 +21,6 @@ constexpr int StripColumns = 64, StripStepBytes = 16 * LineBytes;
 constexpr int TapBytes = RowChannels * LineBytes; // of the filter
 // Columns that a copy begins at multiples of, and that leave together: 16 bytes.
 constexpr int PieceColumns = 8;
-// What a warp stages of a strip of y: 16 channels.
-constexpr int StagedStrip = 16 * LineBytes;
 
 // Columns of a product that kernels are compiled for.
 using Widths = std::integer_sequence<int, 112, 120, 128>;
@@ -43,20 +41,18 @@ struct Tiling {
     int p, q;
     int64_t y_plane; // elements
     int stages, strip_bytes;
-    Divisor by_stages;
     int finishes, activation;
 };
 
 // How many rows of x are behind the first one that a row of y reads.
 __host__ __device__ __forceinline__ int reach(const Tiling &t) { return (t.rows - 1) * t.row_step; }
 
-// Shared memory: the filter, what warps stage, stages.
+// Shared memory: the filter, stages.
 __host__ __device__ __forceinline__ uint32_t filter_bytes(const Tiling &t) {
     return uint32_t(t.rows) * Taps * TapBytes;
 }
-constexpr uint32_t AllStaged = ConsumerWarps * StagedStrip;
 inline size_t shared_bytes(const Tiling &t) {
-    return LineAlign + size_t(filter_bytes(t)) + AllStaged + size_t(t.stages) * 2 * t.strip_bytes;
+    return LineAlign + size_t(filter_bytes(t)) + size_t(t.stages) * 2 * t.strip_bytes;
 }
 
 } // namespace cf::implicit_resident
