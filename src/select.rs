@@ -37,7 +37,8 @@ pub enum Pick {
     ///
     /// A variant that waits for its measurements ([`Info::ranked`](variant::Info::ranked)) does
     /// not take part. Nothing is searched by time: cuDNN serves with the plan that its own heuristics
-    /// think best.
+    /// think best, which nobody checked ([`Info::judged`](variant::Info::judged)), and so only where all
+    /// others are estimated to take twice as long, or the math is `f16acc`.
     /// Configurations that keep the filter in constant memory are not taken, as there is room for few
     /// filters.
     Rule,

@@ -130,8 +130,10 @@ proptest! {
             prop_assert!(able.is_none(), "{problem}, {chip}: none, but {} can", able.unwrap().info().name);
             return Ok(());
         };
+        let counted = |us: f64, variant: &dyn Variant| us * variant.info().rule_factor(&problem);
         let us = choice.configured.plan(&limits, &problem).unwrap().us.unwrap();
-        let least = ranked().filter_map(|variant| estimate(variant, &limits, &problem));
+        let us = counted(us, &*choice.configured.variant);
+        let least = ranked().filter_map(|variant| Some(counted(estimate(variant, &limits, &problem)?, variant)));
         let least = least.reduce(f64::min).unwrap();
         prop_assert!(us <= least, "{problem}, {chip}: {} with {us} us, the least is {least}", choice.name());
     }

@@ -26,7 +26,7 @@ use self::{c::text, constant::ConstantMemory, state::State};
 pub use c::{CArgs, CProblem, checked, storage};
 
 use crate::{
-    Device, Error, Limits, Problem, Result,
+    Device, Error, Limits, Math, Problem, Result,
     gpu::Gpu,
     variant::{
         self, Args, Bytes, ConstantPart, Info, Kind, Packing, Plan, Prepared, Query, Space, Variant,
@@ -197,23 +197,33 @@ unsafe impl Variant for Row {
         // Of no image nothing is ever launched; what rows divide by may be the number of images.
         question.problem.n = question.problem.n.max(1);
         let mut state = State::new(functions.state_bytes as usize);
-        let mut answer = ffi::cf_plan::default();
-        let mut why = [0 as c_char; 512];
-        // SAFETY: the state has the bytes and the alignment that the row asks for; the reason is a
-        // string of at most the given size.
-        let able = unsafe {
-            plan(
-                &question,
-                state.as_mut_ptr(),
-                &mut answer,
-                why.as_mut_ptr(),
-                why.len() as u64,
-            )
+        let mut ask = |question: &ffi::cf_query| {
+            let mut answer = ffi::cf_plan::default();
+            let mut why = [0 as c_char; 512];
+            // SAFETY: the state has the bytes and the alignment that the row asks for; the reason is a
+            // string of at most the given size.
+            let able = unsafe {
+                plan(
+                    question,
+                    state.as_mut_ptr(),
+                    &mut answer,
+                    why.as_mut_ptr(),
+                    why.len() as u64,
+                )
+            };
+            match able {
+                // SAFETY: as above.
+                0 => Err(unsafe { text(why.as_ptr()) }),
+                _ => Ok(answer),
+            }
         };
-        if able == 0 {
-            // SAFETY: as above.
-            return Err(unsafe { text(why.as_ptr()) });
+        let mut answer = ask(&question);
+        // Sums in f32 are more than was asked for.
+        if answer.is_err() && query.problem.math() == Math::F16Acc {
+            question.problem.math = ffi::CF_MATH_F16 as i32;
+            answer = ask(&question);
         }
+        let answer = answer?;
         let constant = self.constant.is_some();
         let packing = (answer.packed_bytes > 0).then_some(Packing {
             bytes: answer.packed_bytes as usize,

@@ -145,7 +145,7 @@ pub(super) fn find(variant: &str, config: Option<&str>) -> Result<Configured> {
 }
 
 /// Those of some kinds that can do the problem, each with the configuration that it estimates best,
-/// the least estimated time first.
+/// the least estimated time first, as [`Info::rule_factor`](crate::variant::Info::rule_factor) counts it.
 pub(super) fn by_rank(
     limits: &Limits,
     problem: &Problem,
@@ -159,7 +159,9 @@ pub(super) fn by_rank(
             continue;
         }
         match best_config(variant, limits, problem) {
-            Ok(best) => timed.push(best),
+            Ok((us, candidate)) => {
+                timed.push((us * info.rule_factor(problem), candidate));
+            }
             Err(why) => refused.push((&info.name, why)),
         }
     }

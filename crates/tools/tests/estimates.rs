@@ -106,6 +106,8 @@ fn the_fit_is_in_the_source() {
 struct Timed {
     name: String,
     estimate: f64,
+    /// The same, as a rule counts it.
+    counted: f64,
     us: f64,
     ranked: bool,
 }
@@ -125,9 +127,11 @@ impl Timed {
         let in_constant_memory = plan
             .packing
             .is_some_and(|packing| packing.space == Space::Constant);
+        let estimate = plan.us?;
         Some(Timed {
             name: row.name(),
-            estimate: plan.us?,
+            estimate,
+            counted: estimate * variant.info().rule_factor(&row.problem),
             us,
             ranked: variant.info().ranked && !in_constant_memory,
         })
@@ -208,7 +212,7 @@ fn measured() -> BTreeMap<Key, Choice> {
     let choice = |(key, rows): (Key, BTreeMap<String, (String, Timed)>)| {
         let timed: Vec<Timed> = rows.into_values().map(|(_, timed)| timed).collect();
         let ranked = timed.iter().filter(|timed| timed.ranked);
-        let chosen = ranked.min_by(|a, b| a.estimate.total_cmp(&b.estimate))?;
+        let chosen = ranked.min_by(|a, b| a.counted.total_cmp(&b.counted))?;
         let fastest = timed.iter().min_by(|a, b| a.us.total_cmp(&b.us))?;
         let choice = Choice {
             suite: suites[&key].clone(),

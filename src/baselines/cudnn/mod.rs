@@ -179,6 +179,7 @@ impl Cudnn {
         Cudnn(Info {
             // What cuDNN 9 for CUDA 13 serves.
             min_arch: 75,
+            judged: false,
             hash: crate::sources::hash_of_passes(),
             ..Info::new(
                 "cudnn",

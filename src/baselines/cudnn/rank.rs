@@ -9,45 +9,45 @@ use crate::{
 
 /// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
 /// last.
-const MEMORY: f64 = 0.775;
-const GROUPED_MEMORY: f64 = 0.271;
-const FP32_NHWC_MEMORY: f64 = 0.139;
+const MEMORY: f64 = 0.777;
+const GROUPED_MEMORY: f64 = 0.273;
+const FP32_NHWC_MEMORY: f64 = 0.138;
 /// Of a chip's peak.
 const FP32: f64 = 0.499;
-const FP32_NHWC: f64 = 0.471;
+const FP32_NHWC: f64 = 0.47;
 const TF32: f64 = 0.624;
-const HALF: f64 = 0.57;
+const HALF: f64 = 0.585;
 /// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
 /// FMAs, and in 16 bits on tensor cores.
-const LAUNCH_US: f64 = 3.53;
-const FMA_STEP: f64 = 69.1;
-const HALF_STEP: f64 = 3.44;
+const LAUNCH_US: f64 = 3.56;
+const FMA_STEP: f64 = 68.1;
+const HALF_STEP: f64 = 3.38;
 /// The same in fp32 with channels last.
-const FP32_NHWC_LAUNCH_US: f64 = 6.12;
+const FP32_NHWC_LAUNCH_US: f64 = 6.0;
 const FP32_NHWC_STEP: f64 = 59.4;
 /// Tensor cores want channels last: NCHW is transposed on the way in and out. Microseconds for the
 /// launches, and the share of the memory's pins.
-const TRANSPOSE_US: f64 = 6.68;
-const TRANSPOSE: f64 = 0.569;
+const TRANSPOSE_US: f64 = 6.59;
+const TRANSPOSE: f64 = 0.567;
 /// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
 /// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
-const FEW_ONE_NHWC: f64 = 0.173;
-const FEW_FP32: f64 = 0.316;
+const FEW_ONE_NHWC: f64 = 0.196;
+const FEW_FP32: f64 = 0.319;
 const FEW_TF32: f64 = 0.104;
-const FEW_HALF: f64 = 0.115;
-const FEW_MEMORY: f64 = 0.298;
-const FEW_HALF_NCHW_MEMORY: f64 = 0.113;
+const FEW_HALF: f64 = 0.114;
+const FEW_MEMORY: f64 = 0.297;
+const FEW_HALF_NCHW_MEMORY: f64 = 0.112;
 const FEW_HALF_NHWC_MEMORY: f64 = 0.196;
 /// For depthwise layers it has kernels of their own, without tensor cores: shares of the peak of FMAs,
 /// and of the memory's pins.
-const DEPTHWISE_HALF_NHWC: f64 = 0.188;
+const DEPTHWISE_HALF_NHWC: f64 = 0.19;
 const DEPTHWISE_NHWC: f64 = 0.116;
-const DEPTHWISE_HALF_NCHW: f64 = 0.14;
+const DEPTHWISE_HALF_NCHW: f64 = 0.143;
 const DEPTHWISE_NCHW: f64 = 0.0515;
-const DEPTHWISE_MEMORY: f64 = 0.847;
+const DEPTHWISE_MEMORY: f64 = 0.878;
 /// Clocks of a multiprocessor for each plane of x in NCHW, and for each pixel of it.
-const DEPTHWISE_PLANE: f64 = 35.9;
-const DEPTHWISE_PIXEL: f64 = 0.196;
+const DEPTHWISE_PLANE: f64 = 34.4;
+const DEPTHWISE_PIXEL: f64 = 0.215;
 
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;
