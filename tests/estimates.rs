@@ -138,3 +138,37 @@ proptest! {
         prop_assert!(us <= least, "{problem}, {chip}: {} with {us} us, the least is {least}", choice.name());
     }
 }
+
+#[test]
+fn who_asks_for_sums_in_f16_gets_those_in_f32_where_there_are_no_others() {
+    let limits = Limits::of_chip("h200").unwrap();
+    let plan = |text: &str, name: &str| {
+        let problem: Problem = text.parse().unwrap();
+        let variant = variants::find(name).unwrap();
+        let plan = variant.plan(&Query::new(&problem, 0, &limits)).unwrap();
+        (plan.us, plan.packing.map(|packing| packing.bytes))
+    };
+    for (text, name) in [
+        ("mb64ic64ih56oc64oh56kh3ph1+f16+nhwc", "implicit_gemm_nhwc"),
+        ("g32mb64ic128ih56oc128oh56kh3ph1+f16", "grouped_nchw"),
+        ("mb100ic1ih86oc4oh80kh7+math=f16", "small_mma16"),
+    ] {
+        let text = text.trim_end_matches("+math=f16");
+        let of = |math: &str| plan(&format!("{text}+math={math}"), name);
+        assert_eq!(of("f16acc"), of("f16"), "{name} on {text}");
+    }
+}
+
+#[test]
+fn plans_that_nobody_checked_are_taken_where_all_else_takes_twice_as_long() {
+    let limits = Limits::of_chip("h200").unwrap();
+    let cudnn = variants::find("cudnn").unwrap();
+    assert!(!cudnn.info().judged);
+    // Its estimate is the least, by less than that.
+    let problem: Problem = "mb64ic128ih28oc512oh28kh1+f16".parse().unwrap();
+    let chosen = Pick::Rule.choose_for(&limits, &problem).unwrap().configured;
+    let us = chosen.plan(&limits, &problem).unwrap().us.unwrap();
+    let least = estimate(&*cudnn, &limits, &problem).unwrap();
+    assert!(least < us && us < 2.0 * least, "{least} us, and {us}");
+    assert_ne!(chosen.variant.info().name, "cudnn");
+}
