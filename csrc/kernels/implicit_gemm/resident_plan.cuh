@@ -17,9 +17,9 @@ struct Choice {
     double us;
 };
 
-// Clocks of a row beside half a clock for each column of a product, what a launch takes beside them,
-// and what x and y reach of the pins, fitted to 32 times on an H200, of 12 problems in all widths:
-// off by 2.8 %.
+// Clocks of a row beside half a clock for each column of a product, what a launch takes beside
+// them, and what x and y reach of the pins, fitted to 32 times on an H200, of 12 problems in all
+// widths: off by 2.8 %.
 constexpr double OfRow = 490, LaunchUs = 0.5, PinShare = 0.586;
 
 inline double estimate(const cf_query &query, const Choice &choice) {

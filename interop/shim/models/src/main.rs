@@ -116,13 +116,14 @@ fn print(answer: &Answer) {
     }
     for layer in &answer.layers {
         println!(
-            "  {:2} x {:<48} {:8.3} ms {:<32} candle {:8.3} ms, {:5.2}",
+            "  {:2} x {:<48} {:8.3} ms {:<32} candle {:8.3} ms, {:5.2}; differ by {:.1e}",
             layer.count,
             layer.problem,
             layer.convforge_ms,
             layer.variant,
             layer.candle_ms,
-            layer.candle_ms / layer.convforge_ms
+            layer.candle_ms / layer.convforge_ms,
+            layer.difference
         );
     }
 }

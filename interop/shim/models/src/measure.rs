@@ -65,6 +65,8 @@ pub struct Layer {
     pub convforge_ms: f64,
     /// Median milliseconds of a call by candle.
     pub candle_ms: f64,
+    /// How far its output is from candle's, as of a model.
+    pub difference: f64,
 }
 
 impl Answer {
@@ -193,5 +195,6 @@ fn layer(call: &Call, count: usize, options: &Options) -> Result<Layer> {
         variant: call.variant.clone(),
         convforge_ms: median_ms(options, || layer.forward(&x))?,
         candle_ms: by_candle(|| median_ms(options, || layer.forward(&x)))?,
+        difference: difference(&layer.forward(&x)?, &by_candle(|| layer.forward(&x))?)?,
     })
 }
