@@ -101,7 +101,7 @@ def estimates(program, chip, problems):
     command = [program, "list", "--problem", "-", "--as", chip, "--estimates"]
     done = subprocess.run(command, input="\n".join(problems), text=True, capture_output=True, check=True)
     lines = map(json.loads, done.stdout.splitlines())
-    return {(line["problem"], line["name"]): (line["us"], line["ranked"]) for line in lines}
+    return {(line["problem"], line["name"]): (line["us"], line["counted"], line["ranked"]) for line in lines}
 
 
 def mean(logs):
@@ -213,7 +213,7 @@ def ratios(rows, estimated):
     """By variant, and by suite and type: ratios and their problems."""
     variants, kinds = defaultdict(list), defaultdict(list)
     for row in rows:
-        us, _ = estimated.get((row.problem, row.name), (None, None))
+        us, *_ = estimated.get((row.problem, row.name), (None,))
         if us:
             variants[row.variant].append((row.us / us, row.problem))
             kinds[f"{row.variant} {row.kind}"].append((row.us / us, row.problem))
@@ -224,15 +224,15 @@ def losses(rows, estimated):
     """Of each problem what the rule takes among what was measured, over the fastest: the worst first."""
     layers = defaultdict(list)
     for row in rows:
-        us, ranked = estimated.get((row.problem, row.name), (None, None))
+        us, counted, ranked = estimated.get((row.problem, row.name), (None, None, None))
         if us:
-            layers[row.problem].append((row, us, ranked))
+            layers[row.problem].append((row, us, counted, ranked))
     found = []
     for layer in layers.values():
-        ranked = [(us, row.name, row) for row, us, is_ranked in layer if is_ranked]
+        ranked = [(counted, row.name, row, us) for row, us, counted, is_ranked in layer if is_ranked]
         if ranked and len(layer) > 1:
-            us, _, chosen = min(ranked, key=lambda one: one[:2])
-            fastest, its_us, _ = min(layer, key=lambda one: one[0].us)
+            _, _, chosen, us = min(ranked, key=lambda one: one[:2])
+            fastest, its_us, *_ = min(layer, key=lambda one: one[0].us)
             found.append((chosen.us / fastest.us, chosen, us, fastest, its_us))
     return sorted(found, key=lambda one: -one[0])
 
@@ -253,7 +253,7 @@ def tell_losses(found, most=20):
 def apart(rows, estimated, constants):
     """The first layer on which the program reckons otherwise than the model, in words."""
     for row in rows:
-        us, _ = estimated.get((row.problem, row.name), (None, None))
+        us, *_ = estimated.get((row.problem, row.name), (None,))
         if row.variant not in model.MODELS or row.config != DEFAULTS[row.variant] or not us:
             continue
         problem = model.Problem(row.problem)

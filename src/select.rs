@@ -80,9 +80,12 @@ impl Pick {
                 Some(folder) => format!("as `auto`, by the results in {}", folder.display()),
                 None => "as `auto`, without results of yours".to_owned(),
             },
-            Pick::Rule => "the least estimated time of all variants of the device, cuBLAS and \
-                           cuDNN included where they can be opened"
-                .to_owned(),
+            Pick::Rule => {
+                "the least estimated time of all variants of the device, cuBLAS included \
+                           where it can be opened; cuDNN, whose plan nobody checked, where all \
+                           else takes twice as long"
+                    .to_owned()
+            }
             Pick::Kernels => "the least estimated time of the handwritten kernels".to_owned(),
             Pick::Policy(name) => {
                 let policy = Policy::find(name)?;

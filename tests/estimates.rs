@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rule_takes_the_least_estimate(problem in problems(), (chip, limits) in chips()) {
+    fn a_rule_takes_the_least_estimate_as_it_counts_it(problem in problems(), (chip, limits) in chips()) {
         let Ok(choice) = Pick::Rule.choose_for(&limits, &problem) else {
             let able = ranked().find(|variant| estimate(*variant, &limits, &problem).is_some());
             prop_assert!(able.is_none(), "{problem}, {chip}: none, but {} can", able.unwrap().info().name);

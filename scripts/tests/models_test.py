@@ -42,6 +42,7 @@ class Table(unittest.TestCase):
 
     def test_a_wrong_output_is_marked(self):
         for wrong, more in ((True, {"difference": 2e-4}), (True, {"difference": float("nan")}),
+                            (False, {"difference": 2e-4, "cudnn": True}), (True, {"difference": 3e-3, "cudnn": True}),
                             (False, {"difference": 2e-3, "from_f32": [1.2e-3, 1e-3]}),
                             (True, {"difference": 2e-3, "from_f32": [1.6e-3, 1e-3]})):
             lines, _ = self.table(candle_f16_vae=answer(**more))

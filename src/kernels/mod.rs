@@ -217,13 +217,14 @@ unsafe impl Variant for Row {
                 _ => Ok(answer),
             }
         };
-        let mut answer = ask(&question);
-        // Sums in f32 are more than was asked for.
-        if answer.is_err() && query.problem.math() == Math::F16Acc {
-            question.problem.math = ffi::CF_MATH_F16 as i32;
-            answer = ask(&question);
-        }
-        let answer = answer?;
+        let answer = match ask(&question) {
+            // Sums in f32 are more than was asked for.
+            Err(why) if query.problem.math() == Math::F16Acc => {
+                question.problem.math = ffi::CF_MATH_F16 as i32;
+                ask(&question).or(Err(why))
+            }
+            answer => answer,
+        }?;
         let constant = self.constant.is_some();
         let packing = (answer.packed_bytes > 0).then_some(Packing {
             bytes: answer.packed_bytes as usize,

@@ -81,8 +81,8 @@ pub struct Info {
     /// Whether rules may choose it: it was checked on a GPU, and measurements back its estimates. Others
     /// run by name.
     pub ranked: bool,
-    /// Whether what it runs was checked on a GPU. What a library's heuristics choose when a problem is
-    /// readied, among plans that nobody ran, was not.
+    /// False where a problem is readied with a plan that nobody ran before, let alone checked: of cuDNN, whose
+    /// heuristics name one.
     pub judged: bool,
     /// Hash of the files of csrc that it is made of, with all that they include: what a measurement of
     /// it depends on. None where it is made of none.
@@ -110,9 +110,8 @@ impl Info {
     }
 
     /// How many times its estimate a rule counts. What nobody checked has to be estimated twice as fast as
-    /// all others, unless the math asks for no accuracy that it could miss. That costs no speed: over 43 problems of
-    /// an H200 on which cuDNN's heuristics were estimated fastest, the fastest other row took 0.90 of
-    /// their plan's time.
+    /// all others; in math f16acc it counts as it is, since the rows of f16 that serve that math were not
+    /// measured beside it yet. docs/baselines.md has what that costs.
     pub fn rule_factor(&self, problem: &Problem) -> f64 {
         match self.judged || problem.math() == Math::F16Acc {
             true => 1.0,

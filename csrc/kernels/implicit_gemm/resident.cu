@@ -94,6 +94,12 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         if ((query.config == 0 || query.config == i + 1) && tile_of(query, widths[i], choice) &&
             (best.grid == 0 || choice.us < best.us))
             best = choice;
+    const int64_t sets = int64_t(cf::implicit_gemm::filter_lines(p)) / RowChannels * p.groups;
+    if (sets > query.device.sm_count)
+        return no(
+            "gives each multiprocessor 64 output channels of a group for good; here %lld sets "
+            "of so many meet %d multiprocessors",
+            (long long)sets, query.device.sm_count);
     if (best.grid == 0 && query.config > 0)
         return no("has no room for %s", configs[query.config]);
     if (best.grid == 0)

@@ -8,7 +8,6 @@
 namespace cf::implicit_resident {
 
 #if CF_SM90A
-// In the first strip of a row and in the second one.
 constexpr int StripEights = StripColumns / 8;
 
 // A strip of a row in y, of a lane's first channel.

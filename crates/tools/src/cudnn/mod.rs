@@ -90,6 +90,7 @@ pub(crate) fn searched(
         info.name = name.to_owned();
         info.idea = idea.to_owned();
         info.arithmetic = arithmetic;
+        info.judged = true;
         Arc::new(Searched {
             info,
             library: library.clone(),

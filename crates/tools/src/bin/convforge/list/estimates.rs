@@ -23,6 +23,8 @@ struct Estimate<'a> {
     name: String,
     /// Microseconds; none for no opinion.
     us: Option<f64>,
+    /// The same as a rule counts it.
+    counted: Option<f64>,
     /// Whether the rule may take it.
     ranked: bool,
 }
@@ -38,6 +40,9 @@ impl<'a> Estimate<'a> {
             problem,
             name: configured.name(),
             us: plan.us,
+            counted: plan
+                .us
+                .map(|us| us * configured.info().rule_factor(problem)),
             ranked: configured.info().ranked && !in_constant_memory,
         })
     }
