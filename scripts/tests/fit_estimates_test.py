@@ -96,14 +96,15 @@ class Judging(unittest.TestCase):
     ROWS = [timed("ic4ih8oc4kh3", 10.0, "a"), timed("ic4ih8oc4kh3", 4.0, "b"), timed("ic4ih8oc4kh1", 3.0, "a")]
 
     def test_the_loss_is_of_what_the_rule_takes(self):
-        estimated = {("ic4ih8oc4kh3", "a"): (5.0, True), ("ic4ih8oc4kh3", "b"): (8.0, True)}
+        estimated = {("ic4ih8oc4kh3", "a"): (5.0, 5.0, True), ("ic4ih8oc4kh3", "b"): (8.0, 8.0, True)}
         ((loss, chosen, us, fastest, its_us),) = fit_estimates.losses(self.ROWS, estimated)
         self.assertEqual((loss, chosen.name, us, fastest.name, its_us), (2.5, "a", 5.0, "b", 8.0))
-        estimated["ic4ih8oc4kh3", "a"] = 5.0, False
-        self.assertEqual(fit_estimates.losses(self.ROWS, estimated)[0][0], 1)
+        for others in ((5.0, 5.0, False), (5.0, 10.0, True)):
+            estimated["ic4ih8oc4kh3", "a"] = others
+            self.assertEqual(fit_estimates.losses(self.ROWS, estimated)[0][0], 1)
 
     def test_ratios_are_by_variant_and_by_suite_and_type(self):
-        estimated = {("ic4ih8oc4kh3", "a"): (5.0, True), ("ic4ih8oc4kh1", "a"): (None, True)}
+        estimated = {("ic4ih8oc4kh3", "a"): (5.0, 5.0, True), ("ic4ih8oc4kh1", "a"): (None, None, True)}
         variants, kinds = fit_estimates.ratios(self.ROWS, estimated)
         self.assertEqual(dict(variants), {"a": [(2.0, "ic4ih8oc4kh3")]})
         self.assertEqual(list(kinds), ["a s f32"])
@@ -112,7 +113,7 @@ class Judging(unittest.TestCase):
         problem, constants = "mb64ic64ih56oc64oh56kh3ph1+f16+nhwc", fit_estimates.sources(ROOT)
         us = model.cudnn(model.Problem(problem), model.H200, constants["cudnn"])
         for factor, wrong in ((1, False), (1.01, True)):
-            said = fit_estimates.apart([timed(problem, 30.0)], {(problem, "cudnn"): (us * factor, True)}, constants)
+            said = fit_estimates.apart([timed(problem, 30.0)], {(problem, "cudnn"): (us * factor, us * factor, True)}, constants)
             self.assertEqual(bool(said), wrong)
 
     def test_a_spread_is_a_factor(self):
