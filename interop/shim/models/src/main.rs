@@ -4,6 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use candle_core::{DType, Device};
 use clap::{Parser, ValueEnum};
+use convforge_candle::Pick;
 use models::{Answer, Net, Options, measure};
 
 /// Models of candle-transformers, unmodified, with convforge's convolutions beside candle's own:
@@ -33,6 +34,10 @@ struct Args {
     /// Times every convolution by itself, too.
     #[arg(long)]
     layers: bool,
+    /// How convforge finds the kernel of a convolution by itself, as `cudnn` or `implicit_gemm_nchw`; left out,
+    /// as in the model.
+    #[arg(long, requires = "layers")]
+    pick: Option<Pick>,
     /// Of weights and input.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -70,6 +75,7 @@ fn main() -> anyhow::Result<ExitCode> {
         seed: args.seed,
         least: Duration::try_from_secs_f64(args.seconds)?,
         layers: args.layers,
+        pick: args.pick,
     };
     let all = [Net::Resnet50, Net::ConvnextT, Net::EfficientnetB0, Net::Vae];
     let models = match &args.models[..] {

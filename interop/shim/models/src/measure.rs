@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Module, Result, Tensor};
-use convforge_candle::{Call, Config, by_candle, watch};
+use convforge_candle::{Call, Config, Pick, by_candle, watch};
 use serde::Serialize;
 
 use crate::{Net, Seeded, memory};
@@ -25,6 +25,8 @@ pub struct Options {
     pub least: Duration,
     /// Whether every layer is timed by itself.
     pub layers: bool,
+    /// How convforge finds the kernel of such a layer; none for as in the model.
+    pub pick: Option<Pick>,
 }
 
 /// One model, both ways.
@@ -188,11 +190,16 @@ fn layer(call: &Call, count: usize, options: &Options) -> Result<Layer> {
         dilation: p.dilation()[0],
         groups: p.groups(),
     };
-    let layer = convforge_candle::Layer::new(weight, bias, config);
+    let mut layer = convforge_candle::Layer::new(weight, bias, config);
+    let mut variant = call.variant.clone();
+    if let Some(pick) = &options.pick {
+        layer = layer.pick(pick.clone());
+        variant = pick.to_string();
+    }
     Ok(Layer {
         problem: p.to_string(),
         count,
-        variant: call.variant.clone(),
+        variant,
         convforge_ms: median_ms(options, || layer.forward(&x))?,
         candle_ms: by_candle(|| median_ms(options, || layer.forward(&x)))?,
         difference: difference(&layer.forward(&x)?, &by_candle(|| layer.forward(&x))?)?,

@@ -14,6 +14,7 @@ fn answer(net: Net, dtype: DType) -> Answer {
         seed: 7,
         least: Duration::ZERO,
         layers: false,
+        pick: None,
     };
     let answer = measure(net, &options).unwrap();
     println!("{answer:?}");
