@@ -166,7 +166,13 @@ fn plans_that_nobody_checked_are_taken_where_all_else_takes_twice_as_long() {
     assert!(!cudnn.info().judged);
     // Its estimate is the least, by less than that.
     let problem: Problem = "mb64ic128ih28oc512oh28kh1+f16".parse().unwrap();
-    let chosen = Pick::Rule.choose_for(&limits, &problem).unwrap().configured;
+    let choice = Pick::Rule.choose_for(&limits, &problem).unwrap();
+    assert!(
+        choice.reason.contains("; cudnn is estimated at"),
+        "{}",
+        choice.reason
+    );
+    let chosen = choice.configured;
     let us = chosen.plan(&limits, &problem).unwrap().us.unwrap();
     let least = estimate(&*cudnn, &limits, &problem).unwrap();
     assert!(least < us && us < 2.0 * least, "{least} us, and {us}");

@@ -159,9 +159,11 @@ pub(super) fn by_rank(
             continue;
         }
         match best_config(variant, limits, problem) {
-            Ok((us, candidate)) => {
-                timed.push((us * info.rule_factor(problem), candidate));
-            }
+            Ok((us, candidate)) => timed.push(Timed {
+                us,
+                counted: us * info.rule_factor(problem),
+                candidate,
+            }),
             Err(why) => refused.push((&info.name, why)),
         }
     }
@@ -170,12 +172,34 @@ pub(super) fn by_rank(
         refused.push("this build has no such variant".to_owned());
     }
     // Equals stay in the order of the list.
-    timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    timed.sort_by(|a, b| a.counted.total_cmp(&b.counted));
+    tell_of_unchecked(&mut timed);
     Candidates {
-        order: timed.into_iter().map(|(_, candidate)| candidate).collect(),
+        order: timed.into_iter().map(|timed| timed.candidate).collect(),
         refused,
         notes: Vec::new(),
         lenient: true,
+    }
+}
+
+/// A candidate with its estimate, and that as a rule counts it.
+struct Timed {
+    us: f64,
+    counted: f64,
+    candidate: Candidate,
+}
+
+/// The first one's reason names who is estimated to be faster and stands behind.
+fn tell_of_unchecked(timed: &mut [Timed]) {
+    let Some((first, others)) = timed.split_first_mut() else {
+        return;
+    };
+    for other in others.iter().filter(|other| other.us < first.us) {
+        first.candidate.reason += &format!(
+            "; {} is estimated at {:.1} us, by a plan that nobody checked",
+            other.candidate.name(),
+            other.us
+        );
     }
 }
 
