@@ -128,10 +128,13 @@ impl Timed {
             .packing
             .is_some_and(|packing| packing.space == Space::Constant);
         let estimate = plan.us?;
+        // A rule is the library's, of whose cudnn plans are not checked as those of the command's are.
+        let ruled = variants::find(&row.variant);
+        let info = ruled.as_ref().map_or(variant.info(), |ruled| ruled.info());
         Some(Timed {
             name: row.name(),
             estimate,
-            counted: estimate * variant.info().rule_factor(&row.problem),
+            counted: estimate * info.rule_factor(&row.problem),
             us,
             ranked: variant.info().ranked && !in_constant_memory,
         })
