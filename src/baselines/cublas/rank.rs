@@ -8,9 +8,9 @@ use crate::{
 };
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
-const UNROLL_HALF: f64 = 0.529;
-const UNROLL_F32: f64 = 0.54;
-const MEMORY: f64 = 0.734;
+const UNROLL_HALF: f64 = 0.509;
+const UNROLL_F32: f64 = 0.537;
+const MEMORY: f64 = 0.741;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
 const LAUNCH_US: f64 = 3.8;
 const PASS_US: f64 = 6.12;
@@ -18,14 +18,14 @@ const PASS_US: f64 = 6.12;
 /// FMAs.
 const FP32: f64 = 0.624;
 const TF32: f64 = 0.577;
-const HALF: f64 = 0.795;
-const ONE_CHANNEL: f64 = 0.78;
+const HALF: f64 = 0.792;
+const ONE_CHANNEL: f64 = 0.8;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
 const UNALIGNED: f64 = 3.66;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
-const FMA_STEP: f64 = 27.9;
-const HALF_STEP: f64 = 1.92;
+const FMA_STEP: f64 = 27.8;
+const HALF_STEP: f64 = 1.83;
 const MOST_FMA_STEPS: usize = 512;
 /// Columns of a tile: fewer output channels take as long.
 const TILE: usize = 32;
