@@ -293,6 +293,10 @@ fn many_channels(shape: &mut Shape) {
         // 1x1 filters often give more channels than they take.
         if side == 1 && !shape.w.is_multiple_of(4) {
             shape.k = shape.k.saturating_mul(4);
+        } else if side == 1 {
+            // And more than a tile has.
+            shape.k = (129 + shape.k % 384) * shape.groups;
+            shape.align = shape.align.max(16);
         }
         shape.k += shape.w % 3 * shape.groups;
     }

@@ -11,7 +11,7 @@ use cudnn_sys::{
 use super::{
     call::Handle,
     descriptor::Descriptor,
-    rules::{Form, Step, padding, steps, strides},
+    rules::{Form, Step, layout, padding, steps, strides},
 };
 use crate::{Activation, Problem, Result, Storage, gpu::Gpu};
 
@@ -222,7 +222,7 @@ impl Draft<'_> {
             .set(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &int(dims))?
             .set(
                 Name::CUDNN_ATTR_TENSOR_STRIDES,
-                &int(strides(self.problem.layout(), dims)),
+                &int(strides(layout(self.problem), dims)),
             )?
             .set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[id])?
             .set(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[align as i64])?;

@@ -162,6 +162,24 @@ pub(super) fn strides(layout: Layout, [_, c, h, w]: [usize; 4]) -> [usize; 4] {
     }
 }
 
+/// The layout that a graph is described in. Where no tensor has more than one pixel, both lie alike
+/// in memory, but not to cuDNN 9.19: its engines 4 and 7, with a bias behind the product, multiply
+/// such tensors wrongly where they are said to be NCHW, and others are slower.
+pub(super) fn layout(problem: &Problem) -> Layout {
+    let sizes = [
+        problem.h(),
+        problem.w(),
+        problem.r(),
+        problem.s(),
+        problem.p(),
+        problem.q(),
+    ];
+    match sizes {
+        [1, 1, 1, 1, 1, 1] => Layout::Nhwc,
+        _ => problem.layout(),
+    }
+}
+
 /// Padding before and after, down and across.
 ///
 /// A [`Problem`] drops padding below and to the right that no filter position reaches. Where the
@@ -273,6 +291,14 @@ mod tests {
         // More above than below, and every row is read.
         assert_eq!(padding(&problem("ic3ih8oc4oh8kh2ph1")), [[1, 1], [0, 0]]);
         assert_eq!(padding(&problem("ic3ih8oc4kh3")), [[0, 0], [0, 0]]);
+    }
+
+    #[test]
+    fn single_pixels_are_channels_last() {
+        assert_eq!(layout(&problem("ic32ih1oc8oh1kh1+bias")), Layout::Nhwc);
+        for more in ["ic32ih2oc8oh2kh1", "ic32ih7oc8oh1kh7", "ic32ih1oc8oh1kh3ph1"] {
+            assert_eq!(layout(&problem(more)), Layout::Nchw, "{more}");
+        }
     }
 
     #[test]
