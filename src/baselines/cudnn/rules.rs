@@ -296,7 +296,11 @@ mod tests {
     #[test]
     fn single_pixels_are_channels_last() {
         assert_eq!(layout(&problem("ic32ih1oc8oh1kh1+bias")), Layout::Nhwc);
-        for more in ["ic32ih2oc8oh2kh1", "ic32ih7oc8oh1kh7", "ic32ih1oc8oh1kh3ph1"] {
+        for more in [
+            "ic32ih2oc8oh2kh1",
+            "ic32ih7oc8oh1kh7",
+            "ic32ih1oc8oh1kh3ph1",
+        ] {
             assert_eq!(layout(&problem(more)), Layout::Nchw, "{more}");
         }
     }
