@@ -164,7 +164,7 @@ fn plans_that_nobody_checked_are_taken_where_all_else_takes_twice_as_long() {
     let cudnn = variants::find("cudnn").unwrap();
     assert!(!cudnn.info().judged);
     // Its estimate is the least, by less than that.
-    let problem: Problem = "mb64ic128ih28oc512oh28kh1+f16".parse().unwrap();
+    let problem: Problem = "mb64ic24ih56oc144oh56kh1+f16".parse().unwrap();
     let choice = Pick::Rule.choose_for(&limits, &problem).unwrap();
     assert!(
         choice.reason.contains("; cudnn is estimated at"),

@@ -280,7 +280,7 @@ fn many_channels(shape: &mut Shape) {
     shape.epilogue.pool = None;
     // Every second one is as networks have them, in output channels of any number.
     if shape.h.is_multiple_of(2) {
-        let side = [1, 3, 5, 7, 1][shape.r % 5];
+        let (side, small) = ([1, 3, 5, 7, 1][shape.r % 5], shape.r % 5 == 4);
         (shape.r, shape.s) = (side, side);
         shape.pad = Padding {
             top: side / 2,
@@ -290,17 +290,23 @@ fn many_channels(shape: &mut Shape) {
         };
         shape.stride = [shape.stride[0].min(2); 2];
         shape.dilation = [1, 1];
-        // 1x1 filters often give more channels than they take; or two tiles of them, of few pixels.
-        if side > 1 || shape.w % 2 == 1 {
-            shape.k = shape.k.saturating_mul(if side == 1 { 4 } else { 1 });
-            shape.k += shape.w % 3 * shape.groups;
-        } else {
-            shape.layout = Layout::Nchw;
-            (shape.groups, shape.stride) = (1, [1, 1]);
-            (shape.n, shape.h, shape.w) = (1, (shape.h % 16).max(2), (shape.w % 16).max(2));
-            shape.k = 130 + shape.k % 63 * 2;
+        // 1x1 filters often give more channels than they take.
+        if side == 1 && !shape.w.is_multiple_of(4) {
+            shape.k = shape.k.saturating_mul(4);
+        }
+        shape.k += shape.w % 3 * shape.groups;
+        if small {
+            two_tiles(shape);
         }
     }
+}
+
+/// Small planes that copies bring as they lie, and more output channels than a tile has.
+fn two_tiles(shape: &mut Shape) {
+    shape.layout = Layout::Nchw;
+    (shape.groups, shape.stride) = (1, [1, 1]);
+    (shape.h, shape.w) = ((shape.h % 16).max(2), (shape.w % 8 * 2).max(2));
+    shape.k = 130 + shape.k % 63 * 2;
 }
 
 /// A filter of three columns that keeps the width of planes or halves it, to rows that are even, as tensor
