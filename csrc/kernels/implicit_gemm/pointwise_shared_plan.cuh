@@ -39,9 +39,9 @@ inline Box y_box(const cf_problem &p, int columns) {
 }
 
 // Clocks of a block of channels beside what its products take, with two parities as well; of each
-// column of a tile, which is stored; bytes in a clock that L2 gives a multiprocessor; what comes
-// before the first block, with peers as well; what x and y reach of the memory's pins. Fitted to 63
-// times of 24 problems on an H200, of which they are off by 5 %.
+// column of a tile, which is stored; bytes of a block that come in a clock; what comes before the
+// first block, with peers as well; what x and y reach of the memory's pins. As numbers that fit
+// best together, not each by itself, to 63 times of 24 problems on an H200: off by 5 %.
 constexpr double OfBlock = 88, OfParity = 385, OfColumn = 6.9, FillBytes = 59, FillUs = 0.97,
                  PeersUs = 0.28, PinShare = 0.92;
 

@@ -24,7 +24,7 @@ constexpr int PiecePixels = 8;
 
 // A tile of y as kernels are compiled for it. Where planes are an odd multiple of 8 bytes, copies
 // begin at even channels alone: odd ones come `Shift` pixels early, into sums of their own. Pieces
-// of other planes are whole sectors of memory, 16 pixels.
+// of other planes are multiples of 16 pixels, a sector of memory.
 struct Shape {
     int columns;  // pixels of a product
     int parities; // of channels, that have sums of their own: 1 or 2

@@ -193,7 +193,7 @@ impl Draft<'_> {
         .map(Some)
     }
 
-    /// A tensor without gaps, in the problem's layout.
+    /// A tensor without gaps, in the graph's layout.
     fn packed(
         &mut self,
         place: Place,

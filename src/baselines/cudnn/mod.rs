@@ -1,4 +1,5 @@
-//! NVIDIA cuDNN, in the problem's own layout: the variant `cudnn`, which takes the plan that its
+//! NVIDIA cuDNN, in the problem's own layout (of single pixels, which have none, channels last): the
+//! variant `cudnn`, which takes the plan that its
 //! heuristics think best, and all plans that it has, for who searches the fastest
 //! (`src/cudnn.rs`).
 //!

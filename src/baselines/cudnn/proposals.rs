@@ -104,15 +104,16 @@ pub(super) struct Proposals<'a> {
 }
 
 impl Proposals<'_> {
-    /// The first plan of the heuristics that adds up products, that no rule excludes and that
-    /// builds.
+    /// The first plan of the heuristics that adds up products, that no rule excludes, of a graph
+    /// that is not known to be misread, and that builds.
     ///
     /// # Errors
     /// What the device answers when it is asked for free memory.
     pub(super) fn first(&self, tally: &mut Tally) -> Result<Option<Candidate>> {
         let room = self.room()?;
         let mut seen = Seen::new();
-        let graphs = self.graphs(tally);
+        let mut graphs = self.graphs(tally);
+        graphs.retain(|graph| !rules::is_misread(self.problem, graph.form()));
         for source in [Source::A, Source::B, Source::Fallback] {
             for graph in &graphs {
                 for config in self.ask(source, graph, &mut seen, tally) {

@@ -164,7 +164,8 @@ pub(super) fn strides(layout: Layout, [_, c, h, w]: [usize; 4]) -> [usize; 4] {
 
 /// The layout that a graph is described in. Where no tensor has more than one pixel, both lie alike
 /// in memory, but not to cuDNN 9.19: its engines 4 and 7, with a bias behind the product, multiply
-/// such tensors wrongly where they are said to be NCHW, and others are slower.
+/// such tensors wrongly where they are said to be NCHW, and others are slower. The older API, which
+/// has other kernels, is told the problem's own.
 pub(super) fn layout(problem: &Problem) -> Layout {
     let sizes = [
         problem.h(),
@@ -178,6 +179,14 @@ pub(super) fn layout(problem: &Problem) -> Layout {
         [1, 1, 1, 1, 1, 1] => Layout::Nhwc,
         _ => problem.layout(),
     }
+}
+
+/// Whether plans of a graph are known to be wrong: what [`layout`] says of engine 4 is so as well
+/// where y alone has one pixel, as behind a filter of the image's size, and then no other description
+/// was tried. A search judges them like all others; without one they are not taken.
+pub(super) fn is_misread(problem: &Problem, form: Form) -> bool {
+    let one_pixel = problem.p() * problem.q() == 1;
+    form == Form::Fused && one_pixel && layout(problem) == Layout::Nchw
 }
 
 /// Padding before and after, down and across.
@@ -302,6 +311,20 @@ mod tests {
             "ic32ih1oc8oh1kh3ph1",
         ] {
             assert_eq!(layout(&problem(more)), Layout::Nchw, "{more}");
+        }
+    }
+
+    #[test]
+    fn what_is_misread_is_a_fused_graph_of_one_pixel() {
+        let dense = problem("ic32ih7oc8oh1kh7+bias");
+        assert!(is_misread(&dense, Form::Fused));
+        assert!(!is_misread(&dense, Form::Sums));
+        for other in [
+            "ic32ih1oc8oh1kh1+bias",
+            "ic32ih7oc8oh1kh7+nhwc+bias",
+            "ic32ih7oc8oh7kh1+bias",
+        ] {
+            assert!(!is_misread(&problem(other), Form::Fused), "{other}");
         }
     }
 
