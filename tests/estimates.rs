@@ -130,7 +130,7 @@ proptest! {
             prop_assert!(able.is_none(), "{problem}, {chip}: none, but {} can", able.unwrap().info().name);
             return Ok(());
         };
-        let counted = |us: f64, variant: &dyn Variant| us * variant.info().rule_factor(&problem);
+        let counted = |us: f64, variant: &dyn Variant| us * variant.info().rule_factor();
         let us = choice.configured.plan(&limits, &problem).unwrap().us.unwrap();
         let us = counted(us, &*choice.configured.variant);
         let least = ranked().filter_map(|variant| Some(counted(estimate(variant, &limits, &problem)?, variant)));

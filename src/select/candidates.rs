@@ -161,7 +161,7 @@ pub(super) fn by_rank(
         match best_config(variant, limits, problem) {
             Ok((us, candidate)) => timed.push(Timed {
                 us,
-                counted: us * info.rule_factor(problem),
+                counted: us * info.rule_factor(),
                 candidate,
             }),
             Err(why) => refused.push((&info.name, why)),

@@ -1,6 +1,6 @@
 //! What a variant says of itself.
 
-use crate::{Error, Math, Problem, Result};
+use crate::{Error, Result};
 
 /// Where a variant comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,10 +110,9 @@ impl Info {
     }
 
     /// How many times its estimate a rule counts. What nobody checked has to be estimated twice as fast as
-    /// all others; in math f16acc it counts as it is, since the rows of f16 that serve that math were not
-    /// measured beside it yet. docs/baselines.md has what that costs.
-    pub fn rule_factor(&self, problem: &Problem) -> f64 {
-        match self.judged || problem.math() == Math::F16Acc {
+    /// all others: docs/baselines.md has what that costs.
+    pub fn rule_factor(&self) -> f64 {
+        match self.judged {
             true => 1.0,
             false => 2.0,
         }

@@ -134,7 +134,7 @@ impl Timed {
         Some(Timed {
             name: row.name(),
             estimate,
-            counted: estimate * info.rule_factor(&row.problem),
+            counted: estimate * info.rule_factor(),
             us,
             ranked: variant.info().ranked && !in_constant_memory,
         })

@@ -40,9 +40,7 @@ impl<'a> Estimate<'a> {
             problem,
             name: configured.name(),
             us: plan.us,
-            counted: plan
-                .us
-                .map(|us| us * configured.info().rule_factor(problem)),
+            counted: plan.us.map(|us| us * configured.info().rule_factor()),
             ranked: configured.info().ranked && !in_constant_memory,
         })
     }
