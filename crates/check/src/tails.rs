@@ -4,6 +4,7 @@
 //! | layer | sizes that go through the edges, one at a time |
 //! | --- | --- |
 //! | dense: 3x3, 1x1, 3x3 with stride 2 | channels, filters, width; up to 129 height; up to 65 images |
+//! | 1x1, planes of four rows | pixels of a plane, in fours |
 //! | few channels under a 7x7 filter | width of the output; up to 33 filters, images |
 //! | depthwise: 3x3, 5x5 with stride 2, 7x7 | channels, one above each edge; width; up to 129 height |
 //! | groups of 4, 8, 16 and 32 channels | width; up to 65 groups; up to 33 height |
@@ -16,6 +17,8 @@ use convforge::{Layout, Math, Padding, Problem, Shape, Storage};
 
 /// Sizes of tiles.
 const TILES: [usize; 9] = [4, 8, 16, 32, 64, 96, 128, 192, 256];
+/// Pixels of a plane that kernels for 1x1 take as a tile.
+const PLANES: [usize; 4] = [100, 112, 196, 208];
 /// What kernels are written for.
 const TYPES: [(Storage, Math, Layout); 7] = [
     (Storage::F32, Math::Fp32, Layout::Nchw),
@@ -65,7 +68,11 @@ pub fn tails() -> Vec<Problem> {
 fn layers() -> Vec<Shape> {
     let edges = TILES.into_iter().flat_map(|tile| tile - 1..=tile + 1);
     let kinds = [dense_at, few_channels_at, depthwise_at, grouped_at];
+    let planes = PLANES
+        .into_iter()
+        .flat_map(|tile| [tile - 4, tile, tile + 4]);
     let all = edges.flat_map(|edge| kinds.into_iter().flat_map(move |kind| kind(edge)));
+    let all = all.chain(planes.map(|pixels| dense([1, 1, 0], 2, [66, 4, pixels / 4], 130)));
     let mut seen = HashSet::new();
     all.filter(|layer| seen.insert(layer.clone())).collect()
 }
@@ -188,6 +195,9 @@ mod tests {
             );
             has(&problems, &format!("g40mb1ic40ih10iw{e}oc40kh5sh2ph2"));
             has(&problems, &format!("g4mb2ic32ih14iw{e}oc32kh3ph1"));
+        }
+        for w in [24, 25, 26, 51, 52, 53] {
+            has(&problems, &format!("mb2ic66ih4iw{w}oc130kh1+f16"));
         }
         for e in [31, 32, 33] {
             has(&problems, &format!("mb{e}ic16ih7oc24kh3ph1+nhwc+math=tf32"));

@@ -472,7 +472,7 @@ fn tails_are_all_that_is_checked() {
         "--c 3 --h 8 --k 4 --r 3",
     ] {
         let named = others.split(' ');
-        let tails = ["check", "--device", "cpu", "--shard", "1/5880", "--tails"];
+        let tails = ["check", "--device", "cpu", "--shard", "1/5964", "--tails"];
         let args: Vec<&str> = tails.into_iter().chain(named).collect();
         let option = args[tails.len()];
         fails(&args, &["cannot be used with", "--tails", option]);
