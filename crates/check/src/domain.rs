@@ -280,7 +280,8 @@ fn many_channels(shape: &mut Shape) {
     shape.epilogue.pool = None;
     // Every second one is as networks have them, in output channels of any number.
     if shape.h.is_multiple_of(2) {
-        let (side, small) = ([1, 3, 5, 7, 1][shape.r % 5], shape.r % 5 == 4);
+        let kind = shape.r % 5;
+        let side = [1, 3, 5, 7, 1][kind];
         (shape.r, shape.s) = (side, side);
         shape.pad = Padding {
             top: side / 2,
@@ -295,7 +296,7 @@ fn many_channels(shape: &mut Shape) {
             shape.k = shape.k.saturating_mul(4);
         }
         shape.k += shape.w % 3 * shape.groups;
-        if small {
+        if kind == 4 {
             two_tiles(shape);
         }
     }
