@@ -12,7 +12,7 @@ const UNROLL_HALF: f64 = 0.506;
 const UNROLL_F32: f64 = 0.537;
 const MEMORY: f64 = 0.745;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
-const LAUNCH_US: f64 = 3.85;
+const LAUNCH_US: f64 = 3.84;
 const PASS_US: f64 = 6.05;
 /// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
 /// FMAs.
@@ -24,8 +24,8 @@ const ONE_CHANNEL: f64 = 0.8;
 const UNALIGNED: f64 = 3.67;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
-const FMA_STEP: f64 = 27.8;
-const HALF_STEP: f64 = 1.79;
+const FMA_STEP: f64 = 27.9;
+const HALF_STEP: f64 = 1.8;
 const MOST_FMA_STEPS: usize = 512;
 /// Columns of a tile: fewer output channels take as long.
 const TILE: usize = 32;
