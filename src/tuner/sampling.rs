@@ -15,8 +15,8 @@ pub const FEW_SAMPLES: usize = 3;
 const MOST_SETS: usize = 1024;
 /// How long a GPU rests after a sample, in lengths of the sample.
 const REST: u32 = 3;
-/// Samples that last are of slow kernels, which draw little.
-const LONGEST_REST: Duration = Duration::from_millis(100);
+/// The longest rest: samples that last are of slow kernels, which draw little.
+pub const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// Sets of operands that calls rotate among: more than the L2 holds, unless it may hold them.
 pub fn sets(problem: &Problem, limits: &Limits, warm: bool) -> usize {

@@ -4,9 +4,9 @@
 //! and device events around the graph give the time. Inputs, filters and outputs rotate among sets
 //! of buffers that together exceed twice the L2, so every launch reads device memory (`cold`);
 //! with one set they may stay in the L2 (`warm`). Variants are interleaved round by round, each round
-//! beginning with another one, so that a change of clocks touches all of them alike. A round is
-//! queued as a whole: the GPU never waits for the host between two graphs. Between rounds it rests, as
-//! large products on tensor cores otherwise draw all the power that the board may, and slow down.
+//! beginning with another one, so that a change of clocks touches all of them alike. A round, or a tenth
+//! of a second of it, is queued as a whole: the GPU does not wait for the host between two graphs. Behind that it rests,
+//! as large products on tensor cores otherwise draw all the power that the board may, and slow down.
 //!
 //! On the CPU the same rounds are timed by the host's clock, with fewer samples and one set.
 
