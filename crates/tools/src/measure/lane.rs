@@ -178,8 +178,8 @@ pub(super) struct Lane<'a> {
     /// Why there is no graph of the launches, in words.
     no_graph: Option<String>,
     launches: usize,
-    /// Microseconds that its first sample is expected to take.
-    expected_us: f64,
+    /// Microseconds that the next sample will take, by the last one.
+    sample_us: f64,
     pending: Option<(Mark, Mark)>,
     samples: Vec<f64>,
     clock: ClockCounter,
@@ -212,7 +212,7 @@ impl<'a> Lane<'a> {
             work: Work::Launches,
             no_graph: None,
             launches: 1,
-            expected_us: 0.0,
+            sample_us: 0.0,
             pending: None,
             samples: Vec::new(),
             clock: ClockCounter::new(conv.device(), samples)?,
@@ -225,7 +225,7 @@ impl<'a> Lane<'a> {
         lane.launch(workspace, stream)?;
         let each = stream.mark()?.us_since(&from)? / lane.launches as f64;
         lane.launches = launches(each, tensors.sets);
-        lane.expected_us = sample_us(each, tensors.sets);
+        lane.sample_us = sample_us(each, tensors.sets);
         lane.capture(workspace, stream)?;
         Ok(lane)
     }
@@ -287,10 +287,9 @@ impl<'a> Lane<'a> {
         Spread::of(&self.samples).map(|spread| spread.median_us)
     }
 
-    /// How many microseconds the next sample will take, by the last one.
+    /// How many microseconds the next sample will take, as far as is known.
     pub(super) fn sample_us(&self) -> f64 {
-        let last = self.samples.last().map(|us| us * self.launches as f64);
-        last.unwrap_or(self.expected_us)
+        self.sample_us
     }
 
     /// Whether it has enough samples for one so much slower than the best. The libraries never have: the
@@ -322,6 +321,7 @@ impl<'a> Lane<'a> {
         };
         let us = to.us_since(&from)?;
         self.spent += us;
+        self.sample_us = us;
         self.samples.push(us / self.launches as f64);
         Ok(us)
     }

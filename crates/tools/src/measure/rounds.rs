@@ -17,8 +17,8 @@ use super::{
     timing::Timing,
 };
 
-/// Microseconds of a part of a round.
-const LONGEST_PART_US: f64 = LONGEST_REST.as_millis() as f64 * 1e3;
+/// Microseconds of a part of a round: as long as the longest rest behind it.
+const LONGEST_PART_US: f64 = LONGEST_REST.as_micros() as f64;
 
 /// Whether outputs of the launches that are timed are compared with the oracle.
 #[derive(Clone, Copy, PartialEq)]
@@ -128,9 +128,9 @@ fn turn<'a, 'conv>(
     turn
 }
 
-/// What of a round is enqueued at once: no more than a rest makes up for, as those at the end of a long round
-/// would have less power than the others: of 53 configurations in a row one that came last took 1.13 times as long as
-/// the same one in the middle (512 channels of 28x28, TF32).
+/// What of a round is enqueued at once. Those at the end of a long round would have less power than the others: of 55
+/// configurations in a row one that came last took 1.13 times as long as the same one in the middle (512 channels of
+/// 28x28, TF32; benches/results/evidence/h200-implicit-gemm-nhwc-plans-first.csv).
 fn parts<'a, 'b, 'conv>(
     mut turn: &'a mut [&'b mut Result<Lane<'conv>>],
 ) -> Vec<&'a mut [&'b mut Result<Lane<'conv>>]> {
