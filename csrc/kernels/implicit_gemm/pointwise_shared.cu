@@ -28,7 +28,8 @@ using namespace cf::pointwise_shared;
 
 struct State {
     Launched kernel;
-    cf::TensorMap x, y; // y of pieces alone: whole planes are contiguous
+    cf::LineMap strips;
+    cf::TensorMap strip, y; // y of pieces alone: whole planes are contiguous
     PackByParity pack;
     cf_problem problem;
     Shape shape;
@@ -121,8 +122,13 @@ int32_t prepare(State &state) {
     if (const int32_t error = state.kernel.prepare())
         return error;
     const cf_problem &p = state.problem;
-    if (const int32_t error = state.x.prepare(x_box(p), CU_TENSOR_MAP_SWIZZLE_128B,
-                                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B))
+    if (const int32_t error = state.strip.prepare(strip_box(p), CU_TENSOR_MAP_SWIZZLE_128B,
+                                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B))
+        return error;
+    // Peers share strips, or parities.
+    const int all = strips_of(state.shape.columns);
+    const int strips = state.shape.parities == 2 ? all : all / state.tiling.peers;
+    if (const int32_t error = state.strips.prepare(strip_lines(p, all, strips)))
         return error;
     return state.shape.parities == 2 ? 0 : state.y.prepare(y_box(p, state.shape.columns));
 }
@@ -132,13 +138,15 @@ int32_t pack(const State &state, const void *w, void *packed, void *stream) {
 }
 
 int32_t launch(const State &state, const cf_args &args) {
-    CUtensorMap x, y = {};
-    if (const int32_t error = state.x.at(args.x, x))
+    CUtensorMap strips, strip, y = {};
+    if (const int32_t error = state.strips.at(args.x, strips))
+        return error;
+    if (const int32_t error = state.strip.at(args.x, strip))
         return error;
     if (state.shape.parities == 1)
         if (const int32_t error = state.y.at(args.y, y))
             return error;
-    return state.kernel.launch(args.stream, state.tiling, x, y, args.packed, args.y,
+    return state.kernel.launch(args.stream, state.tiling, strips, strip, y, args.packed, args.y,
                                cf::finish_of(state.problem, args));
 }
 

@@ -30,24 +30,81 @@ struct Place {
     }
 };
 
-// Of x a lane copies the lines of a strip that have a parity. What lies behind a plane, and behind
-// all channels, meets no sum that is stored, or weights of zero: copies fill in zeros, or it is of
-// another plane. Of peers each asks for every second copy of x, for both.
+// How x is copied: strips beside each other at once, or each by itself. The former sees a tensor of
+// overlapping strips and copies what lies behind a plane as well, the next one; the latter stays
+// inside of a row, as is needed at the end of x.
+struct PixelMaps {
+    const CUtensorMap &strips, &strip;
+};
+
+// What a block asks for of a stage of x: all, or one half for both peers, of the strips or of the
+// parities. What lies behind a plane, and behind all channels, meets no sum that is stored, or
+// weights of zero: copies fill in zeros, or it is of another plane.
+template <int Columns, int Parities>
+class PixelCopies {
+    static constexpr int Strips = strips_of(Columns), Bytes = StripBytes / Parities;
+    static_assert(Strips % 2 == 0, "shared by peers");
+    const Tiling &t;
+    const PixelMaps &maps;
+    const int lane;
+    // Of the block's: parities and strips, the first ones and how many.
+    int first_parity = 0, parities = Parities, first_strip = 0, strips = Strips;
+
+    __device__ __forceinline__ void copy(uint32_t to, const CUtensorMap &map, int pixel, int row,
+                                         int c, int d, Barrier &full) const {
+        if (t.peers == 1)
+            copy_box(to, map, pixel, row, c, d, full);
+        else
+            copy_box_to(3, to, map, pixel, row, c, d, full);
+    }
+
+  public:
+    __device__ __forceinline__ PixelCopies(const Tiling &t, const PixelMaps &maps, int lane)
+        : t(t), maps(maps), lane(lane) {
+        if (t.peers == 1)
+            return;
+        const int rank = cluster_rank();
+        if constexpr (Parities == 2)
+            first_parity = rank, parities = 1;
+        else
+            first_strip = rank * Strips / 2, strips = Strips / 2;
+    }
+    // A block of channels into a stage, by lanes of a warp.
+    __device__ __forceinline__ void ask(const Place &place, int b, uint32_t stage,
+                                        Barrier &full) const {
+        const int parity = first_parity + lane % Parities;
+        const int row = (place.group * t.group_c + b * BlockChannels) / Parities;
+        const int first = place.pixel + parity * t.parity_pixels;
+        const int end = first + (first_strip + strips) * StripPixels;
+        if (lane % Parities >= parities)
+            return;
+        const uint32_t to = stage + parity * Strips * Bytes;
+        if (place.n + t.edge_images < t.n || end <= t.row_pixels) {
+            if (lane < Parities)
+                copy(to + first_strip * Bytes, maps.strips, first, row, first_strip, place.n, full);
+        } else if (lane / Parities < strips) {
+            const int strip = first_strip + lane / Parities;
+            copy(to + strip * Bytes, maps.strip, first + strip * StripPixels, row, place.n, 0,
+                 full);
+        }
+    }
+};
+
+// Until all stages were handed back: to a block that has left nobody can.
+__device__ __forceinline__ void wait_for_last(const Tiling &t, Shared &shared, RingPosition at) {
+    for (int i = 0; i < t.stages; ++i, at.next(t.stages))
+        shared.ring.wait_empty(at);
+}
+
 template <int Columns, int Parities>
 __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_t first,
-                                        const CUtensorMap &x, const char *filter, int lane) {
-    constexpr int Copies = strips_of(Columns) * Parities, Bytes = StripBytes / Parities;
-    static_assert(Copies % 2 == 0 && Copies < 31, "shared by peers; the last lane has weights");
+                                        const PixelMaps &maps, const char *filter, int lane) {
     const StridedTiles tiles = StridedTiles::of_block();
-    const int count = tiles.count(t.tiles), parity = lane % Parities, strip = lane / Parities;
-    const bool alone = t.peers == 1;
-    const bool copies = lane < Copies && (alone || lane % 2 == cluster_rank());
-    if (lane == 0)
-        prefetch_map(x);
+    const PixelCopies<Columns, Parities> copies(t, maps, lane);
+    const int count = tiles.count(t.tiles);
     RingPosition at;
     for (int m = 0; m < count; ++m) {
         const Place place(t, tiles.tile(m));
-        const int pixel = place.pixel + strip * StripPixels + parity * t.parity_pixels;
         const uint32_t weights = min(TileChannels, t.filter_lines - place.k) * LineBytes;
         for (int b = 0; b < t.blocks; ++b, at.next(t.stages)) {
             shared.ring.wait_empty(at);
@@ -55,12 +112,8 @@ __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_
             if (lane == 0)
                 full.arrive_and_expect(t.pixel_bytes + weights);
             __syncwarp();
-            const uint32_t stage = first + at.stage * t.stage_bytes, to = stage + lane * Bytes;
-            const int row = (place.group * t.group_c + b * BlockChannels) / Parities;
-            if (copies && alone)
-                copy_box(to, x, pixel, row, place.n, 0, full);
-            else if (copies)
-                copy_box_to(3, to, x, pixel, row, place.n, 0, full);
+            const uint32_t stage = first + at.stage * t.stage_bytes;
+            copies.ask(place, b, stage, full);
             if (lane == 31)
                 copy_bulk(stage + t.pixel_bytes,
                           filter +
@@ -69,6 +122,8 @@ __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_
                           weights, full);
         }
     }
+    if (t.peers > 1)
+        wait_for_last(t, shared, at);
 }
 #endif
 

@@ -3,6 +3,7 @@
 
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/line_map.cuh"
 #include "core/plan.cuh"
 #include "core/tensor_map.cuh"
 #include "core/tensors.cuh"
@@ -24,12 +25,21 @@ inline int parities(const cf_problem &p) { return plane(p) % PiecePixels == 0 ? 
 inline uint64_t images(const cf_problem &p) {
     return uint64_t(std::max<int64_t>(p.n, 1)); // a batch may be empty
 }
-// Of x: pixels of as many planes as there are parities; what a copy brings, of a parity.
-inline Box x_box(const cf_problem &p) {
+// Of x: pixels of as many planes as there are parities; what a copy brings, of a parity: a strip by
+// itself, or those beside each other that one block asks for.
+inline Box strip_box(const cf_problem &p) {
     const auto parity = uint64_t(parities(p));
     return {element_bytes(p),
             {uint64_t(plane(p)) * parity, uint64_t(p.c) / parity, images(p), 1},
             {StripPixels, uint32_t(BlockChannels / parity), 1, 1}};
+}
+inline Lines strip_lines(const cf_problem &p, int all, int strips) {
+    const Box box = strip_box(p);
+    const uint64_t pixel = box.element, row = box.tensor[0] * pixel;
+    return {box.element,
+            {box.tensor[0], box.tensor[1], uint64_t(all), box.tensor[2]},
+            {row, StripPixels * pixel, box.tensor[1] * row},
+            {box.box[1], uint32_t(strips), 1}};
 }
 // Of y: pixels, output channels of a group, groups of all images; what a warpgroup stores.
 inline Box y_box(const cf_problem &p, int columns) {
@@ -67,12 +77,15 @@ inline bool tile_of(const cf_query &query, const Shape &shape, int peers, Choice
     if (shape.parities != parities(p) || (planes && t.pixels + Shift > shape.columns))
         return false;
     t.blocks = int(implicit_gemm::blocks_of(p));
-    t.k = p.k, t.groups = p.groups, t.peers = peers;
+    t.n = int(p.n), t.k = p.k, t.groups = p.groups, t.peers = peers;
     t.group_k = p.k / p.groups, t.group_c = p.c / p.groups;
     t.piece_pixels = planes ? t.pixels : shape.columns;
     t.pieces = int(ceil_div(t.pixels, t.piece_pixels));
     t.by_pieces = Divisor(t.pieces);
     t.parity_pixels = planes ? t.pixels - Shift : 0;
+    t.row_pixels = t.pixels * shape.parities;
+    t.edge_images = int(ceil_div(strips_of(shape.columns) * StripPixels + t.parity_pixels,
+                                 int64_t(p.c) * t.pixels));
     t.filter_lines = int(implicit_gemm::filter_lines(p));
     t.group_tiles = int(ceil_div(t.group_k, TileChannels));
     t.channel_tiles = t.group_tiles * p.groups;

@@ -14,7 +14,7 @@ namespace cf::pointwise_shared {
 struct Target {
     int n, pixel, pixels; // the image, the first one of that, and how many there are from it on
     int group, k;         // of the group, the first one
-    int channels;         // that there are of 64 from it on; negative where there are none
+    int channels;         // that there are of 64 from it on
 
     __device__ __forceinline__ Target(const Tiling &t, const Place &place, int warpgroup)
         : n(place.n), pixel(place.pixel), pixels(min(t.piece_pixels, t.pixels - place.pixel)),
@@ -86,7 +86,7 @@ __device__ __forceinline__ void store(const Tiling &t, const Place &place, int w
         }
     publish_to_bulk_copies();
     meet();
-    if (!stores || target.channels <= 0)
+    if (!stores)
         return;
     if constexpr (Parities == 1)
         store_box(own, map, target.pixel, target.k, target.n * t.groups + target.group, 0);

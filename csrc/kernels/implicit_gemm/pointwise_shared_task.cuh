@@ -12,15 +12,16 @@ namespace cf::pointwise_shared {
 template <class Element, int Columns, int Parities>
 __device__ __forceinline__ void multiply_block(uint32_t pixels, uint32_t weights, bool add,
                                                float (&sums)[Parities][Columns / 2]) {
-    const WgmmaPlanes columns(pixels, StripBytes);
+    constexpr int Own = Steps / Parities, Bytes = StripBytes / Parities; // of a parity
+    const WgmmaPlanes columns(pixels, Bytes);
     const WgmmaLines rows(weights, LineAlign);
-    constexpr int Own = Steps / Parities; // steps of a parity
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < Steps; ++i)
-        wgmma_shared<Element, Columns, true>(sums[i / Own], rows.behind(i * StepBytes),
-                                             columns.behind(i * StripStepBytes),
-                                             add || i % Own > 0);
+        wgmma_shared<Element, Columns, true>(
+            sums[i / Own], rows.behind(i * StepBytes),
+            columns.behind(i / Own * strips_of(Columns) * Bytes + i % Own * StripStepBytes),
+            add || i % Own > 0);
     wgmma_commit();
 }
 
@@ -77,6 +78,15 @@ __device__ __forceinline__ void multiply(const Tiling &t, Shared &shared, uint32
             settle(sums[i][j]);
     if constexpr (Parities == 2)
         add_shifted<Columns>(sums[1], lane, sums[0]);
+}
+
+// The same where the tile has no output channels for the warpgroup.
+__device__ __forceinline__ void pass_over(const Tiling &t, Shared &shared, int lane,
+                                          RingPosition &at) {
+    for (int b = 0; b < t.blocks; ++b, at.next(t.stages)) {
+        shared.ring.wait_full(at);
+        release(t, shared, at.stage, lane);
+    }
 }
 #endif
 

@@ -45,9 +45,10 @@ struct Tiling {
     Divisor by_channel_tiles, by_group_tiles;
     int pieces, piece_pixels; // of an image
     Divisor by_pieces;
-    int pixels, k, group_k, group_c, groups;
+    int n, pixels, k, group_k, group_c, groups;
     // From a channel to the odd one behind it, in elements of a row of x's tensor, less `Shift`.
-    int parity_pixels;
+    int parity_pixels, row_pixels; // and the row's own
+    int edge_images;               // the last ones, behind whose planes x may end within a copy
     int stages, pixel_bytes, stage_bytes; // of the ring: x, then lines of weights
     int filter_lines;
     int staged_pitch; // bytes of an output channel of y in shared memory, behind the ring

@@ -18,13 +18,13 @@ const PASS_US: f64 = 6.05;
 /// FMAs.
 const FP32: f64 = 0.626;
 const TF32: f64 = 0.575;
-const HALF: f64 = 0.792;
+const HALF: f64 = 0.794;
 const ONE_CHANNEL: f64 = 0.8;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
 const UNALIGNED: f64 = 3.67;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
-const FMA_STEP: f64 = 27.9;
+const FMA_STEP: f64 = 27.8;
 const HALF_STEP: f64 = 1.8;
 const MOST_FMA_STEPS: usize = 512;
 /// Columns of a tile: fewer output channels take as long.
