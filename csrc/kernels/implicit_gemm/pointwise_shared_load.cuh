@@ -2,6 +2,7 @@
 // by block of channels.
 #pragma once
 
+#include "kernels/implicit_gemm/nhwc_load.cuh"
 #include "kernels/implicit_gemm/pointwise_shared_tiling.cuh"
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
@@ -90,12 +91,6 @@ class PixelCopies {
     }
 };
 
-// Until all stages were handed back: to a block that has left nobody can.
-__device__ __forceinline__ void wait_for_last(const Tiling &t, Shared &shared, RingPosition at) {
-    for (int i = 0; i < t.stages; ++i, at.next(t.stages))
-        shared.ring.wait_empty(at);
-}
-
 template <int Columns, int Parities>
 __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_t first,
                                         const PixelMaps &maps, const char *filter, int lane) {
@@ -123,7 +118,7 @@ __device__ __forceinline__ void produce(const Tiling &t, Shared &shared, uint32_
         }
     }
     if (t.peers > 1)
-        wait_for_last(t, shared, at);
+        implicit_gemm::wait_for_last(shared.ring, at, t.stages, implicit_gemm::Share{1, 0});
 }
 #endif
 
