@@ -2,11 +2,9 @@
 // the shares of it that kernels reach were fitted to measurements and hold for any.
 //
 // A plan that enumerates tilings takes the one with the least estimate, and tells that estimate.
-// Five rows tell more than they compare by: implicit_gemm_nhwc counts what storing takes of a block
-// that keeps its weights, implicit_gemm_nchw what it takes of any; small_fma, small_mma and
-// small_mma16 compare clocks, and add what all tilings have in common and a correction for some
-// kinds of them. docs/design.md has which
-// ("Choosing").
+// Three rows tell more than they compare by: small_fma, small_mma and small_mma16 compare clocks,
+// and add what all tilings have in common and a correction for some kinds of them. docs/design.md
+// has which ("Choosing").
 #pragma once
 
 #include "row.h"

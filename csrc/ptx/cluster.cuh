@@ -25,13 +25,6 @@ __device__ __forceinline__ void wait_for_arrivals_at_cluster() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The same, and what each wrote before is there for all.
-__device__ __forceinline__ void wait_for_cluster() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
-}
-
 // Arrives at the barrier in the same place of another block's shared memory, or its own.
 __device__ __forceinline__ void arrive_at(Barrier &barrier, int rank) {
     asm volatile(
@@ -40,18 +33,6 @@ __device__ __forceinline__ void arrive_at(Barrier &barrier, int rank) {
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(&barrier.word)),
         "r"(rank)
         : "memory");
-}
-
-// From the same place in another block's shared memory, or its own.
-__device__ __forceinline__ float load_shared_of(int rank, uint32_t address) {
-    float v;
-    asm volatile("{\n.reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %1, %2;\n"
-                 "ld.shared::cluster.f32 %0, [there];\n}"
-                 : "=f"(v)
-                 : "r"(address), "r"(rank)
-                 : "memory");
-    return v;
 }
 
 // The same place in another block's shared memory, or its own.

@@ -64,6 +64,14 @@ __device__ __forceinline__ void store_shared4(uint32_t address, uint32_t a, uint
                  : "memory");
 }
 
+// As floats: ptxas would want words in other registers than sums of wgmma.
+__device__ __forceinline__ void store_shared4_f32(uint32_t address, float a, float b, float c,
+                                                  float d) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(a), "f"(b), "f"(c),
+                 "f"(d)
+                 : "memory");
+}
+
 __device__ __forceinline__ void store_shared_u16(uint32_t address, uint32_t v) {
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(uint16_t(v)) : "memory");
 }

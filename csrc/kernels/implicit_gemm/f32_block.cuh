@@ -18,6 +18,15 @@ struct Shared {
     Ring<MaxPixelStages> pixels[Warpgroups];
     Ring<MaxWeightStages> weights[Warpgroups];
     Barrier lead; // the first warpgroup's
+    // Of a sum whose parts meet: all who send some may; they are here.
+    Barrier parts_ready, parts_full;
+
+    // By a thread.
+    __device__ __forceinline__ void init_for_consumers(int parts) {
+        lead.init(Warpgroup / 32);
+        parts_ready.init(Warpgroups * Warpgroup / 32 * parts);
+        parts_full.init(1);
+    }
 };
 
 struct Block {
@@ -54,6 +63,10 @@ struct Block {
     }
     __device__ __forceinline__ uint32_t staged(int warpgroup) const {
         return slots() + plan.slot_bytes + warpgroup * StagedBytes;
+    }
+    // Where parts of sums come to.
+    __device__ __forceinline__ uint32_t parts() const {
+        return tiling.parts_replace ? stages : slots();
     }
     // Of a stage, two floats for each line: its own factor and that of the line behind.
     __device__ __forceinline__ uint32_t factors(int ring, int stage) const {
@@ -138,21 +151,19 @@ __device__ __forceinline__ void clear_behind_boxes(const Block &block) {
     publish_to_bulk_copies();
 }
 
-// A stage of pixels is there when so many threads have split it.
-__device__ __forceinline__ void init_rings(const Block &block, int splitters, int lane) {
+// By a warp. A stage of pixels is there when so many threads have split it.
+__device__ __forceinline__ void init_pixel_ring(const Block &block, int ring, int splitters,
+                                                int lane) {
     const Tiling &t = block.tiling;
-    Shared &shared = block.shared;
-    const int readers = t.apart ? 1 : Warpgroups; // of a stage of pixels
-    for (int ring = 0; ring < Warpgroups; ++ring) {
-        shared.pixels[ring].init(t.pixel_stages, splitters, readers * Warpgroup, lane);
-        shared.weights[ring].init(t.weight_stages, 1, (Warpgroups + 1 - readers) * Warpgroup / 32,
-                                  lane);
-        if (lane < t.pixel_stages)
-            shared.raw[ring][lane].init(1);
-    }
-    if (lane == 0)
-        shared.lead.init(Warpgroup / 32);
-    publish_barriers();
+    const int readers = t.apart ? 1 : Warpgroups;
+    block.shared.pixels[ring].init(t.pixel_stages, splitters, readers * Warpgroup, lane);
+    if (lane < t.pixel_stages)
+        block.shared.raw[ring][lane].init(1);
+}
+__device__ __forceinline__ void init_weight_ring(const Block &block, int ring, int lane) {
+    const Tiling &t = block.tiling;
+    const int readers = t.apart ? Warpgroups : 1;
+    block.shared.weights[ring].init(t.weight_stages, 1, readers * Warpgroup / 32, lane);
 }
 
 // What a thread's two rows are multiplied by at last.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/cluster_launch.cuh"
+#include "kernels/implicit_gemm/begin.cuh"
 #include "kernels/implicit_gemm/f32_nchw_load.cuh"
 #include "kernels/implicit_gemm/f32_task.cuh"
 #include "kernels/implicit_gemm/nchw_direct.cuh"
@@ -18,6 +19,9 @@ using PlanarLaunched = ClusterKernel<Plan, Planes, const void *, const void *, v
 // Registers of a thread that multiplies, and of one that splits: together those that a block is
 // launched with.
 constexpr int MultiplyRegisters = 176, SplitRegisters = 80;
+// Barriers of the block, by number, beside that of all and one for each warpgroup that multiplies:
+// until loaders have initialised what they need; until what they write beside is clear.
+constexpr int LoadersBar = 1 + Warpgroups, CleanBar = 2 + Warpgroups;
 static_assert(Warpgroup * Warpgroups * (MultiplyRegisters + SplitRegisters) <= 65536);
 
 // Where taps of a row of a load begin, of lines that loaders wrote.
@@ -75,34 +79,43 @@ __global__ void __launch_bounds__(PlanarThreads, 1)
     extern __shared__ __align__(1024) unsigned char dynamic[];
     __shared__ Shared shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    let_next_kernel_begin();
     const Block block(plan, shared, dynamic);
+    const Tiling &t = plan.tiling;
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    if (warp == 0)
-        init_rings(block, planes.loaders * 32, lane);
-    implicit_nchw::list_all_places<float, N>(plan.tiling, planes, block.staged(0));
-    VectorPlace::list(plan.tiling, planes, block.slots() + slots_bytes(planes.loaders));
-    clear_behind_boxes<PlanarThreads>(block);
-    __syncthreads();
-    let_next_kernel_begin();
-    wait_for_kernels_before();
     const int further = warp - implicit_nchw::ConsumerWarps;
     if (further < 0) {
+        if (warp == 0 && lane == 0)
+            shared.init_for_consumers(t.parts);
+        implicit_nchw::list_all_places<float, N>(t, planes, block.staged(0));
+        clear_behind_boxes<Warpgroups * Warpgroup>(block);
+        arrive_at_bar<CleanBar>(Warpgroups * Warpgroup + planes.loaders * 32);
+        implicit_gemm::begin(t, PlanarThreads, true);
         take_registers<MultiplyRegisters>();
         consume_planes<N>(block, planes, filter, y, finish, warp, lane);
-    } else {
-        give_registers<SplitRegisters>();
-        if (further < planes.loaders)
-            produce_split(block, planes, x, filter, further, lane);
-        else if (further == MostLoaders)
-            produce_weights_of_all(block, filter, lane);
-        __syncwarp();
-        if (plan.tiling.parts > 1 && block.count > 0)
-            wait_for_cluster(); // as in store_parts
+        return;
     }
-    // Others still read this block's sums.
-    if (plan.tiling.parts > 1)
-        wait_for_cluster();
+    give_registers<SplitRegisters>();
+    if (further < planes.loaders) {
+        if (further == 0)
+            for (int ring = 0; ring < plan.pixel_rings(); ++ring)
+                init_pixel_ring(block, ring, planes.loaders * 32, lane);
+        VectorPlace::list(t, planes, block.slots() + slots_bytes(planes.loaders), further, lane);
+        implicit_gemm::begin(t, PlanarThreads, false);
+        wait_at_bar<LoadersBar>(planes.loaders * 32);
+        produce_split(block, planes, x, filter, further, lane,
+                      [&] { wait_at_bar<CleanBar>(Warpgroups * Warpgroup + planes.loaders * 32); });
+    } else if (further == MostLoaders) {
+        for (int ring = 0; ring < plan.weight_rings(); ++ring)
+            init_weight_ring(block, ring, lane);
+        implicit_gemm::begin(t, PlanarThreads, false);
+        produce_weights_of_all(block, filter, lane);
+    } else {
+        implicit_gemm::begin(t, PlanarThreads, false);
+    }
+    __syncwarp();
+    implicit_gemm::meet_for_parts(t);
 #else
     not_compiled();
 #endif

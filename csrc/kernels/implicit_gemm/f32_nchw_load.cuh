@@ -23,10 +23,11 @@ using BoxWalk = implicit_nchw::Walk<Block, float, BlockChannels>;
 struct VectorPlace {
     int line, column, row, image;
 
+    // By a loader, its share.
     static __device__ __forceinline__ void list(const Tiling &t, const Planes &planes,
-                                                uint32_t table) {
+                                                uint32_t table, int worker, int lane) {
         const int all = planes.batches * (BatchPixels / planes.vector);
-        for (int i = threadIdx.x; i < all; i += PlanarThreads) {
+        for (int i = worker * 32 + lane; i < all; i += planes.loaders * 32) {
             const int rows = planes.by_row_vectors.quotient(i);
             const int row = t.by_images.quotient(rows), image = rows - row * t.images;
             const int column = (i - rows * planes.row_vectors) * planes.vector;
@@ -152,11 +153,12 @@ __device__ __forceinline__ void store_batch(const BoxWalk &walk, uint32_t table,
              line_factor(exponent));
 }
 
-// A warp's batches, number `worker` of the loaders. Slots are asked for and split in turns.
-template <int Vector>
+// A warp's batches, number `worker` of the loaders. Slots are asked for and split in turns. What it
+// reads of x comes while others of the block clear what it writes to: wait_for_clear().
+template <int Vector, class WaitForClear>
 __device__ __forceinline__ void produce_split(const Block &block, const Planes &planes,
                                               const float *x, const char *filter, int worker,
-                                              int lane) {
+                                              int lane, WaitForClear wait_for_clear) {
     const Tiling &t = block.tiling;
     const auto *scales = reinterpret_cast<const float *>(filter + block.plan.packed.channels_at());
     const uint32_t slots = block.slots() + slots_bytes(worker);
@@ -176,6 +178,7 @@ __device__ __forceinline__ void produce_split(const Block &block, const Planes &
 #pragma unroll 1
     for (int i = 0; i < Slots - 1; ++i)
         ask();
+    wait_for_clear();
     implicit_nchw::Boxes<Block> boxes(block);
 #pragma unroll 1
     while (walk.more()) {
@@ -198,15 +201,16 @@ __device__ __forceinline__ void produce_split(const Block &block, const Planes &
     boxes.leave();
 }
 
+template <class WaitForClear>
 __device__ __forceinline__ void produce_split(const Block &block, const Planes &planes,
                                               const float *x, const char *filter, int worker,
-                                              int lane) {
+                                              int lane, WaitForClear wait_for_clear) {
     if (planes.vector == 4)
-        produce_split<4>(block, planes, x, filter, worker, lane);
+        produce_split<4>(block, planes, x, filter, worker, lane, wait_for_clear);
     else if (planes.vector == 2)
-        produce_split<2>(block, planes, x, filter, worker, lane);
+        produce_split<2>(block, planes, x, filter, worker, lane, wait_for_clear);
     else
-        produce_split<1>(block, planes, x, filter, worker, lane);
+        produce_split<1>(block, planes, x, filter, worker, lane, wait_for_clear);
 }
 
 // Nanoseconds that a warp takes nobody's issue slots where no stage was handed back.

@@ -26,8 +26,9 @@ inline cf_query in_halves(const cf_query &query) {
 // By 660 times of the layers of VGG-16, ResNet-50 and of one image, in plans of each width, reading
 // and number of loaders (benches/results/evidence/h200-implicit-gemm-f32-nchw.csv), as are the part
 // of storing that is left where nothing is staged, and clocks of a loader's warp for a batch and
-// for each box that it goes through.
-constexpr Costs PlanarCosts = {1000, 1, 5.6, 850, 1200, 0.85, 900, 1.06};
+// for each box that it goes through. Until the first pixels are split by ten times more, since
+// loaders begin early.
+constexpr Costs PlanarCosts = {300, 0.35, 5.6, 850, 1200, 0.85, 900, 1.06};
 constexpr double DirectShare = 0.77, BatchRound = 1030, BoxRound = 940;
 
 inline double split_clocks(const PlanarChoice &choice) {
@@ -46,7 +47,7 @@ inline int64_t lines_read(const Tiling &t, const Planes &planes, int width) {
 }
 
 inline bool adapt(const cf_query &query, const View &v, const implicit_nchw::Choice &tiles,
-                  int loaders, int sweep, PlanarChoice &choice) {
+                  int loaders, int sweep, bool own_place, PlanarChoice &choice) {
     const cf_problem &p = query.problem;
     const int width = tiles.option.width;
     choice = {};
@@ -64,10 +65,12 @@ inline bool adapt(const cf_query &query, const View &v, const implicit_nchw::Cho
     const int64_t slot_bytes =
         int64_t(slots_bytes(loaders)) +
         round_up(int64_t(planes.batches) * (BatchPixels / planes.vector) * VectorPlaceBytes, 16);
+    const PartsPlace parts = {implicit_nchw::slices_bytes(tiling, width), own_place};
+    const uint32_t staged_bytes = uint32_t(implicit_nchw::staging_bytes(width)) + parts.added();
     // Rows of x behind a box's first are counted in 16 bits.
     if (int64_t(height) * v.stride_h > UINT16_MAX || slot_bytes > query.device.shared_per_block ||
-        !adapt(query, tiles.option, sweep, lines_read(tiling, planes, width),
-               uint32_t(implicit_nchw::staging_bytes(width)), uint32_t(slot_bytes), choice))
+        !adapt(query, tiles.option, sweep, lines_read(tiling, planes, width), staged_bytes,
+               uint32_t(slot_bytes), parts, choice))
         return false;
     const Tiling &t = choice.plan.tiling;
     implicit_nchw::choose_units(p, v, t, choice.planes);
@@ -88,8 +91,10 @@ void for_choices(const cf_query &query, Body body) {
             return;
         for (const int loaders : LoaderCounts)
             for (const int sweep : Sweeps)
-                if (adapt(query, v, tiles, loaders, sweep, choice))
-                    body(choice);
+                for (const bool own_place : {true, false})
+                    if ((own_place || tiles.option.tiling.parts > 1) &&
+                        adapt(query, v, tiles, loaders, sweep, own_place, choice))
+                        body(choice);
     });
 }
 

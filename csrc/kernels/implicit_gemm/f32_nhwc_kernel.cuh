@@ -3,9 +3,10 @@
 #pragma once
 
 #include "core/cluster_launch.cuh"
-#include "kernels/implicit_gemm/f32_nhwc_parts.cuh"
+#include "kernels/implicit_gemm/begin.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_split.cuh"
 #include "kernels/implicit_gemm/f32_task.cuh"
+#include "kernels/implicit_gemm/nhwc_parts.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
@@ -44,7 +45,7 @@ __device__ __forceinline__ void consume(const Block &block, const char *filter, 
             for (int i = 0; i < N / 2; ++i)
                 sums[i] *= factors.of[i / 2 % 2];
             if (t.parts > 1) {
-                store_parts<N>(block, warp, lane, place, warpgroup, sums, y, finish);
+                store_parts<float, N>(block, warp, lane, place, warpgroup, sums, y, finish);
             } else {
                 const StoreLane<float, N> at(t, block.staged(warpgroup), warp, lane);
                 store_tile<float, N>(at, Target<float>(t, place, warpgroup, 0, N), sums, y, finish);
@@ -62,35 +63,43 @@ __global__ void __launch_bounds__(Threads, 1)
     extern __shared__ __align__(1024) unsigned char dynamic[];
     __shared__ Shared shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
+    let_next_kernel_begin();
     const Block block(plan, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    if (warp == 0)
-        init_rings(block, Warpgroup, lane);
-    clear_behind_boxes<Threads>(block);
-    __syncthreads();
-    let_next_kernel_begin();
-    wait_for_kernels_before();
     constexpr int Warps = Warpgroup / 32;
     const int role = warp / Warps, of_role = warp % Warps;
-    if (role < Warpgroups) {
-        take_registers<ConsumerRegisters>();
-        consume<N>(block, filter, y, finish, warp, lane);
-    } else if (role == Warpgroups) {
-        give_registers<SplitterRegisters>();
-        split_pixels(block, filter, of_role, lane);
-        meet_parts(block);
-    } else {
-        give_registers<ProducerRegisters>();
-        if (of_role < plan.pixel_rings())
-            produce_pixels(block, x, of_role, lane);
-        else if (of_role >= 2 && of_role - 2 < plan.weight_rings())
-            produce_weights(block, filter, of_role - 2, lane);
-        meet_parts(block);
+    if (role <= Warpgroups) {
+        if (warp == 0 && lane == 0)
+            shared.init_for_consumers(plan.tiling.parts);
+        clear_behind_boxes<(Warpgroups + 1) * Warpgroup>(block);
+        implicit_gemm::begin(plan.tiling, Threads, true);
+        if (role < Warpgroups) {
+            take_registers<ConsumerRegisters>();
+            consume<N>(block, filter, y, finish, warp, lane);
+        } else {
+            give_registers<SplitterRegisters>();
+            split_pixels(block, filter, of_role, lane);
+            implicit_gemm::meet_for_parts(plan.tiling);
+        }
+        return;
     }
-    // Others still read this block's sums.
-    if (plan.tiling.parts > 1)
-        wait_for_cluster();
+    give_registers<ProducerRegisters>();
+    const int ring = of_role % Warpgroups;
+    if (of_role < Warpgroups) {
+        if (lane == 0)
+            prefetch_map(x);
+        init_pixel_ring(block, ring, Warpgroup, lane);
+        implicit_gemm::begin(plan.tiling, Threads, false);
+        if (ring < plan.pixel_rings())
+            produce_pixels(block, x, ring, lane);
+    } else {
+        init_weight_ring(block, ring, lane);
+        implicit_gemm::begin(plan.tiling, Threads, false);
+        if (ring < plan.weight_rings())
+            produce_weights(block, filter, ring, lane);
+    }
+    implicit_gemm::meet_for_parts(plan.tiling);
 #else
     not_compiled();
 #endif

@@ -18,8 +18,9 @@ struct CopiedChoice : Choice {
     Lines lines;
 };
 
-// By the layers of one image, of VGG-16 and of ResNet-50; and numbers that are split in a clock.
-constexpr Costs CopiedCosts = {2400, 1.15, 3.3, 900, 400, 0.4, 1400, 1.08};
+// By the layers of one image, of VGG-16 and of ResNet-50, until the first pixels are split by 13 of
+// them since loaders begin early; and numbers that are split in a clock.
+constexpr Costs CopiedCosts = {900, 0.55, 3.3, 900, 400, 0.4, 1400, 1.08};
 constexpr double SplitValues = 17;
 
 inline double split_clocks(const CopiedChoice &choice) {
@@ -29,7 +30,8 @@ inline double split_clocks(const CopiedChoice &choice) {
            SplitValues;
 }
 
-inline bool adapt(const cf_query &query, const Option &option, int sweep, CopiedChoice &choice) {
+inline bool adapt(const cf_query &query, const Option &option, int sweep, bool own_place,
+                  CopiedChoice &choice) {
     const Tiling &t = option.tiling;
     // Columns of products that are no pixels read on behind the last line.
     const int64_t read =
@@ -39,7 +41,8 @@ inline bool adapt(const cf_query &query, const Option &option, int sweep, Copied
         8;
     choice = {};
     choice.lines = option.lines;
-    if (!adapt(query, option, sweep, read, Warpgroups * StagedBytes, 0, choice))
+    const PartsPlace parts = {implicit_gemm::parts_bytes(t, option.width), own_place};
+    if (!adapt(query, option, sweep, read, Warpgroups * StagedBytes, parts.added(), parts, choice))
         return false;
     choice.us = estimate(query, choice, CopiedCosts, split_clocks(choice));
     return true;
@@ -56,8 +59,9 @@ void for_choices(const cf_query &query, Body body) {
         if (!compiled || t.pixel_peers * t.weight_peers > 1)
             return;
         for (const int sweep : Sweeps)
-            if (adapt(query, option, sweep, choice))
-                body(choice);
+            for (const bool own_place : {true, false})
+                if ((own_place || t.parts > 1) && adapt(query, option, sweep, own_place, choice))
+                    body(choice);
     });
 }
 

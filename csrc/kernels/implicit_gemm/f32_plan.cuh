@@ -6,14 +6,16 @@
 #include "core/plan.cuh"
 #include "kernels/implicit_gemm/f32_tiling.cuh"
 #include "kernels/implicit_gemm/nhwc_plan.cuh"
+#include "kernels/implicit_gemm/norm.cuh"
 #include "kernels/implicit_gemm/refusals.cuh"
 
 #include <algorithm>
 
 namespace cf::implicit_f32 {
 
-using implicit_gemm::norm5;
+using implicit_gemm::norm;
 using implicit_gemm::Option;
+using implicit_gemm::PortBytes;
 
 struct Choice {
     int width, grid;
@@ -29,11 +31,12 @@ struct Choice {
 struct Costs {
     double fill, alone_us, of_column, of_load, of_piece, store_share, weight_round, product_share;
 };
-// Bytes that come from L2 in a clock, and that shared memory's port moves; how long warpgroups hold
+// Bytes that come from L2 in a clock; how long warpgroups hold
 // a stage of weights: parts of a tap; until a stage of pixels is there after it was handed back.
-constexpr double FillBytes = 30, PortBytes = 128, WeightsHeld = 1.2, Refill = 2500;
-// Where parts of a sum meet: two barriers of a cluster, and of each column.
-constexpr double Meet = 4500, MeetColumn = 8;
+constexpr double FillBytes = 30, WeightsHeld = 1.2, Refill = 2500;
+// Where parts of a sum meet, of each column, and where they wait for the place of stages: as of
+// implicit_gemm_nhwc, not fitted here.
+constexpr double Meet = 276, MeetColumn = 34, Ready = 1280;
 
 // Of a plan whose pixels of a tile are split in so many clocks.
 inline double estimate(const cf_query &query, const Choice &choice, const Costs &costs,
@@ -56,7 +59,7 @@ inline double estimate(const cf_query &query, const Choice &choice, const Costs 
                           blocks * taps * width * costs.of_column +
                           loads * plan.pixel_rings() * costs.of_load;
     const double round = blocks * taps * costs.weight_round / (t.weight_stages / 2.0 - WeightsHeld);
-    const double main = norm5(norm5(issued, filled), norm5(split / plan.sweep, round));
+    const double main = norm<5>(norm<5>(issued, filled), norm<5>(split / plan.sweep, round));
     const double store = costs.of_piece * width / 32;
     const double rounds =
         plan.sweep * double(ceil_div(std::max(t.tiles, 1), choice.grid / t.parts));
@@ -64,7 +67,7 @@ inline double estimate(const cf_query &query, const Choice &choice, const Costs 
     const double kept = loads + 1 > t.pixel_stages ? loads - 1 : t.pixel_stages;
     const double gap =
         plan.sweep > 1 ? std::max(Refill - kept * main / loads, 0.0) / plan.sweep : 0;
-    const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
+    const double meet = t.parts > 1 ? Meet + MeetColumn * width + (t.parts_replace ? Ready : 0) : 0;
     // Warpgroups that begin together store together.
     const bool apart = t.lead * 4 >= t.blocks * t.taps;
     const double clocks =
@@ -75,8 +78,8 @@ inline double estimate(const cf_query &query, const Choice &choice, const Costs 
         4 * (double(p.n) * p.c * read + pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
         double(plan.packed.lines);
     return ShortLaunchUs + costs.alone_us +
-           norm5(clocks_us(query.device, clocks, TensorClock),
-                 memory / (0.85 * query.device.bytes_per_us));
+           norm<5>(clocks_us(query.device, clocks, TensorClock),
+                   memory / (0.85 * query.device.bytes_per_us));
 }
 
 // Taps: half of a tile, so that either warpgroup has time to store; 0 with one tile.
@@ -113,10 +116,19 @@ inline bool share_stages(const cf_query &query, Choice &choice) {
     return room >= t.pixel_stages * pixels && t.weight_stages >= 4;
 }
 
+// Where parts of sums meet: in so many bytes, of their own or in the place of stages.
+struct PartsPlace {
+    uint32_t bytes;
+    bool own;
+
+    uint32_t added() const { return own ? bytes : 0; }
+};
+
 // What these rows make of a family's tiling, of which columns of products read so many lines of a
 // stage; all but the time. False where it does not fit.
 inline bool adapt(const cf_query &query, const Option &option, int sweep, int64_t read,
-                  uint32_t staged_bytes, uint32_t slot_bytes, Choice &choice) {
+                  uint32_t staged_bytes, uint32_t slot_bytes, const PartsPlace &parts,
+                  Choice &choice) {
     const cf_problem &p = query.problem;
     choice.width = option.width;
     Plan &plan = choice.plan;
@@ -142,9 +154,9 @@ inline bool adapt(const cf_query &query, const Option &option, int sweep, int64_
         return false;
     if (read * LineBytes > int64_t(t.pixel_stage_bytes) + plan.weight_bytes())
         return false;
-    // Parts of a sum leave it in the place of stages.
+    t.parts_replace = t.parts > 1 && !parts.own;
     if (t.parts > t.blocks ||
-        (t.parts > 1 && sums_bytes(choice.width) > plan.pixel_bytes() + plan.weight_bytes()))
+        (t.parts_replace && parts.bytes > plan.pixel_bytes() + plan.weight_bytes()))
         return false;
     choice.grid = t.parts > 1 ? option.grid : std::max(std::min(t.tiles, query.device.sm_count), 1);
     // A block has a multiprocessor to itself.

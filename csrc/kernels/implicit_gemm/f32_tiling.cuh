@@ -93,7 +93,4 @@ struct Plan {
     }
 };
 
-// Of all sums of a tile, and of 8 columns that are none.
-inline uint32_t sums_bytes(int width) { return Warpgroups * RowChannels * (width + 8) * 4; }
-
 } // namespace cf::implicit_f32

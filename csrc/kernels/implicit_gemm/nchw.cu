@@ -102,33 +102,17 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
     return counts_images(p, no);
 }
 
-// What a plan is told to take.
-double told_us(const cf_query &query, const Choice &choice) {
-    const bool taps = query.problem.r * query.problem.s > 1;
-    return taps ? estimate(query, choice, cf::implicit_nchw::Told) : choice.option.us;
-}
-
-// The best of those with whole sums, or of those with sums in parts; the one that is told to take
-// less.
-Choice best_of(const cf_query &query) {
-    Choice whole = {}, parts = {};
-    for_choices(query, all_widths(NarrowWidths(), cf::implicit_nchw::WideWidths()),
-                [&](const Choice &choice) {
-                    Choice &best = choice.option.tiling.parts > 1 ? parts : whole;
-                    if (is_of(query.config, choice) &&
-                        (best.option.width == 0 || choice.option.us < best.option.us))
-                        best = choice;
-                });
-    if (whole.option.width == 0 || parts.option.width == 0)
-        return whole.option.width == 0 ? parts : whole;
-    return told_us(query, parts) < told_us(query, whole) ? parts : whole;
-}
-
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = query.problem;
     if (!takes(p, no))
         return false;
-    const Choice best = best_of(query);
+    Choice best = {};
+    for_choices(query, all_widths(NarrowWidths(), cf::implicit_nchw::WideWidths()),
+                [&](const Choice &choice) {
+                    if (is_of(query.config, choice) &&
+                        (best.option.width == 0 || choice.option.us < best.option.us))
+                        best = choice;
+                });
     if (best.option.width == 0 && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (best.option.width == 0)
@@ -136,7 +120,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   "in 29 bits; this has %lld images of %dx%d, a filter of %dx%d",
                   (long long)p.n, p.p, p.q, p.r, p.s);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = told_us(query, best);
+    plan.us = best.option.us;
     describe_state(p, best, state);
     return true;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/cluster_launch.cuh"
+#include "kernels/implicit_gemm/begin.cuh"
 #include "kernels/implicit_gemm/nchw_direct.cuh"
 #include "kernels/implicit_gemm/nchw_load.cuh"
 #include "kernels/implicit_gemm/nchw_parts.cuh"
@@ -32,26 +33,23 @@ __host__ __device__ constexpr bool registers_fit(int loaders, bool straight) {
            warps * (65536 / (warps * 32) / 8 * 8);
 }
 
-// Lines behind boxes of x, which taps read as the zeros behind the last row.
+// Lines behind boxes of x, which taps read as the zeros behind the last row. By who multiplies.
 __device__ __forceinline__ void zero_behind_boxes(const Block &block) {
     const Tiling &t = block.tiling;
     for (int ring = 0; ring < (t.apart ? Warpgroups : 1); ++ring)
         for (int stage = 0; stage < t.pixel_stages; ++stage)
-            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += blockDim.x * 16)
+            for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += ConsumerWarps * 32 * 16)
                 store_shared4(block.pixels(ring, stage) + t.pixel_bytes + i, 0, 0, 0, 0);
     publish_to_bulk_copies();
 }
 
-// Each lane of a loader arrives for each box; copies arrive once.
-__device__ __forceinline__ void init_rings(const Block &block, const Planes &planes, int lane) {
+// Each lane of a loader arrives for each box; copies arrive once. By a loader.
+__device__ __forceinline__ void init_pixel_rings(const Block &block, const Planes &planes,
+                                                 int lane) {
     const Tiling &t = block.tiling;
-    for (int ring = 0; ring < Warpgroups; ++ring)
+    for (int ring = 0; ring < block.rings(); ++ring)
         block.shared.pixels[ring].init(t.pixel_stages, planes.straight ? 1 : planes.loaders * 32,
                                        t.apart ? ConsumerWarps / 2 : ConsumerWarps, lane);
-    block.shared.weights.init(t.weight_stages, 1, ConsumerWarps, lane);
-    if (lane == 0)
-        block.shared.lead.init(ConsumerWarps / 2);
-    publish_barriers();
 }
 
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
@@ -100,40 +98,47 @@ __device__ __forceinline__ void produce(const Block &block, const Planes &planes
             load(Constant<8>());
     }
 }
+
 // What both kernels are: further warps load(block, loader, lane) x, and the last one asks for
-// weights.
+// weights. Loaders wait for each other alone.
 template <class Element, int N, bool Straight, int Loaders, class Load>
 __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &planes,
                                           Shared &shared, const void *dynamic, const char *filter,
                                           Element *y, const Finish &finish, Load load) {
     static_assert(registers_fit(Loaders, Straight), "a warpgroup would wait for ever");
+    constexpr int Threads = threads_of(Loaders);
+    let_next_kernel_begin();
     const Block block(tiling, shared, dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    if (warp == 0)
-        init_rings(block, planes, lane);
-    list_all_places<Element, N>(tiling, planes, block.staged(0));
-    zero_behind_boxes(block);
-    let_next_kernel_begin();
     const int loader = warp - ConsumerWarps;
-    const bool asks = loader == Loaders - 1;
-    const TapLines lines = asks ? lines_of(block, filter, 0) : TapLines();
-    begin_together(block);
     if (loader < 0) {
+        if (warp == 0 && lane == 0) {
+            shared.lead.init(ConsumerWarps / 2);
+            shared.parts_ready.init(ConsumerWarps * tiling.parts);
+            shared.parts_full.init(1);
+        }
+        list_all_places<Element, N>(tiling, planes, block.staged(0));
+        zero_behind_boxes(block);
+        begin(tiling, Threads, true);
         take_registers<multiply_registers(Loaders, Straight)>();
         consume<Element, N, Straight>(block, planes, y, finish, warp, lane);
-    } else {
-        give_registers<load_registers(Loaders, Straight)>();
-        if (asks)
-            produce_weights(block, filter, {1, 0}, lines, lane);
-        load(block, loader, lane);
-        __syncwarp();
-        if (tiling.parts > 1 && block.count > 0)
-            wait_for_cluster(); // as in store_parts
+        return;
     }
-    // Others still read this block's sums.
-    if (tiling.parts > 1)
-        wait_for_cluster();
+    give_registers<load_registers(Loaders, Straight)>();
+    const bool asks = loader == Loaders - 1;
+    if (loader == 0)
+        init_pixel_rings(block, planes, lane);
+    if (asks)
+        shared.weights.init(tiling.weight_stages, 1, ConsumerWarps, lane);
+    const TapLines lines = asks ? lines_of(block, filter, 0) : TapLines();
+    begin(tiling, Threads, false);
+    wait_at_bar<1 + Warpgroups>(Loaders * 32); // until rings of pixels have barriers
+    if (asks)
+        produce_weights(block, filter, {1, 0}, lines, lane);
+    load(block, loader, lane);
+    __syncwarp();
+    meet_for_parts(tiling);
 }
 #endif
 

@@ -4,6 +4,7 @@
 
 #include "kernels/implicit_gemm/nchw_tiling.cuh"
 #include "kernels/implicit_gemm/nhwc_plan.cuh"
+#include "kernels/implicit_gemm/norm.cuh"
 
 namespace cf::implicit_nchw {
 
@@ -44,7 +45,8 @@ inline View planes_of(const cf_problem &p) {
 inline uint32_t shared_bytes(const Choice &choice) {
     const Tiling &t = choice.option.tiling;
     return LineAlign + pixel_ring_bytes(t) + weight_ring_bytes(t) +
-           uint32_t(staging_bytes(choice.option.width));
+           uint32_t(staging_bytes(choice.option.width)) +
+           (t.parts_replace ? 0 : slices_bytes(t, choice.option.width));
 }
 
 // Vectors of so many bytes at most for which the fewest batches do, batches_of(vectors, pixels of
@@ -101,28 +103,26 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
                     double(t.images) * double(planes.y_image) < INT32_MAX;
 }
 
-// Of this row, whose launches and parts cost more than implicit_gemm_nhwc's. What L2 gives, and
-// what of storing others do not hide, are not fitted again since that row's were.
-constexpr double Fill = 2000, Meet = 4500, MeetColumn = 8, AloneUs = 2.7;
-constexpr double FillBytes = 30, StoreShare = 0.4;
-// Clocks of a loader's warp for a batch, and for each box it goes through; around a tap; of storing
-// 64 channels of a product's columns, for each of these, and whether the other warpgroup's products
-// hide that.
-struct Rates {
-    double batch, box, tap, store_column;
-    bool hides_store;
-};
-// By which tilings are compared: loaders by the layers of ResNet-50 that they bound
-// (docs/kernels/implicit_gemm.md).
-constexpr Rates Compared = {1000, 2200, 360, 8, true};
-// By which a plan of a filter with taps is told of, fitted to 28 of 3x3 on an H200: off by 10 %,
-// where `Compared` is by 24 %. It was fitted to tilings that `Compared` takes: of these it chooses
-// between whole sums and parts.
-constexpr Rates Told = {1430, 1530, 420, 24, false};
+// Clocks: until the first pixels are there; of a load of x by a loader's warp, for each batch and
+// for each box it goes through; of a copy's round, and the part of it where stages are filled the
+// first time, and until a stage is there again that was handed back; around a tap; of storing 64
+// channels, in all and for each column of a product, and how many times that a tile takes which
+// others follow. Bytes that come from L2 in a clock. What products take of what the tensor cores
+// need. Where parts of a sum meet, of each column, and where they wait for the place of stages. Of
+// a launch, in microseconds. Fitted, all together and none by itself, to 260 times of plans of one
+// image and of few, and to 47 of large products
+// (benches/results/evidence/h200-implicit-gemm-nchw-plans.csv).
+constexpr double Fill = 325, OfBatch = 1380, OfBox = 1790, PixelRound = 377, WeightRound = 565,
+                 FirstShare = 0.454, Latency = 620, TapRound = 69, OfTile = 241, StoreColumn = 9.56,
+                 StoreShare = 1.93;
+constexpr double FillBytes = 70, ProductShare = 1.13;
+constexpr double Meet = 788, MeetColumn = 51, Ready = 3720;
+constexpr double AloneUs = 0.28;
 
-inline double estimate(const cf_query &query, const Choice &choice, const Rates &rates = Compared) {
+inline double estimate(const cf_query &query, const Choice &choice) {
     const cf_problem &p = query.problem;
     const Tiling &t = choice.option.tiling;
+    const Planes &planes = choice.planes;
     const double width = choice.option.width;
     const double blocks = double(ceil_div(t.blocks, t.parts)), taps = t.taps;
     const double loads = blocks * t.load_rows * t.load_columns;
@@ -135,38 +135,36 @@ inline double estimate(const cf_query &query, const Choice &choice, const Rates 
     const double weight_bytes = weights * t.weight_stage_bytes;
     const double port = steps * (16 + width / 4) + (pixel_bytes + weight_bytes) / PortBytes;
     const double products =
-        std::max(ProductShare * std::max(steps * width / 2, port), blocks * taps * rates.tap);
+        ProductShare * std::max(steps * width / 2, port) + blocks * taps * TapRound;
     const double filled = (pixel_bytes + weight_bytes) / FillBytes;
-    // A stage is asked for when it was handed back, and comes some time later.
-    const auto round = [](double count, double clocks, int stages) {
-        return count * std::max(clocks, Latency / std::max(stages - 1, 1));
+    const auto copied = [&](double count, double clocks, int stages) {
+        const double first = std::min(count, stages / std::max(rounds, 1.0));
+        return first * FirstShare * clocks +
+               (count - first) * std::max(clocks, Latency / std::max(stages - 1, 1));
     };
-    const Planes &planes = choice.planes;
-    const double turned =
-        planes.straight
-            ? round(loads * sets, PixelRound, t.pixel_stages)
-            : loads * sets * (planes.batches * rates.batch / planes.loaders + rates.box);
-    const double issue = std::max(turned, round(weights, WeightRound, t.weight_stages));
+    const double turned = planes.straight
+                              ? copied(loads * sets, PixelRound, t.pixel_stages)
+                              : loads * sets * (planes.batches * OfBatch / planes.loaders + OfBox);
+    const double issue = std::max(turned, copied(weights, WeightRound, t.weight_stages));
     // A single stage is filled when its products are done.
     const double main = t.pixel_stages == 1 ? products + std::max(filled, issue)
-                                            : norm5(products, norm5(filled, issue));
-    const double meet = t.parts > 1 ? Meet + MeetColumn * width : 0;
-    const double store = OfTile + rates.store_column * width;
-    const double tile = !rates.hides_store ? main + store
-                        : t.reload_weights ? main + StoreShare * store
-                                           : norm5(main, main / 2 + store);
-    const double last = rates.hides_store ? store : 0;
+                                            : norm<5>(products, norm<5>(filled, issue));
+    const double meet = t.parts > 1 ? Meet + MeetColumn * width + (t.parts_replace ? Ready : 0) : 0;
+    const double store = OfTile + StoreColumn * width;
+    const double tile = rounds <= 1 ? main : main + StoreShare * store;
+    const double last = rounds <= 1 ? store / t.parts : store;
     const double read =
         p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
     const double memory = element_bytes(p) * (double(p.n) * p.c * read +
                                               pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
                           double(packed_bytes(p));
     return ShortLaunchUs + AloneUs +
-           norm5(clocks_us(query.device, rounds * tile + Fill + meet + last, TensorClock),
-                 memory / (0.85 * query.device.bytes_per_us));
+           norm<5>(clocks_us(query.device, rounds * tile + Fill + meet + last, TensorClock),
+                   memory / (0.85 * query.device.bytes_per_us));
 }
 
-// Stages, in what the store leaves of shared memory.
+// Stages, in what the store leaves of shared memory. Parts of sums have a place of their own, or
+// that of the stages.
 inline bool share_memory(const cf_query &query, Choice &choice) {
     Tiling &t = choice.option.tiling;
     const int64_t bytes = int64_t(query.device.shared_per_block) -
@@ -176,8 +174,10 @@ inline bool share_memory(const cf_query &query, Choice &choice) {
     t.by_clusters = Divisor(choice.option.grid / cluster_size(t));
     // Boxes of both rings come in turns: one may not be more than its stages ahead.
     t.lead = std::max(std::min(t.lead, (t.pixel_stages - 1) * t.tap_rows * t.tap_columns), 1);
-    const uint32_t sums = Warpgroups * RowChannels * choice.option.width * 4;
-    return t.parts == 1 || sums <= pixel_ring_bytes(t) + weight_ring_bytes(t);
+    t.parts_replace = 0;
+    t.parts_replace = shared_bytes(choice) + StaticShared > query.device.shared_per_block;
+    return !t.parts_replace ||
+           slices_bytes(t, choice.option.width) <= pixel_ring_bytes(t) + weight_ring_bytes(t);
 }
 
 // Lines from a row of a box to the next.

@@ -102,6 +102,15 @@ struct PlanarStore {
           worker(t.parts > 1 ? warp % 4 * 32 + lane : lane), workers(t.parts > 1 ? Warpgroup : 32) {
     }
 
+    // The same for slice number `slice` of those that a warpgroup stages together, by so many of
+    // its warps, this one among them.
+    __device__ __forceinline__ PlanarStore of_slice(int slice, int warp, int warps) const {
+        PlanarStore store = *this;
+        store.staged += slice * SliceChannels * StagedRow<Element, N>;
+        store.worker = warp * 32 + lane, store.workers = warps * 32;
+        return store;
+    }
+
     // Body(place, next place, sum, the one behind) for the lane's sums of a half of the warp's
     // channels.
     template <class Body>

@@ -1,8 +1,8 @@
-// The main loop of implicit_gemm_nchw: that of implicit_gemm_nhwc, but for where taps begin.
+// The main loop of implicit_gemm_nchw.
 #pragma once
 
+#include "kernels/implicit_gemm/held.cuh"
 #include "kernels/implicit_gemm/nchw_tiling.cuh"
-#include "kernels/implicit_gemm/nhwc_task.cuh"
 
 namespace cf::implicit_nchw {
 

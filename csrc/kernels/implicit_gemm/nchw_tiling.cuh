@@ -63,9 +63,17 @@ __host__ __device__ constexpr int places_bytes(int width) { return ((width / 8 +
 // Of a pair of a product's columns that is stored from registers.
 constexpr int PairPlaceBytes = 8;
 // All of it lies behind the weights, and rows of a product that are no channels read on into it.
-inline int staging_bytes(int width) {
-    return std::max(ConsumerWarps * staged_bytes(width) + 4 * places_bytes(width),
-                    RowChannels * LineBytes);
+__host__ __device__ constexpr int staging_bytes(int width) {
+    const int staged = ConsumerWarps * staged_bytes(width) + 4 * places_bytes(width);
+    return staged > RowChannels * LineBytes ? staged : RowChannels * LineBytes;
+}
+// Where parts of sums meet: slices of a warpgroup's channels, of each 8 columns of a product by 8,
+// two of these by a warp.
+constexpr int SliceChannels = 8, Slices = RowChannels / SliceChannels, SliceShift = 3;
+constexpr int PairBytes = 32 * 16;
+__host__ __device__ constexpr int eight_pairs(int width) { return (width / 8 + 1) / 2; }
+inline uint32_t slices_bytes(const Tiling &t, int width) {
+    return t.parts > 1 ? Slices * Warpgroups * eight_pairs(width) * PairBytes : 0;
 }
 // 16 bytes of a line that a lane loads at a time, in vectors of so many pixels.
 __host__ __device__ constexpr int pieces_in_flight(int vector, int element) {

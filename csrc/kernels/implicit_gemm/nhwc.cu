@@ -18,17 +18,17 @@
 // - The filter is packed as such lines by block of channels and tap, so that one bulk copy brings
 //   what a tap needs. A block that has room for all of its weights keeps them.
 // - Two warpgroups multiply, in 64 channels each or in pixels each; warps of a third one ask for
-//   pixels and weights, in rings of stages. Blocks are persistent, one to a multiprocessor, two
-//   of narrow products.
+//   pixels and weights, in rings of stages. These begin before the others of their block are ready.
+//   Blocks are persistent, one to a multiprocessor, two of narrow products.
 // - Sums go through the epilogue in registers, and through shared memory, where the channels of a
 //   pixel are put beside each other, in 16 bits by stmatrix.
 //
 // Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), the bytes of x
-// and y over the bandwidth, and what comes from L2 over some 30 bytes in a clock.
+// and y over the bandwidth, and what comes from L2 over some 54 bytes in a clock.
 #include "core/plan.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
+#include "kernels/implicit_gemm/nhwc_estimate.cuh"
 #include "kernels/implicit_gemm/nhwc_kernel.cuh"
-#include "kernels/implicit_gemm/nhwc_plan.cuh"
 #include "kernels/implicit_gemm/refusals.cuh"
 
 namespace {
@@ -108,15 +108,18 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return false;
     Option best = {};
     for_options(query, [&](const Option &option) {
-        if (is_of(query.config, option.tiling) && (best.width == 0 || option.us < best.us))
-            best = option;
+        if (!is_of(query.config, option.tiling))
+            return;
+        const double us = estimate(query, option);
+        if (best.width == 0 || us < best.us)
+            best = option, best.us = us;
     });
     if (best.width == 0 && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (best.width == 0)
         return no_copies(p, no);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = estimate(query, best, false);
+    plan.us = best.us;
     describe(p, best, state);
     return true;
 }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "core/cluster_launch.cuh"
+#include "kernels/implicit_gemm/begin.cuh"
 #include "kernels/implicit_gemm/nhwc_parts.cuh"
 #include "kernels/implicit_gemm/nhwc_task.cuh"
+#include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
 namespace cf::implicit_gemm {
@@ -29,23 +31,13 @@ __device__ __forceinline__ void zero_behind_boxes(const Block &block, int warp, 
             store_shared4(block.pixels(0, i) + t.pixel_bytes + byte, 0, 0, 0, 0);
 }
 
-// The lanes of a warp that initialise barriers do so one after another: so each warp has some.
-__device__ __forceinline__ void init_rings(const Block &block, int warp, int lane) {
-    const Tiling &t = block.tiling;
-    const int pixel_stages = block.rings() * t.pixel_stages;
-    const int number = lane * Consumers + warp, weight_stage = number - pixel_stages;
-    if (number < pixel_stages) {
-        const int ring = number >= t.pixel_stages, stage = number - ring * t.pixel_stages;
-        // Each warp hands back by itself.
-        const int readers = t.apart ? Consumers / Warpgroups : Consumers;
-        block.shared.pixels[ring].init_stage(stage, 1, readers * t.pixel_peers);
-    } else if (weight_stage < t.weight_stages) {
-        block.shared.weights.init_stage(weight_stage, 1, Consumers * t.weight_peers);
-    } else if (weight_stage == t.weight_stages) {
-        block.shared.lead.init(Consumers / Warpgroups);
-        block.shared.parts_ready.init(Consumers * t.parts);
-        block.shared.parts_full.init(1);
-    }
+// The barriers of a ring's stages, by the warps that ask for them, a lane for each.
+template <class AnyRing>
+__device__ __forceinline__ void init_stages(AnyRing &ring, int stages, const Share &share,
+                                            int readers, int lane) {
+    if (lane < stages && share.has({lane, 0}))
+        ring.init_stage(lane, 1, readers);
+    __syncwarp(); // a stage's barrier is read by all lanes
 }
 
 // The second warpgroup begins some taps behind the first one, and stays behind: so one multiplies
@@ -56,7 +48,7 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
     const int warpgroup = warp / 4, ring = block.tiling.apart ? warpgroup : 0;
     const uint32_t rows = block.tiling.apart ? 0 : warpgroup * RowChannels * LineBytes;
     const StoreLane<Element, N> store(block.tiling, block.staged(warpgroup), warp, lane);
-    Held held(block, ring, warpgroup == 0 ? block.tiling.lead : 0, lane);
+    TapReader reader(block, ring, rows, warpgroup == 0 ? block.tiling.lead : 0, lane);
     if (warpgroup > 0 && block.count > 1)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m) {
@@ -70,9 +62,9 @@ __device__ __forceinline__ void consume(const Block &block, Element *y, const Fi
             if (block.tiling.once)
                 multiply_once<Element, N>(block, ring, rows, sums);
             else
-                multiply_tile<Element, N>(block, held, ring, rows, sums);
+                multiply_tile<Element, N>(block, reader, lane, sums);
         } else {
-            multiply_tile<Element, N>(block, held, ring, rows, sums);
+            multiply_tile<Element, N>(block, reader, lane, sums);
         }
         const Place place = block.place(m, ring);
         if (block.tiling.parts > 1)
@@ -98,33 +90,40 @@ __global__ void __launch_bounds__(Threads, blocks_beside(N))
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const int producer = warp - Consumers;
-    const int ring = tiling.apart ? max(producer, 0) : 0;
-    // What producers begin with is worked out while the others are not ready yet.
-    Corner corner = {};
-    TapLines lines = {};
     if (producer < 0) {
-        init_rings(block, warp, lane);
+        if (warp == 0 && lane == 0) {
+            shared.lead.init(Consumers / Warpgroups);
+            shared.parts_ready.init(Consumers * tiling.parts);
+            shared.parts_full.init(1);
+        }
         zero_behind_boxes(block, warp, lane);
-        publish_barriers();
-    } else if (producer < Warpgroups) {
-        if (producer == 0 && lane == 0)
-            prefetch_map(x);
-        corner = corner_of<Element>(block, 0, ring);
-    } else {
-        lines = lines_of(block, filter, 0);
-    }
-    begin_together(block);
-    if (producer < 0) {
+        begin(tiling, Threads, true);
         take_registers<ConsumerRegisters<N>>();
         consume<Element, N>(block, y, finish, warp, lane);
-    } else {
-        give_registers<ProducerRegisters<N>>();
-        if (producer < Warpgroups)
-            produce_pixels<Element>(block, x, ring, tiling.apart ? Share{1, 0} : Share{2, producer},
-                                    corner, lane);
-        else
-            produce_weights(block, filter, {2, producer - Warpgroups}, lines, lane);
+        return;
     }
+    give_registers<ProducerRegisters<N>>();
+    if (producer < Warpgroups) {
+        const int ring = tiling.apart ? producer : 0;
+        const Share share = tiling.apart ? Share{1, 0} : Share{2, producer};
+        if (lane == 0)
+            prefetch_map(x);
+        // Each warp hands back by itself.
+        const int readers = tiling.apart ? Consumers / Warpgroups : Consumers;
+        init_stages(shared.pixels[ring], tiling.pixel_stages, share, readers * tiling.pixel_peers,
+                    lane);
+        const Corner corner = corner_of<Element>(block, 0, ring);
+        begin(tiling, Threads, false);
+        produce_pixels<Element>(block, x, ring, share, corner, lane);
+    } else {
+        const Share share = {2, producer - Warpgroups};
+        init_stages(shared.weights, tiling.weight_stages, share, Consumers * tiling.weight_peers,
+                    lane);
+        const TapLines lines = lines_of(block, filter, 0);
+        begin(tiling, Threads, false);
+        produce_weights(block, filter, share, lines, lane);
+    }
+    meet_for_parts(tiling);
 #else
     not_compiled();
 #endif

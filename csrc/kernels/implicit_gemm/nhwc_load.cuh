@@ -7,7 +7,6 @@
 #include "pipeline/scheduler.cuh"
 #include "ptx/bulk.cuh"
 #include "ptx/cluster.cuh"
-#include "ptx/grid.cuh"
 #include "ptx/im2col.cuh"
 #include "ptx/tensor.cuh"
 
@@ -118,7 +117,7 @@ __device__ __forceinline__ Place first_pixel(const Tiling &t, const Place &tile)
     return first;
 }
 
-// One warp asks for a stage in 240 to 390 clocks, so two share a ring where there are two: every
+// One warp asks for a stage in 200 to 500 clocks, so two share a ring where there are two: every
 // second stage each, so that neither misses a phase of its stages' barriers.
 struct Share {
     int count, number; // 1 or 2
@@ -135,18 +134,6 @@ __device__ __forceinline__ void wait_for_last(AnyRing &ring, RingPosition at, in
     for (int i = 0; i < stages; ++i, at.next(stages))
         if (share.has(at))
             ring.wait_empty(at);
-}
-
-// Until all of the block have initialised its barriers and written what else they begin with, what
-// the kernels before wrote is there, and the other blocks of the cluster have barriers, too.
-__device__ __forceinline__ void begin_together(const Block &block) {
-    const bool clustered = cluster_size(block.tiling) > 1;
-    if (clustered)
-        arrive_at_cluster();
-    __syncthreads();
-    wait_for_kernels_before();
-    if (clustered)
-        wait_for_arrivals_at_cluster();
 }
 
 // Where copies of a tile begin: in pixels of x, and its channels.

@@ -2,6 +2,7 @@
 // some columns of its tile, to which the others send theirs.
 #pragma once
 
+#include "kernels/implicit_gemm/begin.cuh"
 #include "kernels/implicit_gemm/nhwc_store.cuh"
 
 namespace cf::implicit_gemm {
@@ -9,14 +10,14 @@ namespace cf::implicit_gemm {
 #if CF_SM90A
 // The sums of 8 columns that a thread has lie beside each other, by thread, by 8 columns, and by
 // the part that they are of.
-template <int N>
+template <int N, class AnyBlock>
 struct Parts {
-    const Block &block;
+    const AnyBlock &block;
     int thread;
     int eights; // of columns, that each block adds up; the last ones fewer
     int count;  // this one
 
-    __device__ __forceinline__ Parts(const Block &block, int thread)
+    __device__ __forceinline__ Parts(const AnyBlock &block, int thread)
         : block(block), thread(thread),
           eights((N / 8 + block.tiling.parts - 1) >> block.tiling.part_shift),
           count(max(min(eights, N / 8 - block.part * eights), 0)) {}
@@ -27,7 +28,7 @@ struct Parts {
         return block.parts_first + (part << block.tiling.peer_shift);
     }
     __device__ __forceinline__ void expect() const {
-        block.shared.parts_full.arrive_and_expect(block.tiling.parts * count * EightBytes);
+        block.shared.parts_full.arrive_and_expect((block.tiling.parts - 1) * count * EightBytes);
     }
     // Until all stages of all parts have been read.
     __device__ __forceinline__ void wait_for_places(int lane) const {
@@ -36,22 +37,34 @@ struct Parts {
         __syncwarp();
         block.shared.parts_ready.wait_for_cluster_writes(0);
     }
-    // Each block begins with another one: all at once to the same would wait for each other. Which
-    // sums go to whom is known when it is compiled, as sums are registers.
-    template <int Count>
-    __device__ __forceinline__ void send(const float (&sums)[N / 2], Constant<Count>) const {
+    // body(of how many 8 columns, its four sums), of those that block `to` adds up. Which sums are
+    // whose is known when it is compiled, as sums are registers.
+    template <int Count, class Body>
+    __device__ __forceinline__ void visit(const float (&sums)[N / 2], int to, Constant<Count>,
+                                          Body body) const {
         constexpr int Eights = part_eights(N, Count);
-#pragma unroll 1
-        for (int step = 0; step < Count; ++step) {
-            const int to = (block.part + step) % Count;
-            const uint32_t there = address_of(rank(to), place(block.part, 0));
-            const uint32_t full = address_of(rank(to), shared_address(&block.shared.parts_full));
 #pragma unroll
-            for (int i = 0; i < N / 8; ++i)
-                if (i / Eights == to)
-                    store_async4(there + i % Eights * EightBytes, sums[i * 4], sums[i * 4 + 1],
-                                 sums[i * 4 + 2], sums[i * 4 + 3], full);
+        for (int i = 0; i < N / 8; ++i)
+            if (i / Eights == to)
+                body(i % Eights, sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2], sums[i * 4 + 3]);
+    }
+    // Each block begins with another one: all at once to the same would wait for each other. What
+    // is its own a thread reads again by itself.
+    template <int Count>
+    __device__ __forceinline__ void send(const float (&sums)[N / 2], Constant<Count> all) const {
+        const uint32_t here = place(block.part, 0);
+#pragma unroll 1
+        for (int step = 1; step < Count; ++step) {
+            const int to = (block.part + step) % Count;
+            const uint32_t there = address_of(rank(to), here);
+            const uint32_t full = address_of(rank(to), shared_address(&block.shared.parts_full));
+            visit(sums, to, all, [&](int eight, float a, float b, float c, float d) {
+                store_async4(there + eight * EightBytes, a, b, c, d, full);
+            });
         }
+        visit(sums, block.part, all, [&](int eight, float a, float b, float c, float d) {
+            store_shared4_f32(here + eight * EightBytes, a, b, c, d);
+        });
     }
     __device__ __forceinline__ void send(const float (&sums)[N / 2]) const {
         if (block.tiling.parts == 2)
@@ -83,14 +96,15 @@ struct Parts {
 };
 
 // A block has one tile.
-template <class Element, int N>
-__device__ __forceinline__ void store_parts(const Block &block, int warp, int lane,
+template <class Element, int N, class AnyBlock>
+__device__ __forceinline__ void store_parts(const AnyBlock &block, int warp, int lane,
                                             const Place &place, int warpgroup, float (&sums)[N / 2],
                                             Element *y, const Finish &finish) {
     const Tiling &t = block.tiling;
-    const Parts<N> parts(block, warp * 32 + lane);
+    const Parts<N, AnyBlock> parts(block, warp * 32 + lane);
     if (warp == 0 && lane == 0)
         parts.expect();
+    meet_for_parts(t);
     if (t.parts_replace)
         parts.wait_for_places(lane);
     parts.send(sums);

@@ -1,11 +1,9 @@
-// The planner of implicit_gemm_nhwc: how a problem becomes tiles, and what a tile takes.
+// The planner of implicit_gemm_nhwc: how a problem becomes tiles.
 #pragma once
 
-#include "core/estimate.cuh"
 #include "kernels/implicit_gemm/tiling.cuh"
 
 #include <algorithm>
-#include <cmath>
 
 namespace cf::implicit_gemm {
 
@@ -46,86 +44,6 @@ inline View view_of(const cf_problem &p) {
     }
     v.over = v.q + (v.s - 1) * v.dilation_w - v.pad_left - int(v.tensor[1]);
     return v;
-}
-
-// What two that go on beside each other take, each by itself so long: nearer to the longer one than
-// core's together_us, and of more than two the same in any order.
-inline double norm5(double a, double b) { return std::pow(std::pow(a, 5) + std::pow(b, 5), 0.2); }
-
-// Clocks: until the first pixels are there, and the last ones of y stored; of a copy, and of a
-// block's only round of a ring where some items are left for another; of a copy's round by one
-// warp, and by a lane beside others; of a tap at least, and of one of those that are there at once;
-// of staging and storing a piece. Bytes that come from L2 in a clock, and that shared memory's port
-// moves. What products take more than their count, and what is added where blocks of a cluster read
-// the same: a share, and once.
-constexpr double Fill = 550, Latency = 1100, Refill = 3300, PixelRound = 390, WeightRound = 240,
-                 FirstIssue = 450, OfTile = 300, OfPiece = 300, TapRound = 490, TapOfFirst = 400;
-constexpr double FillBytes = 40, PortBytes = 128;
-constexpr double ProductShare = 1.08, ClusterShare = 0.1, Clustered = 1000;
-// The same where a block keeps its weights, so that warpgroups come to store together (the tiles
-// that 1x1 layers of ResNet-50 and 64 channels of VGG-16 have).
-constexpr double KeptShare = 1.6;
-// Where parts of a sum meet, and of each column; where they wait for the place of stages.
-constexpr double Meet = 1400, MeetColumn = 19, Ready = 1000;
-// Of a launch, in microseconds: of blocks that have a multiprocessor to themselves, so that none is
-// there before the last one of the launch ahead has gone, and of others. With what is of clocks
-// above fitted to the layers of one image, all configurations, and of ResNet-50 (f16 and TF32);
-// bytes of L2, clusters and what storing takes once more, to calls D and E of
-// benches/results/evidence/h200-implicit-gemm-steps.csv.
-constexpr double AloneUs = 1.15, BesideUs = 0.2;
-
-// By `as_compared` tilings are compared, in which a block that keeps its weights hides what it
-// stores: so the ones are chosen that were measured. What they take of that is told of the one that
-// was chosen.
-inline double estimate(const cf_query &query, const Option &option, bool as_compared = true) {
-    const cf_problem &p = query.problem;
-    const Tiling &t = option.tiling;
-    const double blocks = double(ceil_div(t.blocks, t.parts)), taps = t.taps;
-    const double loads = blocks * t.load_rows * t.load_columns;
-    const double of_last = t.parts == 1 ? t.last_steps : Steps;
-    const double steps = Warpgroups * taps * ((blocks - 1) * Steps + of_last);
-    const int peers = cluster_size(t);
-    const double rounds = double(ceil_div(t.tiles, option.grid / peers));
-    const double weights = blocks * taps / (t.reload_weights ? 1 : std::max(rounds, 1.0));
-    const double pixel_bytes = loads * t.pixel_bytes * (t.apart ? Warpgroups : 1);
-    const double weight_bytes = weights * t.weight_stage_bytes;
-    const double filled = (pixel_bytes / t.pixel_peers + weight_bytes / t.weight_peers) / FillBytes;
-    const double port =
-        steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
-    const double tap_round = t.once && blocks_beside(option.width) > 1 ? TapOfFirst : TapRound;
-    const double products = std::max(ProductShare * std::max(steps * option.width / 2.0, port),
-                                     blocks * taps * tap_round);
-    // The first ones are asked for at once; a stage that was handed back comes some time later.
-    const auto issue_clocks = [&](double count, double clocks, int stages, int warps) {
-        const double first = std::min(count, stages / std::max(rounds, 1.0));
-        const double others = std::max(clocks / warps, Latency / std::max(stages - 1, 1));
-        return first * FirstIssue / warps + (count - first) * others +
-               (count > first && rounds <= 1 ? Refill : 0);
-    };
-    const double issue = std::max(issue_clocks(loads, PixelRound, t.pixel_stages, t.apart ? 1 : 2),
-                                  issue_clocks(weights, WeightRound, t.weight_stages, 2));
-    const double main = norm5(products, norm5(filled, issue)) *
-                        (1 + ClusterShare * (t.pixel_peers * t.weight_peers - 1));
-    const double meet =
-        t.parts > 1 ? Meet + MeetColumn * option.width + (t.parts_replace ? Ready : 0) : 0;
-    const double store =
-        OfTile + OfPiece * option.width * RowChannels * element_bytes(p) / StagedBytes;
-    // A warpgroup's lead is what the other one has to multiply while it stores.
-    const double bare = std::max(store - t.lead * main / (blocks * taps), 0.0);
-    const double kept =
-        as_compared || rounds <= 1 ? norm5(main, main / 2 + store) : main + KeptShare * store;
-    const double tile = t.reload_weights ? main + store + 2 * bare : kept;
-    // Between the pixels that 1x1 filters read, memory is left alone.
-    const double read =
-        p.r * p.s == 1 ? std::min(double(p.h) * p.w, double(p.p) * p.q) : double(p.h) * p.w;
-    const double memory = element_bytes(p) * (double(p.n) * p.c * read +
-                                              pixels(p) * p.k * (p.epilogue.residual ? 2 : 1)) +
-                          double(packed_bytes(p));
-    const double shared = t.pixel_peers * t.weight_peers > 1 ? Clustered : 0;
-    const double clocks = rounds * tile + Fill + shared + meet + store / t.parts;
-    return ShortLaunchUs + (option.beside ? BesideUs : AloneUs) +
-           norm5(clocks_us(query.device, clocks, TensorClock),
-                 memory / (0.85 * query.device.bytes_per_us));
 }
 
 // Parts of sums have a place of their own, or that of the stages.
@@ -206,7 +124,6 @@ inline bool tile_boxes(const cf_query &query, const View &v, const TilePixels &t
     if (last * LineBytes >
         int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t) + Warpgroups * StagedBytes)
         return false;
-    option.us = estimate(query, option);
     return true;
 }
 
@@ -255,10 +172,7 @@ inline bool tile_im2col(const cf_query &query, int width, const Sharing &sharing
         {int32_t(lower[0]), int32_t(lower[1])},
         {int32_t(upper[0]), int32_t(upper[1])},
         {uint32_t(p.stride_w), uint32_t(p.stride_h)}};
-    if (!share_memory(query, option))
-        return false;
-    option.us = estimate(query, option);
-    return true;
+    return share_memory(query, option);
 }
 
 // Calls body(option) for each way to do a problem.

@@ -10,123 +10,155 @@
 namespace cf::implicit_gemm {
 
 #if CF_SM90A
-// How a warp hands stages of a ring back: a lane to each block that reads the same. Without a
-// branch, as a tap is taken for a few clocks' work.
-struct HandBack {
-    uint32_t here;  // the first stage's barrier
-    uint32_t there; // that of the block that the lane tells
-    int tells;      // 1: here, 2: there
+// A ring as a warp sees it whose products read it, stage by stage. A stage is handed back by a lane
+// to each block that reads the same; lanes for which there is none, and rings that are kept, hand
+// nothing back. A tap is taken for a few clocks' work: what does not change is kept in registers.
+struct StageWalk {
+    WgmmaLines lines; // where the next stage begins
+    uint32_t full;    // its barriers: this block's
+    uint32_t empty;   // that of the block that the lane tells
+    int hands_back;
+    uint32_t parity = 0, flip;  // what a round turns the barriers' parity by
+    int stage = 0, stages, low; // of descriptors, from stage to stage
 
-    template <int Stages>
-    __device__ __forceinline__ HandBack(Ring<Stages> &ring, const Peers &peers, int lane)
-        : here(shared_address(ring.empty)),
-          there(address_of(peers.first + min(lane, peers.count - 1) * peers.step, here)),
-          tells(lane >= peers.count ? 0
-                : peers.count > 1   ? 2
-                                    : 1) {
-        keep(tells);
+    template <class AnyRing>
+    __device__ __forceinline__ StageWalk(AnyRing &ring, const WgmmaLines &lines, uint32_t bytes,
+                                         int stages, const Peers &peers, bool kept, int lane)
+        : lines(lines), full(shared_address(ring.full)),
+          empty(address_of(peers.first + min(lane, peers.count - 1) * peers.step,
+                           shared_address(ring.empty))),
+          hands_back(lane < peers.count && !kept), flip(!kept), stages(stages), low(bytes >> 4) {
+        keep(hands_back);
+        keep(flip);
+        keep(this->stages);
+        keep(low);
+        keep(this->lines.high);
     }
-    __device__ __forceinline__ void operator()(int stage, bool held) const {
-        const uint32_t barrier = stage * uint32_t(sizeof(Barrier));
-        const int now = held ? tells : 0;
-        arrive_at_address(here + barrier, now & 1);
-        arrive_at_cluster_address(there + barrier, now & 2);
+    __device__ __forceinline__ void next() {
+        lines.low += low, full += sizeof(Barrier), empty += sizeof(Barrier);
+        if (++stage < stages)
+            return;
+        stage = 0;
+        lines.low -= stages * low;
+        full -= stages * uint32_t(sizeof(Barrier)), empty -= stages * uint32_t(sizeof(Barrier));
+        parity ^= flip;
     }
 };
 
-// What a tap read.
-struct TapStages {
-    int pixels = 0, weights = 0;
-};
+// A barrier at which a lane arrives, or does not.
+struct Arrival {
+    uint32_t barrier;
+    int arrives = 0;
 
-// A warpgroup's place in both rings. It hands a stage back when the products behind those that read
-// it are on their way, and those themselves are done.
-struct Held {
-    const Block &block;
-    uint32_t full_pixels, full_weights; // addresses of the first stages' barriers
-    HandBack hand_back_pixels, hand_back_weights;
-    RingPosition pixels_at, weights_at;
-    int lead; // taps until the other warpgroup may begin
-    int lane;
-
-    __device__ __forceinline__ Held(const Block &block, int ring, int lead, int lane)
-        : block(block), full_pixels(shared_address(block.shared.pixels[ring].full)),
-          full_weights(shared_address(block.shared.weights.full)),
-          hand_back_pixels(block.shared.pixels[ring], block.of_pixels, lane),
-          hand_back_weights(block.shared.weights, block.of_weights, lane), lead(lead), lane(lane) {
-        keep(full_pixels);
-        keep(full_weights);
-    }
-    // Until a tap's weights are there, and the pixels that it is the first one to read.
-    __device__ __forceinline__ void wait_for_tap(bool reads_pixels) const {
-        const uint32_t weights = full_weights + weights_at.stage * uint32_t(sizeof(Barrier));
-        const uint32_t pixels = full_pixels + pixels_at.stage * uint32_t(sizeof(Barrier));
-        const uint32_t parity = weights_at.parity() & block.tiling.reload_weights;
-        wait_at_addresses({weights, reads_pixels ? pixels : weights},
-                          {parity, reads_pixels ? pixels_at.parity() : parity});
-    }
-    // Behind the products of tap number `tap`: those `before` are done, so what they read is handed
-    // back, pixels with the first products that read others.
-    __device__ __forceinline__ void pass_tap(TapStages &before, int tap, bool reads_pixels) {
-        wgmma_wait<1>();
-        if (--lead == 0 && lane == 0)
-            block.shared.lead.arrive();
-        hand_back_weights(before.weights, tap > 0 && block.tiling.reload_weights);
-        hand_back_pixels(before.pixels, tap > 0 && reads_pixels);
-        before = {pixels_at.stage, weights_at.stage};
-        weights_at.next(block.tiling.weight_stages);
-    }
-    // The end of a tile's sums: the last tap's stages are handed back.
-    template <int Count>
-    __device__ __forceinline__ void finish(const TapStages &last, float (&sums)[Count]) const {
-        wait_for_sums(sums);
-        hand_back_weights(last.weights, block.tiling.reload_weights);
-        hand_back_pixels(last.pixels, true);
+    __device__ __forceinline__ void operator()() const {
+        arrive_at_cluster_address(barrier, arrives);
     }
 };
 
-// The products of a tap: `steps` of them.
+// A warpgroup's place in both rings, and in the taps of a load of pixels.
+struct TapReader {
+    StageWalk pixels, weights;
+    uint32_t line; // where the pixels of the next tap begin, as descriptors say it
+    int column = 0, tap = 0;
+    int columns, taps, from_tap, from_row; // of a load, and from one to the next
+    int lead;                              // taps until the other warpgroup may begin
+
+    __device__ __forceinline__ TapReader(const Block &block, int ring, uint32_t rows, int lead,
+                                         int lane)
+        : TapReader(block, block.tiling, ring, rows, lead, lane) {}
+    // Until what the next tap reads is there: of pixels once more, where a tap before read them.
+    __device__ __forceinline__ void wait() const {
+        wait_at_addresses({weights.full, pixels.full}, {weights.parity, pixels.parity});
+    }
+    __device__ __forceinline__ WgmmaLines lines() const {
+        WgmmaLines at = pixels.lines;
+        at.low = line;
+        return at;
+    }
+    // Says which stages the tap was the last one to read.
+    __device__ __forceinline__ void next(Arrival &of_weights, Arrival &of_pixels) {
+        of_weights = {weights.empty, weights.hands_back};
+        weights.next();
+        const bool last = ++tap == taps;
+        of_pixels = {pixels.empty, last ? pixels.hands_back : 0};
+        line += from_tap;
+        if (++column == columns) {
+            column = 0;
+            line += from_row;
+        }
+        if (last) {
+            tap = 0;
+            pixels.next();
+            line = pixels.lines.low;
+        }
+    }
+
+  private:
+    __device__ __forceinline__ TapReader(const Block &block, const Tiling &t, int ring,
+                                         uint32_t rows, int lead, int lane)
+        : pixels(block.shared.pixels[ring], {block.pixels(ring, 0), uint32_t(t.group_bytes)},
+                 t.pixel_stage_bytes, t.pixel_stages, block.of_pixels, false, lane),
+          weights(block.shared.weights, {block.weights(0) + rows, LineAlign}, t.weight_stage_bytes,
+                  t.weight_stages, block.of_weights, !t.reload_weights, lane),
+          line(pixels.lines.low), columns(t.tap_columns), taps(t.tap_rows * t.tap_columns),
+          from_tap(t.tap_bytes >> 4), from_row((t.tap_row_bytes - columns * t.tap_bytes) >> 4),
+          lead(lead) {
+        keep(columns);
+        keep(taps);
+        keep(from_tap);
+        keep(from_row);
+    }
+};
+
+// The sums of a tile, from nothing. A stage is handed back when the products behind those that read
+// it are on their way, and those themselves are done. Narrow products take less time than an
+// instruction waits for another, so a tap has few of them; those of fewer steps come by themselves.
 template <class Element, int N>
-__device__ __forceinline__ void multiply_tap(float (&sums)[N / 2], const WgmmaLines &weights,
-                                             const WgmmaLines &pixels, int steps, bool add) {
-    multiply_steps(steps, [&](int i) {
-        wgmma_shared<Element, N>(sums, weights.behind(i * StepBytes), pixels.behind(i * StepBytes),
-                                 i > 0 || add);
-    });
-}
-
-// The sums of a tile, from nothing; `ring` of pixels, and where the warpgroup's rows begin among
-// the weights of a stage. Narrow products take less time than an instruction waits for another, so
-// a tap has few of them, and branches only where it is the last one of something.
-template <class Element, int N>
-__device__ __forceinline__ void multiply_tile(const Block &block, Held &held, int ring,
-                                              uint32_t rows, float (&sums)[N / 2]) {
+__device__ __forceinline__ void multiply_tile(const Block &block, TapReader &at, int lane,
+                                              float (&sums)[N / 2]) {
     const Tiling &t = block.tiling;
     const bool is_partial = block.first_block + block.blocks == t.blocks && t.last_steps < Steps;
     const int taps = block.blocks * t.taps, whole = is_partial ? taps - t.taps : taps;
-    TapStages before;
-    int r = 0, s = 0;
-    uint32_t row = block.pixels(ring, held.pixels_at.stage), line = row;
+    Arrival of_weights = {at.weights.empty}, of_pixels = {at.pixels.empty};
+    const auto pass_tap = [&] {
+        wgmma_commit();
+        wgmma_wait<1>();
+        of_weights();
+        of_pixels();
+        if (--at.lead == 0 && lane == 0)
+            block.shared.lead.arrive();
+        at.next(of_weights, of_pixels);
+    };
+    int tap = 0;
 #pragma unroll 1
-    for (int tap = 0; tap < taps; ++tap) {
-        const bool first = (r | s) == 0;
-        held.wait_for_tap(first);
-        const WgmmaLines weights(block.weights(held.weights_at.stage) + rows, LineAlign);
-        multiply_tap<Element, N>(sums, weights, WgmmaLines(line, t.group_bytes),
-                                 tap < whole ? Steps : t.last_steps, tap > 0);
-        held.pass_tap(before, tap, first);
-        line += t.tap_bytes;
-        if (++s < t.tap_columns)
-            continue;
-        s = 0;
-        line = row += t.tap_row_bytes;
-        if (++r < t.tap_rows)
-            continue;
-        r = 0;
-        held.pixels_at.next(t.pixel_stages);
-        line = row = block.pixels(ring, held.pixels_at.stage);
+    for (; tap < whole; ++tap) {
+        at.wait();
+        const WgmmaLines weights = at.weights.lines, pixels = at.lines();
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < Steps; ++i)
+            wgmma_shared<Element, N>(sums, weights.behind(i * StepBytes),
+                                     pixels.behind(i * StepBytes), i > 0 || tap > 0);
+        pass_tap();
     }
-    held.finish(before, sums);
+#pragma unroll 1
+    for (; tap < taps; ++tap) {
+        at.wait();
+        const WgmmaLines weights = at.weights.lines, pixels = at.lines();
+        const auto multiply = [&](int i) {
+            wgmma_shared<Element, N>(sums, weights.behind(i * StepBytes),
+                                     pixels.behind(i * StepBytes), i > 0 || tap > 0);
+        };
+        wgmma_fence();
+#pragma unroll 1
+        for (int i = 0; i + 1 < t.last_steps; ++i)
+            multiply(i);
+        multiply(t.last_steps - 1);
+        pass_tap();
+    }
+    wait_for_sums(sums);
+    of_weights();
+    of_pixels();
 }
 
 // What a tap reads, tap by tap, of a tile whose stages are all filled once.

@@ -12,16 +12,16 @@ const UNROLL_HALF: f64 = 0.506;
 const UNROLL_F32: f64 = 0.537;
 const MEMORY: f64 = 0.745;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
-const LAUNCH_US: f64 = 3.84;
-const PASS_US: f64 = 6.05;
+const LAUNCH_US: f64 = 3.85;
+const PASS_US: f64 = 6.03;
 /// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
 /// FMAs.
-const FP32: f64 = 0.626;
+const FP32: f64 = 0.624;
 const TF32: f64 = 0.575;
-const HALF: f64 = 0.794;
+const HALF: f64 = 0.796;
 const ONE_CHANNEL: f64 = 0.8;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
-const UNALIGNED: f64 = 3.67;
+const UNALIGNED: f64 = 3.68;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
 const FMA_STEP: f64 = 27.8;
