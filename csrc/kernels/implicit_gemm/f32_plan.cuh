@@ -31,11 +31,14 @@ struct Choice {
 struct Costs {
     double fill, alone_us, of_column, of_load, of_piece, store_share, weight_round, product_share;
 };
-// Bytes that come from L2 in a clock; how long warpgroups hold
-// a stage of weights: parts of a tap; until a stage of pixels is there after it was handed back.
-constexpr double FillBytes = 30, WeightsHeld = 1.2, Refill = 2500;
+// Bytes that come from L2 in a clock; how long warpgroups hold a stage of weights: parts of a tap;
+// until a stage of pixels is there after it was handed back; what a tap of fewer steps than a line
+// has takes besides, as these are looped: by six layers of 4 and 12 channels, which were told 0.4 to
+// 5 us too little.
+constexpr double FillBytes = 30, WeightsHeld = 1.2, Refill = 2500, PartialTap = 170;
 // Where parts of a sum meet, of each column, and where they wait for the place of stages: as of
-// implicit_gemm_nhwc, not fitted here.
+// implicit_gemm_nhwc, not fitted here. Of planes they meet as in implicit_gemm_nchw, whose numbers
+// are larger, but tell more than implicit_gemm_f32_nchw was timed with.
 constexpr double Meet = 276, MeetColumn = 34, Ready = 1280;
 
 // Of a plan whose pixels of a tile are split in so many clocks.
@@ -49,6 +52,7 @@ inline double estimate(const cf_query &query, const Choice &choice, const Costs 
     const double loads = blocks * t.load_rows * t.load_columns;
     const double products =
         3 * Warpgroups * taps * ((blocks - 1) * Steps + (t.parts == 1 ? t.last_steps : Steps));
+    const double partial_taps = t.parts == 1 && t.last_steps < Steps ? taps : 0;
     const double lines = loads * plan.pixel_rings() * t.pixel_bytes / LineBytes;
     const double pixel_bytes = lines * 2 * LineBytes;
     const double taken = pixel_bytes / plan.sweep; // by a tile
@@ -56,7 +60,7 @@ inline double estimate(const cf_query &query, const Choice &choice, const Costs 
     const double filled = (taken + weight_bytes) / FillBytes;
     const double port = products * (16 + width / 4) + (3 * taken + weight_bytes) / PortBytes;
     const double issued = costs.product_share * std::max(products * width / 2, port) +
-                          blocks * taps * width * costs.of_column +
+                          blocks * taps * width * costs.of_column + partial_taps * PartialTap +
                           loads * plan.pixel_rings() * costs.of_load;
     const double round = blocks * taps * costs.weight_round / (t.weight_stages / 2.0 - WeightsHeld);
     const double main = norm<5>(norm<5>(issued, filled), norm<5>(split / plan.sweep, round));

@@ -17,7 +17,7 @@ struct PairPlaces {
     static __device__ __forceinline__ uint32_t fields(int column, int row, int image) {
         return uint32_t(column) | uint32_t(row) << 9 | uint32_t(image) << 18;
     }
-    // Of so many pairs, by all threads of the block.
+    // Of so many pairs, by all threads that multiply.
     static __device__ __forceinline__ void list(const Tiling &t, const Planes &planes, int pairs,
                                                 uint32_t places) {
         if (int(threadIdx.x) >= pairs)
@@ -89,7 +89,7 @@ struct DirectStore {
     }
 };
 
-// What a block of either store needs in shared memory, by all its threads.
+// What a block of either store needs in shared memory, by all threads that multiply.
 template <class Element, int N>
 __device__ __forceinline__ void list_all_places(const Tiling &t, const Planes &planes,
                                                 uint32_t staged) {

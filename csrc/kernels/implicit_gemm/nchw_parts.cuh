@@ -1,5 +1,6 @@
-// Sums of implicit_gemm_nchw whose parts are in the blocks of a cluster: each block adds and stores
-// some channels of its tile, to which the others send theirs, eight at a time by a warpgroup.
+// Sums of implicit_gemm_nchw and implicit_gemm_f32_nchw whose parts are in the blocks of a cluster:
+// each block adds and stores some channels of its tile, to which the others send theirs, eight at a
+// time by a warpgroup.
 #pragma once
 
 #include "core/epilogue.cuh"

@@ -109,8 +109,8 @@ inline void choose_units(const cf_problem &p, const View &v, const Tiling &t, Pl
 // channels, in all and for each column of a product, and how many times that a tile takes which
 // others follow. Bytes that come from L2 in a clock. What products take of what the tensor cores
 // need. Where parts of a sum meet, of each column, and where they wait for the place of stages. Of
-// a launch, in microseconds. Fitted, all together and none by itself, to 260 times of plans of one
-// image and of few, and to 47 of large products
+// a launch, in microseconds. Fitted, all together and none by itself, to 260 times of plans, 231
+// of them of one image or few, and to 47 of large products
 // (benches/results/evidence/h200-implicit-gemm-nchw-plans.csv).
 constexpr double Fill = 325, OfBatch = 1380, OfBox = 1790, PixelRound = 377, WeightRound = 565,
                  FirstShare = 0.454, Latency = 620, TapRound = 69, OfTile = 241, StoreColumn = 9.56,

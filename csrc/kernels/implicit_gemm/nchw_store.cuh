@@ -55,7 +55,7 @@ template <class Element>
 constexpr int Passes = 16 / PassChannels<Element>;
 
 // Where a product's columns lie in a channel's row of what is staged, two to a word: by all threads
-// of the block.
+// that multiply.
 template <class Element, int N>
 __device__ __forceinline__ void list_places(const Tiling &t, uint32_t places) {
     if (threadIdx.x >= N)

@@ -70,6 +70,7 @@ __host__ __device__ constexpr int staging_bytes(int width) {
 // Where parts of sums meet: slices of a warpgroup's channels, of each 8 columns of a product by 8,
 // two of these by a warp.
 constexpr int SliceChannels = 8, Slices = RowChannels / SliceChannels, SliceShift = 3;
+static_assert(1 << SliceShift == Slices, "its logarithm");
 constexpr int PairBytes = 32 * 16;
 __host__ __device__ constexpr int eight_pairs(int width) { return (width / 8 + 1) / 2; }
 inline uint32_t slices_bytes(const Tiling &t, int width) {

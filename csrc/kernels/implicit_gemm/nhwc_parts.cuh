@@ -1,5 +1,5 @@
-// Sums of implicit_gemm_nhwc whose parts are in the blocks of a cluster: each block adds and stores
-// some columns of its tile, to which the others send theirs.
+// Sums of implicit_gemm_nhwc and implicit_gemm_f32_nhwc whose parts are in the blocks of a cluster:
+// each block adds and stores some columns of its tile, to which the others send theirs.
 #pragma once
 
 #include "kernels/implicit_gemm/begin.cuh"

@@ -25,7 +25,7 @@ const UNALIGNED: f64 = 3.68;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
 const FMA_STEP: f64 = 27.8;
-const HALF_STEP: f64 = 1.8;
+const HALF_STEP: f64 = 1.79;
 const MOST_FMA_STEPS: usize = 512;
 /// Columns of a tile: fewer output channels take as long.
 const TILE: usize = 32;
