@@ -33,8 +33,8 @@ struct Costs {
 };
 // Bytes that come from L2 in a clock; how long warpgroups hold a stage of weights: parts of a tap;
 // until a stage of pixels is there after it was handed back; what a tap of fewer steps than a line
-// has takes besides, as these are looped: by six layers of 4 and 12 channels, which were told 0.4 to
-// 5 us too little.
+// has takes besides, as these are looped: by six layers of 4 and 12 channels, which were told 0.4
+// to 5 us too little.
 constexpr double FillBytes = 30, WeightsHeld = 1.2, Refill = 2500, PartialTap = 170;
 // Where parts of a sum meet, of each column, and where they wait for the place of stages: as of
 // implicit_gemm_nhwc, not fitted here. Of planes they meet as in implicit_gemm_nchw, whose numbers

@@ -19,8 +19,8 @@
 #include "core/plan.cuh"
 #include "core/swizzled_map.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
+#include "kernels/implicit_gemm/nchw_estimate.cuh"
 #include "kernels/implicit_gemm/nchw_kernel.cuh"
-#include "kernels/implicit_gemm/nchw_plan.cuh"
 #include "kernels/implicit_gemm/refusals.cuh"
 
 namespace {
@@ -108,9 +108,11 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return false;
     Choice best = {};
     for_choices(query, all_widths(NarrowWidths(), cf::implicit_nchw::WideWidths()),
-                [&](const Choice &choice) {
-                    if (is_of(query.config, choice) &&
-                        (best.option.width == 0 || choice.option.us < best.option.us))
+                [&](Choice &choice) {
+                    if (!is_of(query.config, choice))
+                        return;
+                    choice.option.us = estimate(query, choice);
+                    if (best.option.width == 0 || choice.option.us < best.option.us)
                         best = choice;
                 });
     if (best.option.width == 0 && query.config > 0)
