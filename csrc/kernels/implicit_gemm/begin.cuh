@@ -3,7 +3,6 @@
 
 #include "kernels/implicit_gemm/tiling.cuh"
 #include "ptx/bar.cuh"
-#include "ptx/bar_arrive.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/grid.cuh"
 
@@ -32,6 +31,16 @@ __device__ __forceinline__ void begin(const Tiling &t, int threads, bool waits) 
 __device__ __forceinline__ void meet_for_parts(const Tiling &t) {
     if (t.parts > 1 && t.peer_shift == 0)
         wait_for_arrivals_at_cluster();
+}
+
+// Until all stages of the blocks that share a sum have been read, where parts come to their place;
+// parts.rank(part) are those blocks. By each warp that multiplies.
+template <class Parts>
+__device__ __forceinline__ void wait_for_places(const Parts &parts, int lane) {
+    if (lane < parts.block.tiling.parts)
+        arrive_at(parts.block.shared.parts_ready, parts.rank(lane));
+    __syncwarp();
+    parts.block.shared.parts_ready.wait_for_cluster_writes(0);
 }
 #endif
 

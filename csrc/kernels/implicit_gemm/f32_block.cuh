@@ -21,7 +21,7 @@ struct Shared {
     // Of a sum whose parts meet: all who send some may; they are here.
     Barrier parts_ready, parts_full;
 
-    // By a thread.
+    // Those of who multiplies, by a thread.
     __device__ __forceinline__ void init_for_consumers(int parts) {
         lead.init(Warpgroup / 32);
         parts_ready.init(Warpgroups * Warpgroup / 32 * parts);

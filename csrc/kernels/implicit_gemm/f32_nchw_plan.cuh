@@ -26,8 +26,9 @@ inline cf_query in_halves(const cf_query &query) {
 // By 660 times of the layers of VGG-16, ResNet-50 and of one image, in plans of each width, reading
 // and number of loaders (benches/results/evidence/h200-implicit-gemm-f32-nchw.csv), as are the part
 // of storing that is left where nothing is staged, and clocks of a loader's warp for a batch and
-// for each box that it goes through. Until the first pixels are split by ten times more, since
-// loaders begin early.
+// for each box that it goes through. Until the first pixels are split it takes less since loaders
+// begin early: of 72 plans half were told over 1.3 us too much
+// (benches/results/evidence/h200-implicit-gemm-f32-nchw-parts.csv).
 constexpr Costs PlanarCosts = {300, 0.35, 5.6, 850, 1200, 0.85, 900, 1.06};
 constexpr double DirectShare = 0.77, BatchRound = 1030, BoxRound = 940;
 

@@ -30,14 +30,14 @@ __device__ __forceinline__ void consume(const Block &block, const char *filter, 
     const Tiling &t = block.tiling;
     const int warpgroup = warp / 4;
     const int pixel_ring = t.apart ? warpgroup : 0, weight_ring = t.apart ? 0 : warpgroup;
-    implicit_f32::Held held(block, warpgroup, lane);
+    Held held(block, warpgroup, lane);
     if (warpgroup > 0 && t.lead > 0 && block.count > 0)
         block.shared.lead.wait(0);
     for (int m = 0; m < block.count; ++m)
         for (int turn = 0; turn < block.plan.sweep; ++turn) {
             float sums[N / 2];
-            implicit_f32::multiply_tile<N>(block, held, CopiedLines{t}, pixel_ring, weight_ring,
-                                           turn + 1 < block.plan.sweep, sums);
+            multiply_tile<N>(block, held, CopiedLines{t}, pixel_ring, weight_ring,
+                             turn + 1 < block.plan.sweep, sums);
             // Behind the products, whose sums leave no room for it.
             const Place place = block.place(m, turn, pixel_ring);
             const RowFactors factors(block, filter, place, weight_ring, warp % 4, lane);

@@ -19,7 +19,8 @@ struct CopiedChoice : Choice {
 };
 
 // By the layers of one image, of VGG-16 and of ResNet-50, until the first pixels are split by 13 of
-// them since loaders begin early; and numbers that are split in a clock.
+// them since loaders begin early (benches/results/evidence/h200-implicit-gemm-begin.csv); and
+// numbers that are split in a clock.
 constexpr Costs CopiedCosts = {900, 0.55, 3.3, 900, 400, 0.4, 1400, 1.08};
 constexpr double SplitValues = 17;
 

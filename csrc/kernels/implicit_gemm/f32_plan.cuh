@@ -38,7 +38,8 @@ struct Costs {
 constexpr double FillBytes = 30, WeightsHeld = 1.2, Refill = 2500, PartialTap = 170;
 // Where parts of a sum meet, of each column, and where they wait for the place of stages: as of
 // implicit_gemm_nhwc, not fitted here. Of planes they meet as in implicit_gemm_nchw, whose numbers
-// are larger, but tell more than implicit_gemm_f32_nchw was timed with.
+// are larger; but four parts are told too much by these already
+// (benches/results/evidence/h200-implicit-gemm-f32-nchw-parts.csv).
 constexpr double Meet = 276, MeetColumn = 34, Ready = 1280;
 
 // Of a plan whose pixels of a tile are split in so many clocks.

@@ -36,7 +36,7 @@ __host__ __device__ constexpr bool registers_fit(int loaders, bool straight) {
 // Lines behind boxes of x, which taps read as the zeros behind the last row. By who multiplies.
 __device__ __forceinline__ void zero_behind_boxes(const Block &block) {
     const Tiling &t = block.tiling;
-    for (int ring = 0; ring < (t.apart ? Warpgroups : 1); ++ring)
+    for (int ring = 0; ring < block.rings(); ++ring)
         for (int stage = 0; stage < t.pixel_stages; ++stage)
             for (uint32_t i = threadIdx.x * 16; i < t.zero_bytes; i += ConsumerWarps * 32 * 16)
                 store_shared4(block.pixels(ring, stage) + t.pixel_bytes + i, 0, 0, 0, 0);
@@ -113,11 +113,8 @@ __device__ __forceinline__ void run_block(const Tiling &tiling, const Planes &pl
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const int loader = warp - ConsumerWarps;
     if (loader < 0) {
-        if (warp == 0 && lane == 0) {
-            shared.lead.init(ConsumerWarps / 2);
-            shared.parts_ready.init(ConsumerWarps * tiling.parts);
-            shared.parts_full.init(1);
-        }
+        if (warp == 0 && lane == 0)
+            shared.init_for_consumers(tiling.parts);
         list_all_places<Element, N>(tiling, planes, block.staged(0));
         zero_behind_boxes(block);
         begin(tiling, Threads, true);
@@ -176,7 +173,7 @@ __global__ void __launch_bounds__(threads_of(StraightLoaders), 1)
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
     run_block<Element, N, true, StraightLoaders>(tiling, planes, shared, dynamic, filter, y, finish,
                                                  [&](const Block &block, int loader, int lane) {
-                                                     if (loader < (tiling.apart ? Warpgroups : 1))
+                                                     if (loader < block.rings())
                                                          produce_straight<Element>(block, x, loader,
                                                                                    lane);
                                                  });

@@ -45,13 +45,6 @@ struct PlanarParts {
         block.shared.parts_full.arrive_and_expect((block.tiling.parts - 1) * count() * Warpgroups *
                                                   Pairs * PairBytes);
     }
-    // Until all stages of all parts have been read.
-    __device__ __forceinline__ void wait_for_places() const {
-        if (lane < block.tiling.parts)
-            arrive_at(block.shared.parts_ready, rank(lane));
-        __syncwarp();
-        block.shared.parts_ready.wait_for_cluster_writes(0);
-    }
     // body(pair, its four sums) of a half of the warp's channels. Behind an odd eight nothing is
     // there, and something is sent.
     template <int Half, class Body>
@@ -161,7 +154,7 @@ __device__ __forceinline__ void store_parts(const PlanarParts<Block, Element, N,
         parts.expect();
     meet_for_parts(t);
     if (t.parts_replace)
-        parts.wait_for_places();
+        wait_for_places(parts, parts.lane);
     parts.send(sums);
     const auto store = parts.store.of_slice(warp % together, warp / together, 4 / together);
     const Of of_slice = {block, store, parts.warp, parts.lane};

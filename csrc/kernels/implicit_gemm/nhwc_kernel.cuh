@@ -91,11 +91,8 @@ __global__ void __launch_bounds__(Threads, blocks_beside(N))
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const int producer = warp - Consumers;
     if (producer < 0) {
-        if (warp == 0 && lane == 0) {
-            shared.lead.init(Consumers / Warpgroups);
-            shared.parts_ready.init(Consumers * tiling.parts);
-            shared.parts_full.init(1);
-        }
+        if (warp == 0 && lane == 0)
+            shared.init_for_consumers(tiling.parts);
         zero_behind_boxes(block, warp, lane);
         begin(tiling, Threads, true);
         take_registers<ConsumerRegisters<N>>();

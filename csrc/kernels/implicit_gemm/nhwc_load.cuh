@@ -23,6 +23,13 @@ struct Shared {
     Barrier lead; // the first warpgroup's
     // Of a sum whose parts meet (nhwc_parts.cuh): all who send some may; they are here.
     Barrier parts_ready, parts_full;
+
+    // Those of who multiplies, by a thread.
+    __device__ __forceinline__ void init_for_consumers(int parts) {
+        lead.init(Warpgroup / 32);
+        parts_ready.init(Warpgroups * Warpgroup / 32 * parts);
+        parts_full.init(1);
+    }
 };
 
 // Where a tile begins: in images, rows and columns of y, in channels of a group.

@@ -30,13 +30,6 @@ struct Parts {
     __device__ __forceinline__ void expect() const {
         block.shared.parts_full.arrive_and_expect((block.tiling.parts - 1) * count * EightBytes);
     }
-    // Until all stages of all parts have been read.
-    __device__ __forceinline__ void wait_for_places(int lane) const {
-        if (lane < block.tiling.parts)
-            arrive_at(block.shared.parts_ready, rank(lane));
-        __syncwarp();
-        block.shared.parts_ready.wait_for_cluster_writes(0);
-    }
     // body(of how many 8 columns, its four sums), of those that block `to` adds up. Which sums are
     // whose is known when it is compiled, as sums are registers.
     template <int Count, class Body>
@@ -106,7 +99,7 @@ __device__ __forceinline__ void store_parts(const AnyBlock &block, int warp, int
         parts.expect();
     meet_for_parts(t);
     if (t.parts_replace)
-        parts.wait_for_places(lane);
+        wait_for_places(parts, lane);
     parts.send(sums);
     const StoreLane<Element, 16> at(t, block.staged(warpgroup), warp, lane);
     block.shared.parts_full.wait_for_cluster_writes(0);

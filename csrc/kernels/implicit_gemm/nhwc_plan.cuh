@@ -121,10 +121,8 @@ inline bool tile_boxes(const cf_query &query, const View &v, const TilePixels &t
     const int64_t groups = tile.width / 8 - 1;
     const int64_t last = groups * t.group_bytes / LineBytes + 8 +
                          int64_t(v.r - 1) * t.tap_row_bytes / LineBytes + reach;
-    if (last * LineBytes >
-        int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t) + Warpgroups * StagedBytes)
-        return false;
-    return true;
+    return last * LineBytes <=
+           int64_t(t.pixel_stage_bytes) + weight_ring_bytes(t) + Warpgroups * StagedBytes;
 }
 
 // Lines of neighbouring pixels of y, each for one tap.

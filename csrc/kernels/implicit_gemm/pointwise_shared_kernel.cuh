@@ -6,7 +6,6 @@
 #include "kernels/implicit_gemm/pointwise_shared_store.cuh"
 #include "kernels/implicit_gemm/pointwise_shared_task.cuh"
 #include "ptx/bar.cuh"
-#include "ptx/bar_arrive.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/registers.cuh"
 
