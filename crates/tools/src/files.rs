@@ -61,10 +61,22 @@ pub fn is_filled(path: &Path) -> bool {
 pub enum Target {
     /// A plain file, or none yet: replaced as a whole each time. What was written last is locked, so
     /// that another run does not write over it.
-    Plain(PathBuf, Option<File>),
+    Plain(PathBuf, Option<Locked>),
     /// A device, a pipe, or what this process has open: what was written cannot be taken back, so it is
     /// written once, at the end.
     Stream(PathBuf, File),
+}
+
+/// A file that no other run locks.
+#[derive(Debug)]
+pub struct Locked(File);
+
+/// Closing it is not enough: a program that another thread is just starting has all open files of this
+/// one, with their locks, until it runs.
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl Target {
@@ -82,7 +94,7 @@ impl Target {
                     return Err(Error::file(path.clone(), why));
                 }
                 let is_there_still = is_same(&there, path);
-                *held = Some(there);
+                *held = Some(Locked(there));
                 if is_there_still {
                     break;
                 }
@@ -128,7 +140,7 @@ pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
 }
 
 /// Replaces a file, and lets go of what was there once the new one is locked.
-fn hold(held: &mut Option<File>, path: &Path, bytes: &[u8]) -> Result<()> {
+fn hold(held: &mut Option<Locked>, path: &Path, bytes: &[u8]) -> Result<()> {
     *held = Some(replace(path, bytes)?);
     Ok(())
 }
@@ -175,7 +187,7 @@ fn is_open_file(path: &Path) -> bool {
 
 /// Writes a plain file under another name in the same folder and renames it; where that fails nothing
 /// is left behind. It is locked before it has its name.
-fn replace(path: &Path, bytes: &[u8]) -> Result<File> {
+fn replace(path: &Path, bytes: &[u8]) -> Result<Locked> {
     let failed = |why| cannot_be_written(path, why);
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -189,7 +201,8 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<File> {
     let written = file.write_all(bytes);
     written.and_then(|()| file.sync_all()).map_err(failed)?;
     let _ = file.try_lock();
-    made.persist(path).map_err(|why| failed(why.error))
+    let file = made.persist(path).map_err(|why| failed(why.error))?;
+    Ok(Locked(file))
 }
 
 fn cannot_be_written(path: &Path, why: io::Error) -> Error {
@@ -236,6 +249,23 @@ mod tests {
         drop(first);
         Target::open(&path).unwrap().finish(b"three").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "three");
+    }
+
+    /// As a program that is being started has it.
+    #[test]
+    fn a_copy_of_an_open_file_does_not_keep_its_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let mut first = Target::open(&path).unwrap();
+        first.keep(|| "one".to_owned()).unwrap();
+        let Target::Plain(_, Some(Locked(held))) = &first else {
+            panic!("{first:?} holds nothing");
+        };
+        let copy = held.try_clone().unwrap();
+        Target::open(&path).unwrap_err();
+        drop(first);
+        Target::open(&path).unwrap().finish(b"two").unwrap();
+        drop(copy);
     }
 
     #[test]
