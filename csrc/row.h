@@ -85,8 +85,10 @@ typedef struct cf_row {
     /* What comes out where a loop of fp32 sums would give something else: infinities, NaN, numbers
      * near the largest; null where nothing does. */
     const char *caveat;
-    int32_t needs;              /* cf_needs */
-    const char *const *configs; /* null-terminated, "tile=16"; the first is the default */
+    int32_t needs; /* cf_needs */
+    /* Null-terminated, "tile=16"; the first is the default. One that ends in "=any" has the least
+     * estimate of all. */
+    const char *const *configs;
     cf_functions functions;
 } cf_row;
 

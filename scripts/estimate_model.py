@@ -11,7 +11,7 @@ SIZE = re.compile(r"([a-z]+)(\d+)")
 HALVES = ("f16", "bf16", "f16acc")
 PASS = 0.712  # as in src/baselines/estimate.rs
 SECTOR = 32  # bytes that memory gives at least
-TILE = 32  # output channels
+TILE, PLANE_TILE = 32, 64  # output channels, and pixels of an image where each has its own product
 MOST_FMA_STEPS = 512
 FEW, MOST_FEW_STEPS = 16, 300
 DEPTHWISE_STEP = 330
@@ -159,7 +159,8 @@ def cublas_gemm(p, limits, c):
 
 def gemm(p, product, unrolled, limits, c):
     channels = p.k // p.groups
-    flops = 2.0 * p.pixels * up(channels, TILE) * p.groups * p.reduction
+    plane = up(p.plane, PLANE_TILE) if product.form == "batched" else p.plane
+    flops = 2.0 * p.n * plane * up(channels, TILE) * p.groups * p.reduction
     if p.math == "fp32":
         per_clock = c["FP32"] * limits.fma_peak
         clocks = c["FMA_STEP"] * min(p.reduction, MOST_FMA_STEPS)

@@ -51,6 +51,7 @@ usage: gpu.sh [options] COMMAND
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --within N         of `record` and `plan`: leave out this project's variants that committed results have at over N times
                      the fastest's time of a problem; their rows of before stay, stale where their code is another now
+  --again            of `record` and `plan`: what is fresh, too, as where a faster configuration may be found
   --any-libraries    of `record` and `plan`: use the cuBLAS and cuDNN that are found first, whatever their versions; otherwise
                      those of toolkit.lock are looked for, and without them nothing is measured
   --minutes M        begin nothing new after M minutes, 9 or 2.5, and stop what runs then (no limit)
@@ -91,7 +92,7 @@ main() {
 
 # Sets a variable for each option, and REQUEST to the words behind them: the command and its own.
 read_options() {
-    out=results device=gpu minutes='' shard=250 reports='' seed=1 as='' within='' any_libraries=''
+    out=results device=gpu minutes='' shard=250 reports='' seed=1 as='' within='' again='' any_libraries=''
     while [[ ${1-} == --* ]]; do
         case $1 in
             --out | --device | --minutes | --shard | --reports | --seed | --as | --within)
@@ -99,6 +100,7 @@ read_options() {
                 printf -v "${1#--}" %s "$2"
                 shift 2
                 ;;
+            --again) again=yes && shift ;;
             --any-libraries) any_libraries=yes && shift ;;
             --help) usage && exit ;;
             *) die "there is no option $1" ;;
@@ -122,6 +124,7 @@ check_request() {
     esac
     [[ -z $as || $1 == plan ]] || die "--as is for plan"
     [[ -z $within || $1 == plan || $1 == record ]] || die "--within is for record and plan"
+    [[ -z $again || $1 == plan || $1 == record ]] || die "--again is for record and plan"
     [[ -z $any_libraries || $1 == plan || $1 == record ]] || die "--any-libraries is for record and plan"
 }
 

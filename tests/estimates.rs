@@ -139,6 +139,99 @@ proptest! {
     }
 }
 
+/// A variant's configurations, each with its estimate where it can do a problem.
+struct Estimated {
+    name: String,
+    configs: Vec<(String, Option<f64>)>,
+}
+
+impl Estimated {
+    fn first(&self) -> Option<f64> {
+        self.configs[0].1
+    }
+
+    /// Of the plans behind the first one.
+    fn next_plans(&self) -> impl Iterator<Item = Option<f64>> {
+        let next = self
+            .configs
+            .iter()
+            .filter(|(name, _)| name.starts_with("plan="));
+        next.filter(|(name, _)| name != "plan=any")
+            .map(|(_, us)| *us)
+    }
+}
+
+/// Variants whose first configuration is the best of all by estimates.
+fn estimates_of_any(problem: &Problem, limits: &Limits) -> Vec<Estimated> {
+    let is_any = |first: &String| first.ends_with("=any");
+    let any = ranked().filter(|variant| variant.info().configs.first().is_some_and(is_any));
+    let estimated = |variant: &dyn Variant| {
+        let us = |config| {
+            let query = Query::new(problem, config, limits);
+            variant::plan(variant, true, &query).ok()?.us
+        };
+        let names = variant.info().configs.iter().enumerate();
+        Estimated {
+            name: variant.info().name.clone(),
+            configs: names
+                .map(|(config, name)| (name.clone(), us(config)))
+                .collect(),
+        }
+    };
+    any.map(estimated).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_is_the_best_of_all_and_the_next_plans_follow_it(problem in problems(), (chip, limits) in chips()) {
+        for all in estimates_of_any(&problem, &limits) {
+            let (name, first) = (&all.name, all.first());
+            for (config, us) in &all.configs {
+                let Some(us) = us else { continue };
+                let is_least = first.is_some_and(|first| first <= *us);
+                prop_assert!(is_least, "{name}:{config} on {problem}, {chip}: {us} us, any {first:?}");
+            }
+            let mut before = first;
+            for us in all.next_plans() {
+                let follows = us.is_none_or(|us| before.is_some_and(|before| before <= us));
+                prop_assert!(follows, "{name} on {problem}, {chip}: {us:?} us behind {before:?}");
+                before = us;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_next_plans_are_others() {
+    let limits = Limits::of_chip("h200").unwrap();
+    for (text, name) in [
+        ("mb64ic64ih56oc64oh56kh3ph1+f16+nhwc", "implicit_gemm_nhwc"),
+        ("mb64ic64ih56oc64oh56kh3ph1+f16", "implicit_gemm_nchw"),
+        ("mb64ic64ih56oc64oh56kh3ph1+nhwc", "implicit_gemm_f32_nhwc"),
+        ("mb64ic64ih56oc64oh56kh3ph1", "implicit_gemm_f32_nchw"),
+        ("g32mb64ic32ih56oc32oh56kh3ph1+nhwc", "depthwise_nhwc"),
+        ("g32mb64ic32ih56oc32oh56kh3ph1", "depthwise_nchw"),
+        ("g32mb64ic32ih56oc32oh56kh3ph1+f16+nhwc", "depthwise_mma"),
+        ("g384mb64ic384ih14oc384oh14kh3ph1+f16", "depthwise_batched"),
+        ("g32mb64ic128ih56oc128oh56kh3ph1+nhwc", "grouped_nhwc"),
+        ("g32mb64ic128ih56oc128oh56kh3ph1", "grouped_nchw"),
+    ] {
+        let all = estimates_of_any(&text.parse().unwrap(), &limits);
+        let found = all.iter().find(|all| all.name == name).unwrap();
+        let mut us: Vec<f64> = found
+            .next_plans()
+            .chain([found.first()])
+            .map(Option::unwrap)
+            .collect();
+        assert_eq!(us.len(), 8, "{name}");
+        us.sort_by(f64::total_cmp);
+        us.dedup();
+        assert!(us.len() > 2, "{name} on {text}: {us:?}");
+    }
+}
+
 #[test]
 fn who_asks_for_sums_in_f16_gets_those_in_f32_where_there_are_no_others() {
     let limits = Limits::of_chip("h200").unwrap();

@@ -59,13 +59,15 @@ file_of() {
 }
 
 # compare_line OPTIONS MORE...: what is stale of a line of record.txt, by these words too. What another GPU has
-# measured, or an earlier call, is fresh.
+# measured, or an earlier call, is fresh. Beside a default the fastest configuration is recorded, as searched plans of
+# cuDNN's are.
 compare_line() {
     local words
     read -ra words <<<"$1"
-    set -- "${words[@]}" "${@:2}" --unless "$benches/results" --unless "$out/record" "${known[@]}"
+    set -- "${words[@]}" "${@:2}" --fastest-configs --unless "$benches/results" --unless "$out/record" "${known[@]}"
     # Rows that ran by themselves make no problem fresh, but say who is near.
     [[ -z $within ]] || set -- "$@" --unless "$benches/results/rows" --within "$within"
+    [[ -z $again ]] || set -- "$@" --again
     line=("$convforge" compare "$@")
 }
 
@@ -125,7 +127,7 @@ readonly TRIES=3 # of a comparison that does not get on: a search of cuDNN's pla
 # record_line NAME NUMBER OPTIONS: a comparison that the step's eight minutes cut off goes on in another step, while it
 # gets on.
 record_line() {
-    local step_name=record-$1-$2-$made_with${within:+-within-$within} file whole=0 now tries=0 others=$unfinished line
+    local step_name=record-$1-$2-$made_with${within:+-within-$within}${again:+-again} file whole=0 now tries=0 others=$unfinished line
     file=$(file_of "$1")
     compare_line "$3" --device "$device" --out "$file" --resume
     while ! is_done "$step_name"; do

@@ -90,7 +90,7 @@ class Records(PackedFolder):
     def test_a_chip_that_is_not_here_is_planned_for(self):
         answer, options = self.run_it("--as", "h200", "plan", "large", device=None)
         self.assertEqual((answer.returncode, options), (0, ["--suite b"]), answer.stderr)
-        self.assertIn("compare --suite b --as h200 --plan --unless", self.calls[0])
+        self.assertIn("compare --suite b --as h200 --plan --fastest-configs --unless", self.calls[0])
         self.assertEqual(self.run_it("--as", "h200", "record")[0].returncode, 2)
 
     def test_what_cannot_be_planned_fails(self):
@@ -201,6 +201,15 @@ class Records(PackedFolder):
         self.assertTrue(self.calls[0].endswith("/benches/results/rows --within 4"), self.calls)
         self.assertEqual(self.run_it("record", "large")[1], ["--suite b"])
         self.assertNotIn("--within", self.calls[-1])
+
+    def test_what_is_fresh_is_measured_again_where_that_is_asked_for(self):
+        self.run_it("--again", "record", "large")
+        self.assertTrue(self.calls[0].endswith(" --again"), self.calls)
+        self.assertEqual(self.run_it("record", "large")[1], ["--suite b"])
+        self.assertNotIn("--again", self.calls[-1])
+        answer, options = self.run_it("--again", "check")
+        self.assertEqual((answer.returncode, options), (2, []))
+        self.assertIn("--again is for record and plan", answer.stderr)
 
     def test_every_library_that_is_wrong_or_missing_is_told(self):
         answer, _ = self.run_it("record", device="gpu", CUBLAS="12.9.1", CUDNN="")

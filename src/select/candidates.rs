@@ -244,7 +244,11 @@ pub(super) fn best_config(
     }
     let mut best: Option<(f64, Candidate)> = None;
     let mut first_refusal = None;
-    for configured in Configured::all_of(variant) {
+    let count = match variant.info().plans_all_by_first() {
+        true => 1,
+        false => usize::MAX,
+    };
+    for configured in Configured::all_of(variant).take(count) {
         let plan = match configured.plan(limits, problem) {
             Ok(plan) if plan.is_in_constant_memory() => {
                 let why = "keeps its filter in constant memory, which a rule does not take";

@@ -76,7 +76,8 @@ pub struct Info {
     pub min_arch: u32,
     /// Greatest compute capability times ten.
     pub max_arch: u32,
-    /// Its configurations, `tile=16`; the first is the default. Empty where there is nothing to set.
+    /// Its configurations, `tile=16`; the first is the default. Empty where there is nothing to set. A first
+    /// one of `any`, `tile=any`, stands for the one of all that is estimated to be the fastest.
     pub configs: Vec<String>,
     /// Whether rules may choose it: it was checked on a GPU, and measurements back its estimates. Others
     /// run by name.
@@ -124,6 +125,12 @@ impl Info {
             Some(config) => format!("{}:{config}", self.name),
             None => self.name.clone(),
         }
+    }
+
+    /// Whether its first configuration is the one of all that it estimates to be the fastest: `tiles=any`.
+    pub(crate) fn plans_all_by_first(&self) -> bool {
+        let first = self.configs.first();
+        first.is_some_and(|first| first.ends_with("=any"))
     }
 
     /// Refuses the index of a configuration that there is not; 0 is one even where there are none.

@@ -1392,6 +1392,7 @@ fn what_is_recorded_is_not_measured_again() {
         "compare",
         "--device",
         "cpu",
+        "--fastest-configs",
         "--problem",
         problems[1],
         "--out",
@@ -1406,6 +1407,9 @@ fn what_is_recorded_is_not_measured_again() {
         plan.contains(problems[3]) && !plan.contains(problems[1]),
         "{plan}"
     );
+    let all = compare(&["--plan", "--again"]);
+    assert!(all.ends_with(" s for 2 problems, 0 are fresh\n"), "{all}");
+    fails(&["compare", "--again"], &["--unless <DIR>"]);
 }
 
 #[test]

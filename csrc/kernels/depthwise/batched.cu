@@ -50,6 +50,8 @@ bool is_small(const cf_problem &p, const cf::Refusal &no) {
     return true;
 }
 
+constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_depthwise(p, no) || !is_common(p, no))
@@ -64,15 +66,19 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("counts images in 30 bits; there are %lld", (long long)p.n);
     if (!is_small(p, no))
         return false;
-    const Option best = best_option(query);
-    if (best.warps == 0)
+    cf::Ranking<Option> ranking(query.config, configs);
+    rank_options(query, ranking);
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (!best)
         return no("keeps some channels' planes of x and y in shared memory, of which a block has "
                   "%d bytes; %d x %d and %d x %d do not fit",
                   query.device.shared_per_block, p.h, p.w, p.p, p.q);
-    state.tiling = best.tiling;
-    plan.us = best.us;
-    state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, best)
-                                             : kernel_for<__nv_bfloat16>(p, best);
+    state.tiling = best->choice.tiling;
+    plan.us = best->us;
+    state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, best->choice)
+                                             : kernel_for<__nv_bfloat16>(p, best->choice);
     return true;
 }
 
@@ -92,6 +98,6 @@ extern "C" const cf_row CF_ROW(depthwise, batched) = {
     "padding, and up to 15 columns beside the window, are multiplied by zeros or as zeros: where "
     "an infinity or a NaN meets them, the sum is NaN",
     CF_NEEDS_SM90,
-    nullptr, // configs
+    configs,
     cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

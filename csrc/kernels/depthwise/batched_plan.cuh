@@ -4,6 +4,7 @@
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/ranking.cuh"
 #include "kernels/depthwise/family.cuh"
 
 #include <algorithm>
@@ -164,11 +165,9 @@ inline bool tile(const cf_query &query, const Form &form, const StripSize &size,
     return true;
 }
 
-// The one that is estimated to take least; without warps where none fits.
-inline Option best_option(const cf_query &query) {
+inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
     const Form form = form_of(p);
-    Option best;
     const int step = channel_step(p);
     // No warp is without a task where channels are left.
     const auto with_images = [&](int images) {
@@ -177,15 +176,13 @@ inline Option best_option(const cf_query &query) {
                 for (int parts = 1; parts <= 4; parts *= 2) {
                     Option option;
                     if (tile(query, form, {set, images, warps, parts}, option) &&
-                        (set * option.tiling.pieces >= warps || set + step > p.c) &&
-                        (!best.warps || option.us < best.us))
-                        best = option;
+                        (set * option.tiling.pieces >= warps || set + step > p.c))
+                        ranking.meet(option, option.us);
                 }
     };
     const int64_t all = std::max<int64_t>(p.n, 1);
     for (int images = 1; images < 2 * all && images <= 64; images *= 2)
         with_images(int(std::min<int64_t>(images, all)));
-    return best;
 }
 
 } // namespace cf::depthwise_batched

@@ -36,6 +36,8 @@ double told(const cf_problem &p) {
     return 1 + 0.7 * (double(cf::round_up(p.c, Channels)) / p.c - 1);
 }
 
+constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_depthwise(p, no) || !is_common(p, no))
@@ -52,16 +54,20 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   p.c * 2, p.align);
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
-    const Option best = best_option(query);
-    if (best.tiling.stages == 0)
+    cf::Ranking<Option> ranking(query.config, configs);
+    rank_options(query, ranking);
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (!best)
         return no("keeps some rows of x and y in shared memory, and counts strips in 31 bits; of "
                   "%lld images with %d x %d pixels there are too many",
                   (long long)p.n, p.h, p.w);
-    state.tiling = best.tiling;
-    state.x_box = best.x, state.y_box = best.y;
-    plan.us = told(p) * best.us;
-    state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, best)
-                                             : kernel_for<__nv_bfloat16>(p, best);
+    state.tiling = best->choice.tiling;
+    state.x_box = best->choice.x, state.y_box = best->choice.y;
+    plan.us = told(p) * best->us;
+    state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, best->choice)
+                                             : kernel_for<__nv_bfloat16>(p, best->choice);
     return true;
 }
 
@@ -94,6 +100,6 @@ extern "C" const cf_row CF_ROW(depthwise, mma) = {
     "padding, and up to 15 columns beside the window, are multiplied by zeros or as zeros: where "
     "an infinity or a NaN meets them, the sum is NaN",
     CF_NEEDS_SM90,
-    nullptr, // configs
+    configs,
     cf::Row<State, plan, prepare, launch>::functions(),
 };

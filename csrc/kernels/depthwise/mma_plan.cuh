@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/half_line_map.cuh"
+#include "core/ranking.cuh"
 #include "kernels/depthwise/nhwc_tiling.cuh"
 
 namespace cf::depthwise_mma {
@@ -100,16 +101,13 @@ inline bool tile(const cf_query &query, const StripSize &size, Option &option) {
     return true;
 }
 
-// The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query) {
+inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    Option best = {};
     for_strip_sizes(p, columns_of(p.r, p.stride_h), Units, 32768, [&](const StripSize &size) {
         Option option;
-        if (tile(query, size, option) && (best.tiling.stages == 0 || option.us < best.us))
-            best = option;
+        if (tile(query, size, option))
+            ranking.meet(option, option.us);
     });
-    return best;
 }
 
 } // namespace cf::depthwise_mma

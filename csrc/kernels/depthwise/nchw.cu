@@ -38,6 +38,8 @@ void choose_kernel(const Option &option, State &state) {
     });
 }
 
+constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_depthwise(p, no) || !is_common(p, no))
@@ -50,15 +52,19 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("counts planes and their rows in 31 bits; of %lld images with %d channels of %d "
                   "rows there are too many",
                   (long long)p.n, p.c, p.h);
-    const Option best = best_option(query);
-    if (best.tiling.stages == 0)
+    cf::Ranking<Option> ranking(query.config, configs);
+    rank_options(query, ranking);
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (!best)
         return no(
             "keeps rows of x and y in shared memory, two times as many as a filter is high and "
             "two; of %d and %d columns they do not fit",
             p.w, p.q);
-    state.tiling = best.tiling;
-    plan.us = best.us;
-    choose_kernel(best, state);
+    state.tiling = best->choice.tiling;
+    plan.us = best->us;
+    choose_kernel(best->choice, state);
     return true;
 }
 
@@ -79,6 +85,6 @@ extern "C" const cf_row CF_ROW(depthwise, nchw) = {
     "window by zeros: where a weight or an input that is infinite or NaN meets them, the sum is "
     "NaN",
     CF_NEEDS_SM90,
-    nullptr, // configs
+    configs,
     cf::Row<State, plan, cf::prepare_kernel<State>, launch>::functions(),
 };

@@ -4,6 +4,7 @@
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/ranking.cuh"
 #include "kernels/depthwise/family.cuh"
 
 #include <algorithm>
@@ -318,15 +319,13 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
     return true;
 }
 
-// The best one with at least and at most so many blocks to a multiprocessor; none of its stages
-// where none fits.
-inline Option best_option(const cf_query &query, int least, int most) {
+// Those with at least and at most so many blocks to a multiprocessor.
+inline void rank_options(const cf_query &query, int least, int most, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    Option best = {};
     const auto take = [&](Option option, int most) {
         for (int blocks = least; blocks <= most; ++blocks)
-            if (place(query, blocks, option) && (best.tiling.stages == 0 || option.us < best.us))
-                best = option;
+            if (place(query, blocks, option))
+                ranking.meet(option, option.us);
     };
     const bool bands = has_bands(p);
     const auto consider = [&](int set, int strip_rows) {
@@ -365,16 +364,13 @@ inline Option best_option(const cf_query &query, int least, int most) {
             consider(1, rows);
         before = rows;
     }
-    return best;
 }
 
-// The one that is estimated to take least. Fewer blocks than half of those that registers leave
-// room for are for rows that are so long that they need their shared memory.
-inline Option best_option(const cf_query &query) {
-    Option best = {};
-    for (int most = blocks_of(query.problem); most > 0 && best.tiling.stages == 0; most /= 2)
-        best = best_option(query, most > 1 ? most / 2 + 1 : 1, most);
-    return best;
+// Fewer blocks than half of those that registers leave room for are for rows that are so long that
+// they need their shared memory.
+inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
+    for (int most = blocks_of(query.problem); most > 0 && ranking.met_none(); most /= 2)
+        rank_options(query, most > 1 ? most / 2 + 1 : 1, most, ranking);
 }
 
 } // namespace cf::depthwise_nchw

@@ -50,6 +50,8 @@ void choose_kernel(const Option &option, State &state) {
     });
 }
 
+constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_depthwise(p, no) || !is_common(p, no))
@@ -64,15 +66,19 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   p.c * cf::element_bytes(p), p.align);
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
-    const Option best = best_option(query);
-    if (best.tiling.stages == 0)
+    cf::Ranking<Option> ranking(query.config, configs);
+    rank_options(query, ranking);
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (!best)
         return no("keeps some rows of x in shared memory, and counts strips in 31 bits; of %lld "
                   "images with %d x %d pixels there are too many",
                   (long long)p.n, p.h, p.w);
-    state.tiling = best.tiling;
-    state.box = best.box;
-    plan.us = best.us;
-    choose_kernel(best, state);
+    state.tiling = best->choice.tiling;
+    state.box = best->choice.box;
+    plan.us = best->us;
+    choose_kernel(best->choice, state);
     return true;
 }
 
@@ -100,6 +106,6 @@ extern "C" const cf_row CF_ROW(depthwise, nhwc) = {
     "padding is multiplied as zeros: where a weight that is infinite or NaN meets it, the sum is "
     "NaN",
     CF_NEEDS_SM90,
-    nullptr, // configs
+    configs,
     cf::Row<State, plan, prepare, launch>::functions(),
 };

@@ -1,6 +1,7 @@
 // The planner of depthwise_nhwc: how a problem becomes strips, and what a strip takes.
 #pragma once
 
+#include "core/ranking.cuh"
 #include "kernels/depthwise/nhwc_tiling.cuh"
 
 namespace cf::depthwise {
@@ -82,19 +83,15 @@ inline bool tile(const cf_query &query, int lanes, const StripSize &size, Option
     return true;
 }
 
-// The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query) {
+inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    Option best = {};
     for (int lanes = p.storage == CF_STORE_F32 ? 16 : 32; lanes >= 16; lanes /= 2)
         for_strip_sizes(p, columns_of(p.r), MaxWarps * (32 / lanes), 16384,
                         [&](const StripSize &size) {
                             Option option;
-                            if (tile(query, lanes, size, option) &&
-                                (best.tiling.stages == 0 || option.us < best.us))
-                                best = option;
+                            if (tile(query, lanes, size, option))
+                                ranking.meet(option, option.us);
                         });
-    return best;
 }
 
 } // namespace cf::depthwise

@@ -49,6 +49,8 @@ void choose_kernel(const Instance &instance, const Option &option, State &state)
     });
 }
 
+constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_for_mma(p, no))
@@ -56,15 +58,19 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (p.layout != CF_NCHW)
         return no("is written for NCHW");
     const Instance instance = cf::grouped_nchw::instance_of(p);
-    const Option best = cf::grouped_nchw::best_option(query, instance);
-    if (best.tiling.stages == 0)
+    cf::Ranking<Option> ranking(query.config, configs);
+    cf::grouped_nchw::rank_options(query, instance, ranking);
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (!best)
         return no("keeps whole rows of x in shared memory, twice, and counts strips of them in 30 "
                   "bits; of %lld images with %d x %d pixels there are too many",
                   (long long)p.n, p.h, p.w);
-    state.tiling = best.tiling;
-    state.filter.plan(p, filter_words(p, instance), best.tiling.all_chunks, plan);
-    plan.us = Told * best.us;
-    choose_kernel(instance, best, state);
+    state.tiling = best->choice.tiling;
+    state.filter.plan(p, filter_words(p, instance), best->choice.tiling.all_chunks, plan);
+    plan.us = Told * best->us;
+    choose_kernel(instance, best->choice, state);
     return true;
 }
 
@@ -97,6 +103,6 @@ extern "C" const cf_row CF_ROW(grouped, nchw) = {
     "input or weight of at least 3.40199e38 in magnitude counts as infinite, and an infinite one "
     "makes NaN of every sum that it is part of",
     CF_NEEDS_SM90,
-    nullptr, // configs
+    configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),
 };

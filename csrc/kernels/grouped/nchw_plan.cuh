@@ -209,15 +209,13 @@ inline bool tile(const cf_query &query, const Instance &instance, const StripSiz
         [&](int blocks) { return int(std::clamp<int64_t>(ceil_div(t.strips, blocks), 1, 3)); });
 }
 
-// The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query, const Instance &instance) {
+inline void rank_options(const cf_query &query, const Instance &instance,
+                         Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    Option best = {};
     const auto consider = [&](const StripSize &strip) {
         Option option;
-        if (tile(query, instance, strip, option) &&
-            (best.tiling.stages == 0 || option.us < best.us))
-            best = option;
+        if (tile(query, instance, strip, option))
+            ranking.meet(option, option.us);
     };
     const int step = channel_step(p, instance);
     const int most = int(std::min<int64_t>(round_up(p.c, step), MaxChannels));
@@ -227,7 +225,6 @@ inline Option best_option(const cf_query &query, const Instance &instance) {
                 consider({channels, rows, pieces});
             rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;
         }
-    return best;
 }
 
 } // namespace cf::grouped_nchw

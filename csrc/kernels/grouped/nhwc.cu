@@ -60,6 +60,8 @@ void choose_kernel(const Instance &instance, const Option &option, State &state)
 // more, by 1.12 to 1.40 on 13 such layers of an H200 and an H100.
 double told(const cf_problem &p) { return p.c == p.groups && p.r * p.s >= 25 ? 1.2 : 1; }
 
+constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!is_for_mma(p, no))
@@ -73,16 +75,20 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
     const Instance instance = instance_of(p);
-    const Option best = best_option(query, instance);
-    if (best.tiling.stages == 0)
+    cf::Ranking<Option> ranking(query.config, configs);
+    rank_options(query, instance, ranking);
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (!best)
         return no("keeps rows of x in shared memory, and counts strips in 31 bits; of %lld images "
                   "with %d x %d pixels, %d apart at the filter's taps, there are too many",
                   (long long)p.n, p.h, p.w, p.dilation_w);
-    state.tiling = best.tiling;
-    state.box = best.box;
-    state.filter.plan(p, filter_words(p, instance), best.tiling.all_chunks, plan);
-    plan.us = told(p) * best.us;
-    choose_kernel(instance, best, state);
+    state.tiling = best->choice.tiling;
+    state.box = best->choice.box;
+    state.filter.plan(p, filter_words(p, instance), best->choice.tiling.all_chunks, plan);
+    plan.us = told(p) * best->us;
+    choose_kernel(instance, best->choice, state);
     return true;
 }
 
@@ -119,6 +125,6 @@ extern "C" const cf_row CF_ROW(grouped, nhwc) = {
     "input or weight of at least 3.40199e38 in magnitude counts as infinite, and an infinite one "
     "makes NaN of every sum that it is part of",
     CF_NEEDS_SM90,
-    nullptr, // configs
+    configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),
 };

@@ -4,6 +4,7 @@
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/ranking.cuh"
 #include "core/swizzled_map.cuh"
 #include "kernels/depthwise/family.cuh"
 #include "kernels/grouped/nhwc_fragment.cuh"
@@ -317,15 +318,13 @@ inline bool tile(const cf_query &query, const Instance &instance, const StripSiz
         [&](int blocks) { return t.strips <= blocks ? std::min(t.items, MaxStages) : MaxStages; });
 }
 
-// The one that is estimated to take least; none of its stages where none fits.
-inline Option best_option(const cf_query &query, const Instance &instance) {
+inline void rank_options(const cf_query &query, const Instance &instance,
+                         Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    Option best = {};
     const auto consider = [&](const StripSize &strip) {
         Option option;
-        if (tile(query, instance, strip, option) &&
-            (best.tiling.stages == 0 || option.us < best.us))
-            best = option;
+        if (tile(query, instance, strip, option))
+            ranking.meet(option, option.us);
     };
     const int all_units = int(ceil_div(p.q, UnitPixels));
     const int images = int(std::clamp<int64_t>(p.n, 1, 2 * MaxWarps));
@@ -343,7 +342,6 @@ inline Option best_option(const cf_query &query, const Instance &instance) {
                     rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;
                 }
         }
-    return best;
 }
 
 } // namespace cf::grouped

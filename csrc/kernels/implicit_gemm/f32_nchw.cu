@@ -13,6 +13,7 @@
 // Floor: one and a half clocks for each pixel of a product of 64 x 16 channels, and the bytes of x
 // and y over the bandwidth.
 #include "core/plan.cuh"
+#include "core/ranking.cuh"
 #include "kernels/implicit_gemm/f32_filter.cuh"
 #include "kernels/implicit_gemm/f32_nchw_kernel.cuh"
 #include "kernels/implicit_gemm/f32_nchw_plan.cuh"
@@ -40,10 +41,10 @@ void describe(const cf_problem &p, const PlanarChoice &choice, State &state) {
     state.pack = PackFilter::of(choice.plan.packed);
 }
 
-// Which ways to do a problem a plan chooses among.
-constexpr const char *const configs[] = {"tiles=any",   "tiles=halo",     "tiles=rows",
-                                         "tiles=taps",  "tiles=together", "tiles=apart",
-                                         "tiles=parts", "tiles=kept",     nullptr};
+// Which ways to do a problem a plan chooses among, and the place of its choice.
+constexpr const char *const configs[] = {
+    "tiles=any",   "tiles=halo",  "tiles=rows", "tiles=taps",  "tiles=together",
+    "tiles=apart", "tiles=parts", "tiles=kept", CF_NEXT_PLANS, nullptr};
 bool is_of(int32_t config, const PlanarChoice &choice) {
     const Tiling &t = choice.plan.tiling;
     switch (config) {
@@ -72,20 +73,21 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("is written for NCHW");
     if (!splits(p, no))
         return false;
-    PlanarChoice best = {};
+    cf::Ranking<PlanarChoice> ranking(query.config, configs);
     for_choices(query, [&](const PlanarChoice &choice) {
-        if (is_of(query.config, choice) && (best.width == 0 || choice.us < best.us))
-            best = choice;
+        if (is_of(query.config, choice))
+            ranking.meet(choice, choice.us);
     });
-    if (best.width == 0 && query.config > 0)
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
         return no("has no %s for this", configs[query.config]);
-    if (best.width == 0)
+    if (!best)
         return no("keeps pixels under a filter's taps in shared memory, of tiles that are counted "
                   "in 29 bits; this has %lld images of %dx%d, a filter of %dx%d",
                   (long long)p.n, p.p, p.q, p.r, p.s);
-    plan.packed_bytes = uint64_t(best.plan.packed.bytes());
-    plan.us = best.us;
-    describe(p, best, state);
+    plan.packed_bytes = uint64_t(best->choice.plan.packed.bytes());
+    plan.us = best->us;
+    describe(p, best->choice, state);
     return true;
 }
 

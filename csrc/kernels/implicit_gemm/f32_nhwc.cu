@@ -20,6 +20,7 @@
 //
 // Floor: one and a half clocks for each pixel of a product of 64 x 16 channels.
 #include "core/plan.cuh"
+#include "core/ranking.cuh"
 #include "kernels/implicit_gemm/f32_filter.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_kernel.cuh"
 #include "kernels/implicit_gemm/f32_nhwc_plan.cuh"
@@ -50,10 +51,10 @@ void describe(const cf_problem &p, const CopiedChoice &choice, State &state) {
     state.pack = PackFilter::of(choice.plan.packed);
 }
 
-// Which ways to do a problem a plan chooses among.
+// Which ways to do a problem a plan chooses among, and the place of its choice.
 constexpr const char *const configs[] = {"tiles=any",      "tiles=boxes", "tiles=im2col",
                                          "tiles=together", "tiles=apart", "tiles=parts",
-                                         "tiles=kept",     nullptr};
+                                         "tiles=kept",     CF_NEXT_PLANS, nullptr};
 bool is_of(int32_t config, const Plan &plan) {
     const Tiling &t = plan.tiling;
     switch (config) {
@@ -84,18 +85,19 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const cf_problem &p = query.problem;
     if (!takes(p, no))
         return false;
-    CopiedChoice best = {};
+    cf::Ranking<CopiedChoice> ranking(query.config, configs);
     for_choices(query, [&](const CopiedChoice &choice) {
-        if (is_of(query.config, choice.plan) && (best.width == 0 || choice.us < best.us))
-            best = choice;
+        if (is_of(query.config, choice.plan))
+            ranking.meet(choice, choice.us);
     });
-    if (best.width == 0 && query.config > 0)
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
         return no("has no %s for this", configs[query.config]);
-    if (best.width == 0)
+    if (!best)
         return cf::implicit_gemm::no_copies(p, no);
-    plan.packed_bytes = uint64_t(best.plan.packed.bytes());
-    plan.us = best.us;
-    describe(p, best, state);
+    plan.packed_bytes = uint64_t(best->choice.plan.packed.bytes());
+    plan.us = best->us;
+    describe(p, best->choice, state);
     return true;
 }
 

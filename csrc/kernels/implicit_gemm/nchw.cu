@@ -17,6 +17,7 @@
 // Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), and the bytes of
 // x and y over the bandwidth.
 #include "core/plan.cuh"
+#include "core/ranking.cuh"
 #include "core/swizzled_map.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/nchw_estimate.cuh"
@@ -64,10 +65,10 @@ void describe_state(const cf_problem &p, const Choice &choice, State &state) {
         choose_kernels<__nv_bfloat16>(choice, state);
 }
 
-// Which ways to do a problem a plan chooses among.
+// Which ways to do a problem a plan chooses among, and the place of its choice.
 constexpr const char *const configs[] = {
-    "tiles=any",   "tiles=halo",  "tiles=rows",  "tiles=taps",     "tiles=together",
-    "tiles=apart", "tiles=alone", "tiles=parts", "tiles=straight", nullptr};
+    "tiles=any",   "tiles=halo",  "tiles=rows",     "tiles=taps",  "tiles=together", "tiles=apart",
+    "tiles=alone", "tiles=parts", "tiles=straight", CF_NEXT_PLANS, nullptr};
 bool is_of(int32_t config, const Choice &choice) {
     const Tiling &t = choice.option.tiling;
     switch (config) {
@@ -106,24 +107,22 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const cf_problem &p = query.problem;
     if (!takes(p, no))
         return false;
-    Choice best = {};
+    cf::Ranking<Choice> ranking(query.config, configs);
     for_choices(query, all_widths(NarrowWidths(), cf::implicit_nchw::WideWidths()),
-                [&](Choice &choice) {
-                    if (!is_of(query.config, choice))
-                        return;
-                    choice.option.us = estimate(query, choice);
-                    if (best.option.width == 0 || choice.option.us < best.option.us)
-                        best = choice;
+                [&](const Choice &choice) {
+                    if (is_of(query.config, choice))
+                        ranking.meet(choice, estimate(query, choice));
                 });
-    if (best.option.width == 0 && query.config > 0)
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
         return no("has no %s for this", configs[query.config]);
-    if (best.option.width == 0)
+    if (!best)
         return no("keeps pixels under a filter's taps in shared memory, of tiles that are counted "
                   "in 29 bits; this has %lld images of %dx%d, a filter of %dx%d",
                   (long long)p.n, p.p, p.q, p.r, p.s);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = best.option.us;
-    describe_state(p, best, state);
+    plan.us = best->us;
+    describe_state(p, best->choice, state);
     return true;
 }
 

@@ -26,6 +26,7 @@
 // Floor: half a clock for each pixel of a product of 64 x 16 channels (8 in tf32), the bytes of x
 // and y over the bandwidth, and what comes from L2 over some 54 bytes in a clock.
 #include "core/plan.cuh"
+#include "core/ranking.cuh"
 #include "kernels/implicit_gemm/line_filter.cuh"
 #include "kernels/implicit_gemm/nhwc_estimate.cuh"
 #include "kernels/implicit_gemm/nhwc_kernel.cuh"
@@ -67,10 +68,10 @@ void describe(const cf_problem &p, const Option &option, State &state) {
         choose_kernels<__nv_bfloat16>(option, state);
 }
 
-// Which ways to do a problem a plan chooses among.
-constexpr const char *const configs[] = {"tiles=any",      "tiles=boxes", "tiles=im2col",
-                                         "tiles=together", "tiles=apart", "tiles=alone",
-                                         "tiles=clusters", "tiles=parts", nullptr};
+// Which ways to do a problem a plan chooses among, and the place of its choice.
+constexpr const char *const configs[] = {
+    "tiles=any",   "tiles=boxes",    "tiles=im2col", "tiles=together", "tiles=apart",
+    "tiles=alone", "tiles=clusters", "tiles=parts",  CF_NEXT_PLANS,    nullptr};
 bool is_of(int32_t config, const Tiling &t) {
     switch (config) {
     case 1:
@@ -106,21 +107,19 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const cf_problem &p = query.problem;
     if (!takes(p, no))
         return false;
-    Option best = {};
+    cf::Ranking<Option> ranking(query.config, configs);
     for_options(query, [&](const Option &option) {
-        if (!is_of(query.config, option.tiling))
-            return;
-        const double us = estimate(query, option);
-        if (best.width == 0 || us < best.us)
-            best = option, best.us = us;
+        if (is_of(query.config, option.tiling))
+            ranking.meet(option, estimate(query, option));
     });
-    if (best.width == 0 && query.config > 0)
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
         return no("has no %s for this", configs[query.config]);
-    if (best.width == 0)
+    if (!best)
         return no_copies(p, no);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = best.us;
-    describe(p, best, state);
+    plan.us = best->us;
+    describe(p, best->choice, state);
     return true;
 }
 

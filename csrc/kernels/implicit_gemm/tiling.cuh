@@ -143,7 +143,6 @@ struct Option {
     bool beside; // whether another block has room beside one
     Tiling tiling;
     Lines lines;
-    double us;
 };
 inline int64_t group_channels(const cf_problem &p) { return p.c / p.groups; }
 inline int64_t blocks_of(const cf_problem &p) {

@@ -8,27 +8,29 @@ use crate::{
 };
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
-const UNROLL_HALF: f64 = 0.506;
-const UNROLL_F32: f64 = 0.537;
+const UNROLL_HALF: f64 = 0.504;
+const UNROLL_F32: f64 = 0.53;
 const MEMORY: f64 = 0.745;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
 const LAUNCH_US: f64 = 3.85;
 const PASS_US: f64 = 6.03;
 /// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
 /// FMAs.
-const FP32: f64 = 0.624;
-const TF32: f64 = 0.575;
-const HALF: f64 = 0.796;
-const ONE_CHANNEL: f64 = 0.8;
+const FP32: f64 = 0.655;
+const TF32: f64 = 0.604;
+const HALF: f64 = 0.828;
+const ONE_CHANNEL: f64 = 0.805;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
-const UNALIGNED: f64 = 3.68;
+const UNALIGNED: f64 = 3.53;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
-const FMA_STEP: f64 = 27.8;
+const FMA_STEP: f64 = 27.0;
 const HALF_STEP: f64 = 1.79;
 const MOST_FMA_STEPS: usize = 512;
-/// Columns of a tile: fewer output channels take as long.
+/// Of a tile: fewer output channels take as long, and where each image has a product of its own, fewer
+/// pixels.
 const TILE: usize = 32;
+const PLANE_TILE: usize = 64;
 
 /// The unrolling, the product, and the pass that finishes it. None, which no rule takes, for lines off the
 /// words of tensor cores: those of 98 bytes took four times what is reckoned for lines off 16 bytes.
@@ -66,9 +68,14 @@ pub(super) fn microseconds(problem: &Problem, product: &Product, limits: &Limits
 fn gemm(problem: &Problem, product: &Product, operand: f64, limits: &Limits) -> f64 {
     let math = problem.math();
     let channels = problem.k() / problem.groups();
-    let pixels = problem.n() as f64 * (problem.p() * problem.q()) as f64;
+    let images = problem.n() as f64;
+    let plane = problem.p() * problem.q();
     let columns = channels.next_multiple_of(TILE) * problem.groups();
-    let flops = 2.0 * pixels * columns as f64 * problem.reduction() as f64;
+    let rows = match product.form {
+        Form::Batched => plane.next_multiple_of(PLANE_TILE),
+        Form::Rows | Form::Wide => plane,
+    };
+    let flops = 2.0 * images * rows as f64 * columns as f64 * problem.reduction() as f64;
     let per_clock = match math {
         Math::Fp32 => FP32 * peak(limits, math),
         _ if channels == 1 => ONE_CHANNEL * peak(limits, Math::Fp32),
@@ -81,7 +88,7 @@ fn gemm(problem: &Problem, product: &Product, operand: f64, limits: &Limits) -> 
         _ => (operand - limits.l2_bytes as f64 / 2.0).max(0.0),
     };
     let weights = (problem.w_len() * product.operand.bytes()) as f64;
-    let written = pixels * (problem.k() * product.sum.bytes()) as f64;
+    let written = images * (plane * problem.k() * product.sum.bytes()) as f64;
     let stream = together_us(
         busy_us(limits, flops, per_clock),
         memory_us(limits, read + weights + written, MEMORY),

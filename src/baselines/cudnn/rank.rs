@@ -10,7 +10,7 @@ use crate::{
 /// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
 /// last.
 const MEMORY: f64 = 0.771;
-const GROUPED_MEMORY: f64 = 0.273;
+const GROUPED_MEMORY: f64 = 0.274;
 const FP32_NHWC_MEMORY: f64 = 0.138;
 /// Of a chip's peak.
 const FP32: f64 = 0.499;
@@ -27,12 +27,12 @@ const FP32_NHWC_LAUNCH_US: f64 = 6.04;
 const FP32_NHWC_STEP: f64 = 59.4;
 /// Tensor cores want channels last: NCHW is transposed on the way in and out. Microseconds for the
 /// launches, and the share of the memory's pins.
-const TRANSPOSE_US: f64 = 6.71;
+const TRANSPOSE_US: f64 = 6.73;
 const TRANSPOSE: f64 = 0.56;
 /// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
 /// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
-const FEW_ONE_NHWC: f64 = 0.203;
-const FEW_FP32: f64 = 0.324;
+const FEW_ONE_NHWC: f64 = 0.202;
+const FEW_FP32: f64 = 0.325;
 const FEW_TF32: f64 = 0.108;
 const FEW_HALF: f64 = 0.114;
 const FEW_MEMORY: f64 = 0.296;

@@ -1,7 +1,7 @@
 //! One problem, several contenders: each checked, those that passed timed round by round.
 
 use std::{
-    borrow::{Borrow, BorrowMut},
+    borrow::{Borrow, BorrowMut, Cow},
     mem,
     sync::{
         Arc,
@@ -16,6 +16,7 @@ use convforge_check::{self as check, Measured, Outcome};
 #[cfg(feature = "cudnn")]
 use super::row::COMPLETE;
 use super::{
+    configs::with_fastest,
     entry::Status,
     options::Options,
     rounds::{Outputs, in_turns},
@@ -143,7 +144,8 @@ pub fn compare(
         rows: Vec::new(),
         ready: Vec::new(),
     };
-    comparison.check(contenders, progress);
+    let contenders = comparison.configured(contenders, progress);
+    comparison.check(&contenders, progress);
     check::forget_memory();
     progress("timing");
     comparison.time();
@@ -171,6 +173,22 @@ struct Made {
 impl Comparison<'_> {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The contenders, with those of other configurations where these are asked for.
+    fn configured<'c>(
+        &self,
+        contenders: &'c [Contender],
+        progress: &mut dyn FnMut(&str),
+    ) -> Cow<'c, [Contender]> {
+        if !self.options.fastest_configs {
+            return Cow::Borrowed(contenders);
+        }
+        progress("finding the fastest configurations");
+        let (device, problem) = (self.device, &self.layer.problem);
+        let found = with_fastest(device, problem, contenders, self.options, self.stop);
+        // That there is no memory for the operands is said by who times them.
+        found.map_or(Cow::Borrowed(contenders), Cow::Owned)
     }
 
     /// Makes a row for each contender. Those that search come first, as they try plans that ask for much memory:

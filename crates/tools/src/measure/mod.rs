@@ -15,6 +15,7 @@ mod ceilings;
 mod chart;
 mod clock;
 mod compare;
+mod configs;
 mod csv;
 mod curve;
 mod entry;

@@ -17,6 +17,8 @@ pub struct Options {
     pub warm: bool,
     /// Seed of the data.
     pub seed: u64,
+    /// Beside the first configuration of a variant, the one that a few samples find to be the fastest.
+    pub fastest_configs: bool,
     /// What floors are reckoned from; without them there are none.
     pub ceilings: Option<Ceilings>,
 }
@@ -38,6 +40,7 @@ impl Options {
             budget: Duration::from_secs(seconds),
             warm: false,
             seed: 1,
+            fastest_configs: false,
             ceilings: None,
         }
     }

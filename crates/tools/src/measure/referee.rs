@@ -47,6 +47,7 @@ impl cudnn::Referee for Referee {
             budget: BUDGET,
             warm: false,
             seed: SEED,
+            fastest_configs: false,
             ceilings: None,
         };
         let go_on = AtomicBool::new(false);

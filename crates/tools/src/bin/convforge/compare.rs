@@ -37,6 +37,10 @@ pub struct Args {
     problems: ProblemArgs,
     #[command(flatten)]
     variants: VariantArgs,
+    /// Compare the fastest configuration of a variant, too, where it is another than the default: of those near the
+    /// fastest by their estimates, found by a few samples each, cuBLAS's too
+    #[arg(long)]
+    fastest_configs: bool,
     #[command(flatten)]
     measuring: MeasuringArgs,
     #[command(flatten)]
@@ -58,6 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let limits = device.limits();
     let mut run = Run::new(measuring, device, View::Compare, target)?;
+    run.fastest_configs = args.fastest_configs;
     let layers = run.fit(layers, gpu);
     run.expect(&layers);
     let recorded = fresh.recorded(&limits, &run.report.environment)?;
@@ -68,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         terminal::remark(&note, measuring.prints_tables())?;
     }
     let all = units.len();
-    units.retain(|(layer, group)| !recorded.has(layer, group, cold));
+    units.retain(|(layer, group)| fresh.again || !recorded.has(layer, group, cold));
     if fresh.plan {
         units.retain(|unit| !run.has(unit));
         return tell_plan(&measuring.sampling.options(gpu), &units, &recorded, all);

@@ -38,6 +38,7 @@ impl SamplingArgs {
             budget: self.seconds.unwrap_or(default.budget),
             warm: self.warm,
             seed: self.seed,
+            fastest_configs: false,
             ceilings: None,
         }
     }

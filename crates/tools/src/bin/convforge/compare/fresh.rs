@@ -25,6 +25,9 @@ pub struct FreshArgs {
     /// of what was never timed, the estimate counts as well. Picks, cuBLAS and cuDNN stay
     #[arg(long, value_name = "TIMES", requires = "unless", value_parser = positive::<u32>)]
     within: Option<u32>,
+    /// Measure what is fresh, too: results in the folders of --unless only say who is slow
+    #[arg(long, requires = "unless")]
+    pub again: bool,
     /// Measure nothing: print each problem that would be measured, and about how many seconds it takes
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub plan: bool,

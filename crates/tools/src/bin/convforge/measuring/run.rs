@@ -31,6 +31,8 @@ pub struct Run<'a> {
     /// What there is so far.
     pub report: Report,
     target: Option<Target>,
+    /// As [`Options::fastest_configs`].
+    pub fastest_configs: bool,
 }
 
 impl<'a> Run<'a> {
@@ -47,6 +49,7 @@ impl<'a> Run<'a> {
             report: args.report(&device, view)?,
             device,
             target,
+            fastest_configs: false,
         })
     }
 
@@ -103,6 +106,7 @@ impl<'a> Run<'a> {
         }
         let options = Options {
             ceilings: self.report.environment.ceilings,
+            fastest_configs: self.fastest_configs,
             ..self.args.sampling.options(self.device.is_gpu())
         };
         for unit in units {

@@ -1,0 +1,262 @@
+//! Which configurations of a variant are compared: the one that it estimates to be the fastest need not be.
+
+use std::sync::atomic::AtomicBool;
+
+use convforge::{
+    Conv, Device, Limits, Problem, Result,
+    variant::{Configured, Space},
+};
+
+use super::{
+    options::{LEAST_SAMPLES, Options},
+    rounds,
+};
+use crate::Contender;
+
+/// Times the least estimate of all contenders: others of who is estimated to take longer by its first
+/// configuration are not tried.
+const NEAR: f64 = 1.5;
+/// Times the estimate of its first configuration that another one may have.
+const WITHIN: f64 = 1.25;
+/// Of the time of the first one: nearer ones are taken for as fast.
+const FASTER: f64 = 0.99;
+
+/// The contenders; behind each variant that is in its first configuration the fastest other one of it, where a
+/// few samples find that to be faster. All of them are timed together, cuBLAS's too; which of cuDNN's plans is
+/// the fastest it finds by itself.
+///
+/// # Errors
+/// No memory for the operands.
+pub(super) fn with_fastest(
+    device: &Device,
+    problem: &Problem,
+    contenders: &[Contender],
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Vec<Contender>> {
+    let trials = trials(&device.limits(), problem, contenders);
+    let ready = trials.into_iter().filter_map(|trial| {
+        let conv = Conv::with_variant(device, problem, trial.configured.clone());
+        Some((trial, conv.ok()?))
+    });
+    let (trials, convs): (Vec<Trial>, Vec<Conv>) = ready.unzip();
+    let options = Options {
+        samples: LEAST_SAMPLES,
+        ..options.clone()
+    };
+    let timings = rounds::time(device, problem, &convs, &options, stop)?;
+    let us = timings
+        .into_iter()
+        .map(|timing| timing.map_or(f64::INFINITY, |timing| timing.median_us()));
+    let timed: Vec<(Trial, f64)> = trials.into_iter().zip(us).collect();
+    Ok(beside_first(contenders, &timed))
+}
+
+/// A configuration that is tried for the contender in this place.
+#[derive(Clone)]
+struct Trial {
+    place: usize,
+    configured: Configured,
+}
+
+/// The first configurations of who is near the fastest by estimates, each with the others that may be as fast.
+fn trials(limits: &Limits, problem: &Problem, contenders: &[Contender]) -> Vec<Trial> {
+    let us = |configured: &Configured| {
+        let plan = configured.plan(limits, problem).ok()?;
+        let packed = plan.packing.map(|packing| packing.space);
+        // Of constant memory there is little, which each keeps to itself.
+        plan.us.filter(|_| packed != Some(Space::Constant))
+    };
+    let estimates = contenders.iter().map(|contender| match contender {
+        Contender::Variant(configured) if !contender.searches() => us(configured),
+        _ => None,
+    });
+    let estimates: Vec<Option<f64>> = estimates.collect();
+    let least = estimates
+        .iter()
+        .flatten()
+        .copied()
+        .fold(f64::INFINITY, f64::min);
+    let mut trials = Vec::new();
+    for (place, (contender, first)) in contenders.iter().zip(&estimates).enumerate() {
+        let (Contender::Variant(configured), Some(first)) = (contender, first) else {
+            continue;
+        };
+        if configured.config > 0 || *first > NEAR * least {
+            continue;
+        }
+        let mut others: Vec<Configured> = Configured::all_of(&configured.variant).skip(1).collect();
+        // Each of them is another plan; what is told to take as much as one of them, to the last digit, is that
+        // one by another name.
+        others.sort_by_key(|other| !is_numbered(other));
+        let mut known = vec![*first];
+        others.retain(|other| {
+            let is_other = |us: &f64| is_numbered(other) || !known.contains(us);
+            let may_be = us(other).filter(|us| *us <= WITHIN * first && is_other(us));
+            known.extend(may_be);
+            may_be.is_some()
+        });
+        if !others.is_empty() {
+            let all = [configured.clone()].into_iter().chain(others);
+            trials.extend(all.map(|configured| Trial { place, configured }));
+        }
+    }
+    trials
+}
+
+/// Whether it is `plan=2`, the next one by its estimate.
+fn is_numbered(configured: &Configured) -> bool {
+    let name = configured.info().configs.get(configured.config);
+    name.is_some_and(|name| name.starts_with("plan="))
+}
+
+fn beside_first(contenders: &[Contender], timed: &[(Trial, f64)]) -> Vec<Contender> {
+    let mut all = Vec::new();
+    for (place, contender) in contenders.iter().enumerate() {
+        all.push(contender.clone());
+        let mut of_it = timed.iter().filter(|(trial, _)| trial.place == place);
+        let Some((_, first)) = of_it.next() else {
+            continue;
+        };
+        let fastest = of_it.min_by(|(_, a), (_, b)| a.total_cmp(b));
+        let fastest = fastest.filter(|(_, us)| *us < FASTER * first);
+        let fastest = fastest.map(|(trial, _)| Contender::Variant(trial.configured.clone()));
+        // Unless it takes part by its name.
+        all.extend(fastest.filter(|fastest| {
+            let mut named = contenders.iter();
+            !named.any(|contender| contender.name() == fastest.name())
+        }));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use convforge::{
+        Error, Result,
+        variant::{Info, Kind, Plan, Prepared, Query, Variant},
+    };
+
+    use super::*;
+
+    /// A variant of which each configuration has an estimate, or cannot do the problem.
+    struct Estimated(Info, &'static [Option<f64>]);
+
+    // SAFETY: it prepares nothing.
+    unsafe impl Variant for Estimated {
+        fn info(&self) -> &Info {
+            &self.0
+        }
+
+        fn plan(&self, query: &Query) -> Result<Plan, String> {
+            let us = self.1[query.config].ok_or("is too large")?;
+            let mut plan = Plan::new(());
+            plan.us = Some(us);
+            Ok(plan)
+        }
+
+        fn prepare(&self, _: &Device, _: &Query, _: Plan) -> Result<Box<dyn Prepared>> {
+            Err(Error::Interrupted)
+        }
+    }
+
+    fn contender(name: &str, us: &'static [Option<f64>]) -> Contender {
+        let configs: Vec<String> = (0..us.len())
+            .map(|config| format!("tile={config}"))
+            .collect();
+        named(name, &configs, us)
+    }
+
+    fn named(name: &str, configs: &[impl ToString], us: &'static [Option<f64>]) -> Contender {
+        let mut info = Info::new(name, "family", "idea", "source", Kind::Cpu);
+        info.configs = configs.iter().map(ToString::to_string).collect();
+        let variant: Arc<dyn Variant> = Arc::new(Estimated(info, us));
+        variant.into()
+    }
+
+    fn names(all: &[Contender]) -> Vec<String> {
+        all.iter().map(Contender::name).collect()
+    }
+
+    fn tried(contenders: &[Contender]) -> Vec<String> {
+        let problem = "mb1ic1ih3oc1kh1".parse().unwrap();
+        let trials = trials(&Device::cpu().limits(), &problem, contenders);
+        let name = |trial: &Trial| trial.configured.name();
+        trials.iter().map(name).collect()
+    }
+
+    #[test]
+    fn of_who_is_near_what_may_be_as_fast_is_tried_once() {
+        // A refusal, an estimate of the same plan, one too far.
+        let near = contender(
+            "near",
+            &[Some(10.0), None, Some(10.0), Some(12.0), Some(16.0)],
+        );
+        let far = contender("far", &[Some(21.0), Some(22.0)]);
+        let alone = contender("alone", &[Some(11.0)]);
+        let all = [
+            far,
+            near,
+            alone,
+            "rule".parse().map(Contender::Pick).unwrap(),
+        ];
+        assert_eq!(tried(&all), ["near:tile=0", "near:tile=3"]);
+        // Numbered plans are others, and come first.
+        let configs = ["tiles=any", "tiles=one", "plan=2", "tiles=two", "plan=3"];
+        let us = &[Some(10.0), Some(11.0), Some(10.0), Some(10.5), Some(11.0)];
+        assert_eq!(
+            tried(&[named("near", &configs, us)]),
+            [
+                "near:tiles=any",
+                "near:plan=2",
+                "near:plan=3",
+                "near:tiles=two"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_configuration_that_was_named_is_alone() {
+        let Contender::Variant(first) = contender("near", &[Some(10.0), Some(11.0)]) else {
+            unreachable!();
+        };
+        let second = Configured { config: 1, ..first };
+        assert!(tried(&[Contender::Variant(second)]).is_empty());
+    }
+
+    #[test]
+    fn the_fastest_stands_behind_the_first_where_it_is_faster() {
+        let all = [
+            contender("one", &[Some(10.0), Some(11.0), Some(12.0)]),
+            contender("two", &[Some(10.0), Some(11.0)]),
+        ];
+        let beside = |us: [f64; 5], contenders: &[Contender]| {
+            let of = |place: usize, config| {
+                let Contender::Variant(first) = all[place].clone() else {
+                    unreachable!();
+                };
+                let configured = Configured { config, ..first };
+                Trial { place, configured }
+            };
+            let trials = [of(0, 0), of(0, 1), of(0, 2), of(1, 0), of(1, 1)];
+            let timed: Vec<(Trial, f64)> = trials.into_iter().zip(us).collect();
+            names(&beside_first(contenders, &timed))
+        };
+        let found = beside([10.0, 9.5, 9.0, 10.0, 9.95], &all);
+        assert_eq!(found, ["one:tile=0", "one:tile=2", "two:tile=0"]);
+        // The first one failed; the others did.
+        let none = f64::INFINITY;
+        let found = beside([none, 9.5, none, 10.0, none], &all);
+        assert_eq!(found, ["one:tile=0", "one:tile=1", "two:tile=0"]);
+        // It takes part already.
+        let Contender::Variant(first) = all[0].clone() else {
+            unreachable!();
+        };
+        let named = Contender::Variant(Configured { config: 2, ..first });
+        let three = [all[0].clone(), all[1].clone(), named];
+        let found = beside([10.0, 9.5, 9.0, 10.0, 10.0], &three);
+        assert_eq!(found, ["one:tile=0", "two:tile=0", "one:tile=2"]);
+    }
+}
