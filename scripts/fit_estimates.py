@@ -33,6 +33,7 @@ DEFAULTS = {"cublas_gemm": "auto", "cudnn": None}
 # How far a constant of the source may be from the fit.
 TOLERANCE = 0.03
 STEPS = (1.3, 1.1, 1.03, 1.01, 1.003)
+NUMBERED = re.compile(r"plan=\d+")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Timed:
     @property
     def name(self):
         return f"{self.variant}:{self.config}" if self.config else self.variant
+
+    @property
+    def is_numbered(self):
+        """Whether it is `plan=2`, which names another plan wherever the estimate has changed since."""
+        return bool(self.config) and NUMBERED.fullmatch(self.config) is not None
 
     @property
     def kind(self):
@@ -214,7 +220,7 @@ def ratios(rows, estimated):
     variants, kinds = defaultdict(list), defaultdict(list)
     for row in rows:
         us, *_ = estimated.get((row.problem, row.name), (None,))
-        if us:
+        if us and not row.is_numbered:
             variants[row.variant].append((row.us / us, row.problem))
             kinds[f"{row.variant} {row.kind}"].append((row.us / us, row.problem))
     return variants, kinds
@@ -229,7 +235,8 @@ def losses(rows, estimated):
             layers[row.problem].append((row, us, counted, ranked))
     found = []
     for layer in layers.values():
-        ranked = [(counted, row.name, row, us) for row, us, counted, is_ranked in layer if is_ranked]
+        ranked = [(counted, row.name, row, us) for row, us, counted, is_ranked in layer
+                  if is_ranked and not row.is_numbered]
         if ranked and len(layer) > 1:
             _, _, chosen, us = min(ranked, key=lambda one: one[:2])
             fastest, its_us, *_ = min(layer, key=lambda one: one[0].us)

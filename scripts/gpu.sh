@@ -51,7 +51,8 @@ usage: gpu.sh [options] COMMAND
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --within N         of `record` and `plan`: leave out this project's variants that committed results have at over N times
                      the fastest's time of a problem; their rows of before stay, stale where their code is another now
-  --again            of `record` and `plan`: what is fresh, too, as where a faster configuration may be found
+  --again            of `record` and `plan`: what is fresh, too, as where a faster configuration may be found; into files
+                     of their own
   --any-libraries    of `record` and `plan`: use the cuBLAS and cuDNN that are found first, whatever their versions; otherwise
                      those of toolkit.lock are looked for, and without them nothing is measured
   --minutes M        begin nothing new after M minutes, 9 or 2.5, and stop what runs then (no limit)

@@ -18,6 +18,7 @@ mod tests;
 mod timer;
 
 use std::{
+    collections::HashSet,
     fmt,
     time::{Duration, Instant},
 };
@@ -211,8 +212,12 @@ impl Tuner {
         let mut known = Record::new(problem, &model, store.conditions());
         // Of no image nothing is ever launched.
         entrants.retain(|_| problem.n() > 0);
-        // The sort is stable: the rule's choice, and then by estimates.
+        // The rule's choice, the best of each variant, all others; each by estimates, as the sorts are stable.
         entrants.sort_by(|a, b| a.us.total_cmp(&b.us));
+        let mut met = HashSet::new();
+        let is_first = |entrant: &Entrant| met.insert(entrant.configured.info().name.clone());
+        let (mut entrants, others): (Vec<_>, Vec<_>) = entrants.into_iter().partition(is_first);
+        entrants.extend(others);
         entrants.sort_by_key(|entrant| entrant.name() != ruled);
         for line in kept.iter().flat_map(|record| &record.lines) {
             let is_known = |entrant: &Entrant| {
@@ -253,21 +258,17 @@ fn entrants(device: &Device, problem: &Problem) -> (Vec<Entrant>, Vec<String>) {
     let (mut entrants, mut notes) = (Vec::new(), Vec::new());
     for variant in variants::all() {
         let info = variant.info();
-        let mut able = Vec::new();
-        for configured in Configured::all_of(variant) {
-            let plan = configured.plan(&limits, problem);
-            let plan = plan.ok().filter(|plan| !plan.is_in_constant_memory());
-            able.extend(plan.map(|plan| (configured, plan.us)));
-        }
+        let mut able = Configured::plans_of(variant, &limits, problem);
+        able.retain(|(_, plan)| !plan.is_in_constant_memory());
         if able.is_empty() {
             continue;
         }
         match variant::source(&**variant) {
             Err(why) => notes.push(format!("{} was left out: {}", info.name, chain(&why))),
-            Ok(source) => entrants.extend(able.into_iter().map(|(configured, us)| Entrant {
+            Ok(source) => entrants.extend(able.into_iter().map(|(configured, plan)| Entrant {
                 configured,
                 source: source.clone(),
-                us: us.unwrap_or(f64::INFINITY),
+                us: plan.us.unwrap_or(f64::INFINITY),
             })),
         }
     }

@@ -4,7 +4,7 @@
 
 use convforge::{
     Limits, Pick, Problem,
-    variant::{self, Kind, Query, Space, Variant},
+    variant::{self, Configured, Kind, Query, Space, Variant},
     variants,
 };
 use convforge_check::Profile;
@@ -230,6 +230,37 @@ fn the_next_plans_are_others() {
         us.dedup();
         assert!(us.len() > 2, "{name} on {text}: {us:?}");
     }
+}
+
+/// What is measured of a variant: no plan by two names.
+#[test]
+fn kinds_of_plans_that_have_a_number_are_left_out() {
+    let limits = Limits::of_chip("h200").unwrap();
+    let problem = "mb64ic64ih56oc64oh56kh3ph1+f16+nhwc".parse().unwrap();
+    let plans = |name| {
+        let variant = variants::find(name).unwrap();
+        let plans = Configured::plans_of(&variant, &limits, &problem).into_iter();
+        plans
+            .map(|(one, plan)| (one.name(), plan.us.unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let all = plans("implicit_gemm_nhwc");
+    let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
+    let numbered = (2..=8).map(|number| format!("implicit_gemm_nhwc:plan={number}"));
+    assert!(
+        numbered.into_iter().all(|name| names.contains(&&*name)),
+        "{names:?}"
+    );
+    assert_eq!(names[0], "implicit_gemm_nhwc:tiles=any");
+    // `alone` is what `any` takes here.
+    assert!(
+        !names.contains(&"implicit_gemm_nhwc:tiles=alone"),
+        "{all:?}"
+    );
+    // Estimates that do not see what configurations differ in make them no less others.
+    let of_cublas = plans("cublas_gemm");
+    let (auto, l2) = (&of_cublas[0], of_cublas.last().unwrap());
+    assert_eq!((&*l2.0, l2.1), ("cublas_gemm:l2", auto.1));
 }
 
 #[test]

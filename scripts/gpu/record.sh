@@ -55,7 +55,7 @@ add_comparisons() {
 file_of() {
     local gpu=''
     [[ $device != *:* ]] || gpu=-gpu${device#*:}
-    echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$made_with$gpu.json"
+    echo "$out/record/$(tr '[:upper:]' '[:lower:]' <<<"${chip:-cpu}")-$1-$made_with${again:+-again}$gpu.json"
 }
 
 # compare_line OPTIONS MORE...: what is stale of a line of record.txt, by these words too. What another GPU has

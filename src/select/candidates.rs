@@ -244,7 +244,7 @@ pub(super) fn best_config(
     }
     let mut best: Option<(f64, Candidate)> = None;
     let mut first_refusal = None;
-    let count = match variant.info().plans_all_by_first() {
+    let count = match variant.info().first_is_best() {
         true => 1,
         false => usize::MAX,
     };

@@ -260,6 +260,14 @@ fn the_best_of_all_configurations_counts() {
     assert_eq!(best(&[Some(3.0), Some(3.0)]), Ok((3.0, 0)));
     assert_eq!(best(&[None, Some(7.0)]), Ok((7.0, 1)));
     assert_eq!(best(&[None, None]), Err("cannot as 0".to_owned()));
+    // A first one of `any` is the best of all; the others need no plan.
+    let info = Info {
+        configs: ["tiles=any", "plan=2"].map(str::to_owned).to_vec(),
+        ..missing().info().clone()
+    };
+    let any: Arc<dyn Variant> = Arc::new(Estimates(info, &[Some(3.0), Some(2.0)]));
+    let (us, candidate) = best_config(&any, &Device::cpu().limits(), &problem()).unwrap();
+    assert_eq!((us, candidate.configured.config), (3.0, 0));
     // There is room for few filters in constant memory: a rule leaves it to those who ask.
     assert_eq!(best(&[Some(-1.0), Some(7.0)]), Ok((7.0, 1)));
     assert!(best(&[Some(-1.0)]).unwrap_err().contains("constant memory"));

@@ -116,12 +116,13 @@ impl Asked<'_> {
         }
         let timed = record.fastest_first();
         let mut right = timed.iter().filter(|(_, line)| !wrong.contains(&line.name));
-        let serving = right.find_map(|(us, line)| Some((us, self.candidate(line)?)));
+        let is_exact = record.problem == *self.problem;
+        let serving = right.find_map(|(us, line)| Some((us, self.candidate(line, is_exact)?)));
         let Some((us, mut candidate)) = serving else {
             return Err("nothing in them is what it was when they were taken".to_owned());
         };
         let on = match record.problem.n() {
-            _ if record.problem == *self.problem => "measured on this problem".to_owned(),
+            _ if is_exact => "measured on this problem".to_owned(),
             1 => "measured on 1 image".to_owned(),
             images => format!("measured on {images} images"),
         };
@@ -130,9 +131,13 @@ impl Asked<'_> {
         Ok(candidate)
     }
 
-    /// What a line names, if it is here, is what it was then, and can do the problem.
-    fn candidate(&self, line: &Line) -> Option<Candidate> {
-        let configured = named(line).ok()?;
+    /// What a line names, if it is here, is what it was then, and can do the problem. Of another number of images a
+    /// plan's number says nothing.
+    fn candidate(&self, line: &Line, is_exact: bool) -> Option<Candidate> {
+        let mut configured = named(line).ok()?;
+        if !is_exact && configured.info().is_numbered(configured.config) {
+            configured.config = 0;
+        }
         if !self.is_fresh(line, &*configured.variant) {
             return None;
         }

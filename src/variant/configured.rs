@@ -35,6 +35,33 @@ impl Configured {
         })
     }
 
+    /// The variant in the configurations that can do a problem, each with its plan. Left out is what is a plan that
+    /// stands there already: where the first configuration is the best of all, and others are the next ones by their
+    /// numbers, one of another name that is told to take as much as one of these, to the last digit.
+    pub fn plans_of(
+        variant: &Arc<dyn Variant>,
+        limits: &Limits,
+        problem: &Problem,
+    ) -> Vec<(Self, Plan)> {
+        let able = |configured: Self| {
+            let plan = configured.plan(limits, problem).ok()?;
+            Some((configured, plan))
+        };
+        let mut plans: Vec<(Self, Plan)> = Self::all_of(variant).filter_map(able).collect();
+        if !variant.info().first_is_best() {
+            return plans;
+        }
+        let is_place = |one: &Self| one.config == 0 || variant.info().is_numbered(one.config);
+        let places = plans.iter().filter(|(one, _)| is_place(one));
+        let mut known: Vec<Option<f64>> = places.map(|(_, plan)| plan.us).collect();
+        plans.retain(|(one, plan)| {
+            let is_new = is_place(one) || !known.contains(&plan.us);
+            known.push(plan.us);
+            is_new
+        });
+        plans
+    }
+
     /// What the variant says of itself.
     pub fn info(&self) -> &Info {
         self.variant.info()

@@ -128,9 +128,19 @@ impl Info {
     }
 
     /// Whether its first configuration is the one of all that it estimates to be the fastest: `tiles=any`.
-    pub(crate) fn plans_all_by_first(&self) -> bool {
+    pub(crate) fn first_is_best(&self) -> bool {
         let first = self.configs.first();
         first.is_some_and(|first| first.ends_with("=any"))
+    }
+
+    /// Whether a configuration is `plan=2`, a place by estimates: which plan that is depends on the problem, its
+    /// number of images as well, and on the code.
+    pub fn is_numbered(&self, config: usize) -> bool {
+        let number = self
+            .configs
+            .get(config)
+            .and_then(|name| name.strip_prefix("plan="));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
     }
 
     /// Refuses the index of a configuration that there is not; 0 is one even where there are none.

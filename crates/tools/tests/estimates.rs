@@ -122,7 +122,8 @@ impl Timed {
         let variant = contenders.find(&row.variant).unwrap();
         let configs = &variant.info().configs;
         let of = |config: &String| configs.iter().position(|one| one == config).unwrap();
-        let query = Query::new(&row.problem, row.config.as_ref().map_or(0, of), limits);
+        let config = row.config.as_ref().map_or(0, of);
+        let query = Query::new(&row.problem, config, limits);
         let plan = variant.plan(&query).ok()?;
         let in_constant_memory = plan
             .packing
@@ -136,7 +137,10 @@ impl Timed {
             estimate,
             counted: estimate * info.rule_factor(),
             us,
-            ranked: variant.info().ranked && !in_constant_memory,
+            // A number names another plan wherever the code has changed since; it is never chosen.
+            ranked: variant.info().ranked
+                && !in_constant_memory
+                && !variant.info().is_numbered(config),
         })
     }
 }

@@ -103,11 +103,15 @@ inline bool tile(const cf_query &query, const StripSize &size, Option &option) {
 
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    for_strip_sizes(p, columns_of(p.r, p.stride_h), Units, 32768, [&](const StripSize &size) {
-        Option option;
-        if (tile(query, size, option))
-            ranking.meet(option, option.us);
-    });
+    for_strip_sizes(p, columns_of(p.r, p.stride_h), Units, 32768,
+                    [&](const StripSize &size, int steps_before) {
+                        Option option;
+                        if (!tile(query, size, option))
+                            return steps_before;
+                        if (option.tiling.steps != steps_before)
+                            ranking.meet(option, option.us);
+                        return option.tiling.steps;
+                    });
 }
 
 } // namespace cf::depthwise_mma

@@ -8,13 +8,15 @@
 #include "kernels/depthwise/family.cuh"
 
 #include <algorithm>
+#include <bitset>
 
 namespace cf::depthwise_nchw {
 
 using namespace depthwise;
 
-constexpr int Warps = 4;      // of a block
-constexpr int MaxStages = 16; // of the ring that strips go through
+constexpr int Warps = 4;        // of a block
+constexpr int MaxStages = 16;   // of the ring that strips go through
+constexpr int MostPlanes = 256; // that lie whole in a strip, but for those that make pieces whole
 constexpr int StaticShared = 1024;
 
 // Adjacent columns of a thread, where rows of x are loaded by vectors of so many bytes: as many as
@@ -323,9 +325,13 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
 inline void rank_options(const cf_query &query, int least, int most, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
     const auto take = [&](Option option, int most) {
-        for (int blocks = least; blocks <= most; ++blocks)
-            if (place(query, blocks, option))
+        // Where there are few strips more blocks are no others.
+        int stages = 0, all_blocks = 0;
+        for (int blocks = least; blocks <= most && place(query, blocks, option); ++blocks) {
+            if (option.tiling.stages != stages || option.blocks != all_blocks)
                 ranking.meet(option, option.us);
+            stages = option.tiling.stages, all_blocks = option.blocks;
+        }
     };
     const bool bands = has_bands(p);
     const auto consider = [&](int set, int strip_rows) {
@@ -353,10 +359,15 @@ inline void rank_options(const cf_query &query, int least, int most, Ranking<Opt
     while (x_bytes * whole % 16 != 0 || y_bytes * whole % 16 != 0)
         whole *= 2;
     const int64_t planes = std::max<int64_t>(p.n * p.c, 1);
-    for (int set = 1; set <= std::min<int64_t>(planes, 256); set += 1 + set / 8) {
-        consider(set, p.p);
-        if (set % whole != 0)
-            consider(int(std::min(round_up(set, whole), planes)), p.p);
+    std::bitset<MostPlanes + 16> seen;
+    const auto with_planes = [&](int set) {
+        if (!seen[size_t(set)])
+            consider(set, p.p);
+        seen.set(size_t(set));
+    };
+    for (int set = 1; set <= std::min<int64_t>(planes, MostPlanes); set += 1 + set / 8) {
+        with_planes(set);
+        with_planes(int(std::min(round_up(set, whole), planes)));
     }
     for (int row_strips = 2, before = p.p; row_strips <= 64; ++row_strips) {
         const int rows = int(ceil_div(p.p, row_strips));

@@ -87,10 +87,13 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
     for (int lanes = p.storage == CF_STORE_F32 ? 16 : 32; lanes >= 16; lanes /= 2)
         for_strip_sizes(p, columns_of(p.r), MaxWarps * (32 / lanes), 16384,
-                        [&](const StripSize &size) {
+                        [&](const StripSize &size, int steps_before) {
                             Option option;
-                            if (tile(query, lanes, size, option))
+                            if (!tile(query, lanes, size, option))
+                                return steps_before;
+                            if (option.tiling.steps != steps_before)
                                 ranking.meet(option, option.us);
+                            return option.tiling.steps;
                         });
 }
 

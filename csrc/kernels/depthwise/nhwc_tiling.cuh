@@ -92,7 +92,8 @@ inline bool tile_strips(const cf_problem &p, const StripShape &shape, const Stri
 }
 
 // Calls body with every size of a strip whose column tiles, of all its images, are `units` at most,
-// and that copies up to so many bytes at once.
+// and that copies up to so many bytes at once. It answers the steps of a stage, and is told those
+// of the size before that copies less: with the same ones it makes the same strips.
 template <class Body>
 void for_strip_sizes(const cf_problem &p, int columns, int units, int most_copied, Body body) {
     const int all = int(ceil_div(p.q, columns));
@@ -107,8 +108,8 @@ void for_strip_sizes(const cf_problem &p, int columns, int units, int most_copie
                 if (rows == before)
                     continue;
                 before = rows;
-                for (int copied = 4096; copied <= most_copied; copied *= 2)
-                    body(StripSize{images, tiles, rows, copied});
+                for (int copied = 4096, steps = 0; copied <= most_copied; copied *= 2)
+                    steps = body(StripSize{images, tiles, rows, copied}, steps);
             }
     }
 }

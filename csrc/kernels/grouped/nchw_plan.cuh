@@ -221,8 +221,12 @@ inline void rank_options(const cf_query &query, const Instance &instance,
     const int most = int(std::min<int64_t>(round_up(p.c, step), MaxChannels));
     for (int channels = step; channels <= most; channels += step)
         for (int rows = p.p; rows > 0;) {
-            for (int pieces = 1; pieces <= std::min(rows, MaxTaskPieces); ++pieces)
-                consider({channels, rows, pieces});
+            for (int pieces = 1, before = 0; pieces <= std::min(rows, MaxTaskPieces); ++pieces) {
+                const int task_rows = int(ceil_div(rows, pieces));
+                if (task_rows != before)
+                    consider({channels, rows, pieces});
+                before = task_rows;
+            }
             rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;
         }
 }

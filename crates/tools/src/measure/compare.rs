@@ -19,7 +19,7 @@ use super::{
     configs::with_fastest,
     entry::Status,
     options::Options,
-    rounds::{Outputs, in_turns},
+    rounds::{Extent, in_turns},
     row::Row,
     timing::Timing,
 };
@@ -44,6 +44,7 @@ impl Row {
             math: layer.problem.math().to_string(),
             variant: contender.variant(),
             config: contender.config(),
+            found: false,
             chose: None,
             arithmetic: contender.arithmetic(),
             status: Status::Passed,
@@ -144,13 +145,17 @@ pub fn compare(
         rows: Vec::new(),
         ready: Vec::new(),
     };
-    let contenders = comparison.configured(contenders, progress);
-    comparison.check(&contenders, progress);
+    let with_found = comparison.configured(contenders, progress);
+    comparison.check(&with_found, progress);
     check::forget_memory();
     progress("timing");
     comparison.time();
     beside_cudnn(&mut comparison.rows);
-    comparison.rows
+    let mut rows = comparison.rows;
+    for row in &mut rows {
+        row.found = !contenders.iter().any(|asked| asked.name() == row.name());
+    }
+    rows
 }
 
 /// One problem, and what became of its contenders so far.
@@ -282,8 +287,8 @@ impl Comparison<'_> {
         let (device, problem) = (self.device, &self.layer.problem);
         let ready = mem::take(&mut self.ready);
         let (places, convs): (Vec<usize>, Vec<Conv>) = ready.into_iter().unzip();
-        let judged = Outputs::Judged;
-        let timings = match in_turns(device, problem, &convs, self.options, self.stop, judged) {
+        let all = Extent::All;
+        let timings = match in_turns(device, problem, &convs, self.options, self.stop, all) {
             Ok(timings) => timings,
             // Without memory for the operands none of them can be timed; the check stands.
             Err(error) => {

@@ -1,18 +1,17 @@
 //! Which configurations of a variant are compared: the one that it estimates to be the fastest need not be.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use convforge::{
     Conv, Device, Limits, Problem, Result,
-    variant::{Configured, Space},
+    variant::{Configured, Space, Variant},
 };
 
-use super::{
-    options::{LEAST_SAMPLES, Options},
-    rounds,
-};
+use super::{options::Options, rounds};
 use crate::Contender;
 
+/// Of each configuration; the fastest is timed again, beside all others.
+pub(crate) const SAMPLES: usize = 3;
 /// Times the least estimate of all contenders: others of who is estimated to take longer by its first
 /// configuration are not tried.
 const NEAR: f64 = 1.5;
@@ -41,7 +40,7 @@ pub(super) fn with_fastest(
     });
     let (trials, convs): (Vec<Trial>, Vec<Conv>) = ready.unzip();
     let options = Options {
-        samples: LEAST_SAMPLES,
+        samples: SAMPLES,
         ..options.clone()
     };
     let timings = rounds::time(device, problem, &convs, &options, stop)?;
@@ -54,71 +53,72 @@ pub(super) fn with_fastest(
 
 /// A configuration that is tried for the contender in this place.
 #[derive(Clone)]
-struct Trial {
+pub(crate) struct Trial {
     place: usize,
     configured: Configured,
+    /// What it estimates to take.
+    pub us: f64,
 }
 
 /// The first configurations of who is near the fastest by estimates, each with the others that may be as fast.
-fn trials(limits: &Limits, problem: &Problem, contenders: &[Contender]) -> Vec<Trial> {
-    let us = |configured: &Configured| {
-        let plan = configured.plan(limits, problem).ok()?;
-        let packed = plan.packing.map(|packing| packing.space);
-        // Of constant memory there is little, which each keeps to itself.
-        plan.us.filter(|_| packed != Some(Space::Constant))
-    };
-    let estimates = contenders.iter().map(|contender| match contender {
-        Contender::Variant(configured) if !contender.searches() => us(configured),
-        _ => None,
-    });
-    let estimates: Vec<Option<f64>> = estimates.collect();
-    let least = estimates
+pub(crate) fn trials(limits: &Limits, problem: &Problem, contenders: &[Contender]) -> Vec<Trial> {
+    let plans: Vec<Vec<(Configured, f64)>> = contenders
         .iter()
-        .flatten()
-        .copied()
-        .fold(f64::INFINITY, f64::min);
+        .map(|contender| match contender {
+            Contender::Variant(first) if first.config == 0 && !contender.searches() => {
+                estimated(&first.variant, limits, problem)
+            }
+            _ => Vec::new(),
+        })
+        .collect();
+    let least = plans.iter().flatten().map(|(_, us)| *us);
+    let least = least.fold(f64::INFINITY, f64::min);
     let mut trials = Vec::new();
-    for (place, (contender, first)) in contenders.iter().zip(&estimates).enumerate() {
-        let (Contender::Variant(configured), Some(first)) = (contender, first) else {
+    for (place, plans) in plans.into_iter().enumerate() {
+        let first = plans.iter().find(|(one, _)| one.config == 0);
+        let Some(first) = first.map(|(_, us)| *us).filter(|us| *us <= NEAR * least) else {
             continue;
         };
-        if configured.config > 0 || *first > NEAR * least {
-            continue;
-        }
-        let mut others: Vec<Configured> = Configured::all_of(&configured.variant).skip(1).collect();
-        // Each of them is another plan; what is told to take as much as one of them, to the last digit, is that
-        // one by another name.
-        others.sort_by_key(|other| !is_numbered(other));
-        let mut known = vec![*first];
-        others.retain(|other| {
-            let is_other = |us: &f64| is_numbered(other) || !known.contains(us);
-            let may_be = us(other).filter(|us| *us <= WITHIN * first && is_other(us));
-            known.extend(may_be);
-            may_be.is_some()
-        });
-        if !others.is_empty() {
-            let all = [configured.clone()].into_iter().chain(others);
-            trials.extend(all.map(|configured| Trial { place, configured }));
+        let near = plans.into_iter().filter(|(_, us)| *us <= WITHIN * first);
+        let near: Vec<Trial> = near
+            .map(|(configured, us)| Trial {
+                place,
+                configured,
+                us,
+            })
+            .collect();
+        if near.len() > 1 {
+            trials.extend(near);
         }
     }
     trials
 }
 
-/// Whether it is `plan=2`, the next one by its estimate.
-fn is_numbered(configured: &Configured) -> bool {
-    let name = configured.info().configs.get(configured.config);
-    name.is_some_and(|name| name.starts_with("plan="))
+/// What a variant can do a problem by, and its estimates; without what keeps a filter in constant memory, of which
+/// there is little.
+fn estimated(
+    variant: &Arc<dyn Variant>,
+    limits: &Limits,
+    problem: &Problem,
+) -> Vec<(Configured, f64)> {
+    let plans = Configured::plans_of(variant, limits, problem).into_iter();
+    let estimated = plans.filter_map(|(configured, plan)| {
+        let packed = plan.packing.map(|packing| packing.space);
+        let us = plan.us.filter(|_| packed != Some(Space::Constant))?;
+        Some((configured, us))
+    });
+    estimated.collect()
 }
 
 fn beside_first(contenders: &[Contender], timed: &[(Trial, f64)]) -> Vec<Contender> {
     let mut all = Vec::new();
     for (place, contender) in contenders.iter().enumerate() {
         all.push(contender.clone());
-        let mut of_it = timed.iter().filter(|(trial, _)| trial.place == place);
-        let Some((_, first)) = of_it.next() else {
-            continue;
-        };
-        let fastest = of_it.min_by(|(_, a), (_, b)| a.total_cmp(b));
+        let of_it = timed.iter().filter(|(trial, _)| trial.place == place);
+        let (first, others): (Vec<_>, Vec<_>) =
+            of_it.partition(|(trial, _)| trial.configured.config == 0);
+        let first = first.first().map_or(f64::INFINITY, |(_, us)| *us);
+        let fastest = others.into_iter().min_by(|(_, a), (_, b)| a.total_cmp(b));
         let fastest = fastest.filter(|(_, us)| *us < FASTER * first);
         let fastest = fastest.map(|(trial, _)| Contender::Variant(trial.configured.clone()));
         // Unless it takes part by its name.
@@ -132,11 +132,9 @@ fn beside_first(contenders: &[Contender], timed: &[(Trial, f64)]) -> Vec<Contend
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use convforge::{
         Error, Result,
-        variant::{Info, Kind, Plan, Prepared, Query, Variant},
+        variant::{Info, Kind, Plan, Prepared, Query},
     };
 
     use super::*;
@@ -188,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn of_who_is_near_what_may_be_as_fast_is_tried_once() {
-        // A refusal, an estimate of the same plan, one too far.
+    fn of_who_is_near_what_may_be_as_fast_is_tried() {
+        // A refusal, one that is told to take the same, one too far.
         let near = contender(
             "near",
             &[Some(10.0), None, Some(10.0), Some(12.0), Some(16.0)],
@@ -202,8 +200,8 @@ mod tests {
             alone,
             "rule".parse().map(Contender::Pick).unwrap(),
         ];
-        assert_eq!(tried(&all), ["near:tile=0", "near:tile=3"]);
-        // Numbered plans are others, and come first.
+        assert_eq!(tried(&all), ["near:tile=0", "near:tile=2", "near:tile=3"]);
+        // Numbered plans are others, and kinds of plans that are told to take as much are one of them.
         let configs = ["tiles=any", "tiles=one", "plan=2", "tiles=two", "plan=3"];
         let us = &[Some(10.0), Some(11.0), Some(10.0), Some(10.5), Some(11.0)];
         assert_eq!(
@@ -211,8 +209,8 @@ mod tests {
             [
                 "near:tiles=any",
                 "near:plan=2",
-                "near:plan=3",
-                "near:tiles=two"
+                "near:tiles=two",
+                "near:plan=3"
             ]
         );
     }
@@ -238,7 +236,11 @@ mod tests {
                     unreachable!();
                 };
                 let configured = Configured { config, ..first };
-                Trial { place, configured }
+                Trial {
+                    place,
+                    configured,
+                    us: 10.0,
+                }
             };
             let trials = [of(0, 0), of(0, 1), of(0, 2), of(1, 0), of(1, 1)];
             let timed: Vec<(Trial, f64)> = trials.into_iter().zip(us).collect();

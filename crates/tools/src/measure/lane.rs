@@ -329,7 +329,7 @@ impl<'a> Lane<'a> {
     /// What is wrong with the outputs that a sample leaves in the sets that it visits, in words: one
     /// more of the samples, as they were timed, from poison. No lane's own outputs outlast a round, as
     /// all lanes share the sets.
-    pub(super) fn judge(
+    fn judge(
         &mut self,
         tensors: &mut Tensors,
         workspace: &mut Workspace,
@@ -364,21 +364,35 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Times the stages, and hands over what there is.
+    /// Judges the outputs, times the stages and the same launches otherwise, and hands over what there is.
     pub(super) fn finish(
-        self,
-        wrong: Option<String>,
+        mut self,
+        tensors: &mut Tensors,
         workspace: &mut Workspace,
         stream: &Stream,
     ) -> Result<Timing> {
+        let wrong = self.judge(tensors, workspace, stream)?;
         let stages = stages(stream, |run, stage| {
             let operands = &self.operands[run % self.operands.len()];
             // SAFETY: as in `launch`.
             unsafe { self.conv.run_raw_staged(operands, workspace, stream, stage) }
         })?;
-        let how = self.how();
-        let sm_mhz = self.clock.mhz(self.samples.len(), stream)?;
         let variations = self.variations(workspace, stream)?;
+        let calls = self.calls(workspace, stream)?;
+        Ok(Timing {
+            stages,
+            wrong,
+            pack_us: variations.pack_us.or(calls.pack_us),
+            with_pack_us: variations.with_pack_us,
+            serial_us: variations.serial_us,
+            ..calls
+        })
+    }
+
+    /// Hands over what the samples have.
+    pub(super) fn calls(self, workspace: &Workspace, stream: &Stream) -> Result<Timing> {
+        let sm_mhz = self.clock.mhz(self.samples.len(), stream)?;
+        let how = self.how();
         let mut samples_us = self.samples;
         samples_us.sort_by(f64::total_cmp);
         Ok(Timing {
@@ -387,12 +401,12 @@ impl<'a> Lane<'a> {
             no_graph: self.no_graph,
             launches: self.launches,
             sets: self.operands.len(),
-            stages,
+            stages: Vec::new(),
             workspace_bytes: self.conv.workspace_bytes().preferred.min(workspace.bytes()),
-            wrong,
-            pack_us: variations.pack_us.or(self.pack_us),
-            with_pack_us: variations.with_pack_us,
-            serial_us: variations.serial_us,
+            wrong: None,
+            pack_us: self.pack_us,
+            with_pack_us: None,
+            serial_us: None,
             sm_mhz,
         })
     }

@@ -41,6 +41,7 @@ mod view;
 
 pub use compare::compare;
 pub(crate) use compare::{Ending, beside_cudnn, checked};
+pub(crate) use configs::{SAMPLES as TRIAL_SAMPLES, trials};
 pub use entry::Status;
 pub(crate) use entry::{Entry, put};
 pub use environment::{Clocks, Environment, Library, Load, cpu_name, driver_version, libraries};

@@ -151,6 +151,7 @@ impl Report {
     /// Puts rows in the places of those of the same contenders on the same problem, or at the end.
     /// What was interrupted or skipped does not take the place of what was not.
     pub fn put(&mut self, rows: &[Row]) {
+        self.rows.retain(|row| !row.is_outdated_by(rows));
         put(&mut self.rows, rows);
         for model in &mut self.models {
             model.fill(&self.rows);
@@ -186,11 +187,13 @@ pub(crate) fn has<'a>(
     layer: &Layer,
     contenders: &[Contender],
 ) -> bool {
-    contenders.iter().all(|contender| {
+    let rows = rows.filter(|row| row.is_of(layer));
+    let named = contenders.iter().all(|contender| {
         let name = contender.name();
-        let mut rows = rows.clone().filter(|row| row.is_of(layer));
+        let mut rows = rows.clone();
         rows.any(|row| row.name() == name && row.is_whole())
-    })
+    });
+    named && rows.clone().all(|row| !row.found || row.is_whole())
 }
 
 #[cfg(test)]
@@ -288,7 +291,7 @@ mod tests {
             problem, variant, ..
         } = &report.rows[0];
         let how = "exact,skipped,\"no commas, please\",12,,,0,";
-        let start = format!(",,{problem},fp32,{variant},,,{how}");
+        let start = format!(",,{problem},fp32,{variant},,,,{how}");
         assert!(row.starts_with(&start), "{row}");
         assert!(row.contains(",false,pack=1.5 sums=10,"), "{row}");
     }

@@ -20,14 +20,16 @@ use super::{
 /// Microseconds of a part of a round: as long as the longest rest behind it.
 const LONGEST_PART_US: f64 = LONGEST_REST.as_micros() as f64;
 
-/// Whether outputs of the launches that are timed are compared with the oracle.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Outputs {
-    Judged,
-    Unseen,
+/// What of a convolution is measured.
+#[derive(Clone, Copy)]
+pub(super) enum Extent {
+    /// Its calls.
+    Calls,
+    /// Its stages and its packing as well, and its outputs are compared with the oracle.
+    All,
 }
 
-/// Times several convolutions of one problem on one device, in turns. Once `stop` is set, what
+/// Times the calls of several convolutions of one problem on one device, in turns. Once `stop` is set, what
 /// has begun ends with [`LEAST_SAMPLES`]. What they compute is not looked at: that is for the caller.
 ///
 /// # Errors
@@ -40,10 +42,10 @@ pub fn time(
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Vec<Result<Timing>>> {
-    in_turns(device, problem, convs, options, stop, Outputs::Unseen)
+    in_turns(device, problem, convs, options, stop, Extent::Calls)
 }
 
-/// As [`time`], and says in [`Timing::wrong`] what is wrong with the outputs where they are judged.
+/// As [`time`], and where all is measured, says in [`Timing::wrong`] what is wrong with the outputs.
 ///
 /// # Errors
 /// As [`time`].
@@ -53,7 +55,7 @@ pub(super) fn in_turns(
     convs: &[Conv],
     options: &Options,
     stop: &AtomicBool,
-    outputs: Outputs,
+    extent: Extent,
 ) -> Result<Vec<Result<Timing>>> {
     if convs.is_empty() {
         return Ok(Vec::new());
@@ -90,15 +92,14 @@ pub(super) fn in_turns(
         }
     }
     let finished = lanes.into_iter().map(|lane| {
-        let mut lane = lane?;
+        let lane = lane?;
         if !lane.has_begun() {
             return Err(Error::Interrupted);
         }
-        let wrong = match outputs {
-            Outputs::Judged => lane.judge(&mut tensors, &mut workspace, &stream)?,
-            Outputs::Unseen => None,
-        };
-        lane.finish(wrong, &mut workspace, &stream)
+        match extent {
+            Extent::Calls => lane.calls(&workspace, &stream),
+            Extent::All => lane.finish(&mut tensors, &mut workspace, &stream),
+        }
     });
     Ok(finished.collect())
 }

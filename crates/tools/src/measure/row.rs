@@ -24,6 +24,10 @@ pub struct Row {
     pub variant: String,
     /// Its configuration.
     pub config: Option<String>,
+    /// Whether the comparison found this configuration to be the fastest of its variant; the next one may find
+    /// another.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub found: bool,
     /// What a pick chose: `fused_shared:tile=24`.
     #[serde(default)]
     pub chose: Option<String>,
@@ -166,11 +170,27 @@ impl Row {
     }
 }
 
-impl Entry for Row {
-    fn is_same(&self, other: &Self) -> bool {
+impl Row {
+    /// Whether it is of the same variant on the same problem, in whatever configuration.
+    fn is_beside(&self, other: &Self) -> bool {
         (&self.suite, &self.layer, &self.problem, self.cold)
             == (&other.suite, &other.layer, &other.problem, other.cold)
-            && (&self.variant, &self.config) == (&other.variant, &other.config)
+            && self.variant == other.variant
+    }
+
+    /// Whether rows are of a comparison that has decided again which configuration is the fastest of its variant,
+    /// and has found none.
+    pub(super) fn is_outdated_by(&self, rows: &[Row]) -> bool {
+        let again = rows.iter().any(|row| row.is_beside(self) && row.is_whole());
+        self.found && again && !rows.iter().any(|row| row.is_same(self))
+    }
+}
+
+impl Entry for Row {
+    /// The fastest configurations that two comparisons found are of the same work.
+    fn is_same(&self, other: &Self) -> bool {
+        let is_config = self.config == other.config || self.found && other.found;
+        is_config && self.is_beside(other)
     }
 
     fn status(&self) -> Status {

@@ -8,7 +8,7 @@ use super::{lines, seconds, source::Source};
 use crate::{
     Contender, Error, Result,
     files::files_ending,
-    measure::{Environment, Options, Report, Row, View},
+    measure::{Environment, Options, Report, Row, View, trials},
     suite::Layer,
 };
 
@@ -162,7 +162,17 @@ impl Recorded {
                 options,
             )
         });
-        seconds::of_problem(&layer.problem, &self.limits, options) + each.sum::<f64>()
+        let problem = &layer.problem;
+        let trials = match options.fastest_configs {
+            true => trials(&self.limits, problem, contenders),
+            false => Vec::new(),
+        };
+        let trials = trials
+            .iter()
+            .map(|trial| seconds::of_trial(trial.us, problem, &self.limits));
+        seconds::of_problem(problem, &self.limits, options)
+            + each.sum::<f64>()
+            + trials.sum::<f64>()
     }
 }
 

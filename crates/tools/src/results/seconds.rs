@@ -8,7 +8,7 @@ use convforge::{Limits, Problem, tuner::sampling::sets};
 
 use crate::{
     Contender,
-    measure::{Options, Row, Status, sample_us},
+    measure::{Options, Row, Status, TRIAL_SAMPLES, sample_us},
 };
 
 /// Seconds that a check takes by itself, per element of the tensors, and per call.
@@ -61,6 +61,12 @@ pub(super) fn of_contender(
     });
     let sample = sample_us(us, sets(problem, limits, options.warm)) / 1e6;
     made + LANE + sample * (samples + 2.0 + variations as f64 * (samples + 1.0))
+}
+
+/// What a configuration of so many microseconds takes that is tried, with the rests between its samples.
+pub(super) fn of_trial(us: f64, problem: &Problem, limits: &Limits) -> f64 {
+    let sample = sample_us(us, sets(problem, limits, false)) / 1e6;
+    LANE + TRIAL_SAMPLES as f64 * 4.0 * sample
 }
 
 #[cfg(test)]

@@ -85,6 +85,17 @@ fn is_cudnn(row: &Row) -> bool {
     [CUDNN, TRANSFORM].contains(&&*row.variant)
 }
 
+/// Whether its configuration is a number of a plan.
+fn is_numbered(row: &Row) -> bool {
+    let config = row.config.as_deref();
+    let variant = variants::find(&row.variant).ok();
+    let found = variant.zip(config).and_then(|(variant, config)| {
+        let config = variant.info().config(config).ok()?;
+        Some(variant.info().is_numbered(config))
+    });
+    found.unwrap_or(false)
+}
+
 /// Whether it keeps its filter in constant memory, which nobody is given who does not ask for it.
 fn is_constant(row: &Row, limits: &Limits) -> bool {
     let Ok(variant) = variants::find(&row.variant) else {
@@ -127,12 +138,15 @@ fn source<'a>(row: &Row, csrc: &str, version: impl Fn(&str) -> Option<&'a str>) 
 /// What ships of a problem's rows, if anything does.
 fn record(rows: &[Measured], of: &Shipped) -> Option<Record> {
     let us = |measured: &&Measured| measured.row.median_us.unwrap_or(f64::INFINITY);
-    let fastest = rows.iter().min_by(|a, b| us(a).total_cmp(&us(b)))?;
+    // A stale number is another plan now.
+    let named = |measured: &&Measured| measured.source.is_some() || !is_numbered(&measured.row);
+    let rows = || rows.iter().filter(named);
+    let fastest = rows().min_by(|a, b| us(a).total_cmp(&us(b)))?;
     if is_cudnn(&fastest.row) || fastest.source.is_none() {
         return None;
     }
     let mut record = Record::new(&fastest.row.problem, of.model, Conditions::default());
-    let mut fresh: Vec<&Measured> = rows.iter().filter(|row| row.source.is_some()).collect();
+    let mut fresh: Vec<&Measured> = rows().filter(|row| row.source.is_some()).collect();
     // Of cuDNN's two the faster comes last, and stays.
     fresh.sort_by(|a, b| us(b).total_cmp(&us(a)));
     for Measured { row, source } in fresh {

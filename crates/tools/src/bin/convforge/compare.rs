@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use convforge::Pick;
 use convforge_tools::{
     Contender,
-    measure::View,
+    measure::{Options, View},
     suite::{Layer, Suite},
 };
 
@@ -76,7 +76,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     units.retain(|(layer, group)| fresh.again || !recorded.has(layer, group, cold));
     if fresh.plan {
         units.retain(|unit| !run.has(unit));
-        return tell_plan(&measuring.sampling.options(gpu), &units, &recorded, all);
+        let options = Options {
+            fastest_configs: args.fastest_configs,
+            ..measuring.sampling.options(gpu)
+        };
+        return tell_plan(&options, &units, &recorded, all);
     }
     run.measure(no_gpu, &units)
 }
