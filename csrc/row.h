@@ -20,6 +20,8 @@ typedef struct cf_query {
     int32_t config; /* index into the row's configs; 0 where it has none */
 } cf_query;
 
+#define CF_NOTE_BYTES 160
+
 /* What a plan says to others. What it is made of lies in memory of its row's own, of
  * cf_row::state_bytes. */
 typedef struct cf_plan {
@@ -30,6 +32,7 @@ typedef struct cf_plan {
     uint64_t filter_layout;
     int32_t filter_in_constant; /* whether it lies in cf_functions::constant_memory */
     double us;                  /* estimated; negative for no opinion */
+    char note[CF_NOTE_BYTES];   /* what it is made of, in words: "columns=224 parts=2" */
 } cf_plan;
 
 /* Called by a launch of several kernels after each of them was enqueued, to time it. */

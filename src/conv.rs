@@ -189,7 +189,8 @@ impl Conv {
         &self.reason
     }
 
-    /// What was chosen inside: the name of a library's plan.
+    /// What was chosen inside: the name of a library's plan, or what a kernel's is made of
+    /// (`columns=224 parts=2`), in words that may change.
     pub fn note(&self) -> Option<String> {
         self.prepared.note()
     }

@@ -109,7 +109,7 @@ pub unsafe trait Prepared: Send + Sync {
         Ok(Box::new(()))
     }
 
-    /// What was chosen inside, for the reports: the name of a library's plan.
+    /// What was chosen inside, for the reports: the name of a library's plan, or what a kernel's is made of.
     fn note(&self) -> Option<String> {
         None
     }

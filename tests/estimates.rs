@@ -2,6 +2,8 @@
 //! than the chip needs to move the operands, and more where there is more work or less of a chip.
 #![cfg(feature = "cuda")]
 
+use std::collections::HashSet;
+
 use convforge::{
     Limits, Pick, Problem,
     variant::{self, Configured, Kind, Query, Space, Variant},
@@ -139,46 +141,41 @@ proptest! {
     }
 }
 
-/// A variant's configurations, each with its estimate where it can do a problem.
-struct Estimated {
+/// A variant that plans all by its first configuration: what each of them would do, where it can.
+struct Planned {
     name: String,
-    configs: Vec<(String, Option<f64>)>,
+    configs: Vec<(String, Option<variant::Plan>)>,
 }
 
-impl Estimated {
-    fn first(&self) -> Option<f64> {
-        self.configs[0].1
+impl Planned {
+    /// What each configuration is told to take.
+    fn us(&self) -> impl Iterator<Item = (&str, f64)> {
+        let able = self.configs.iter();
+        able.filter_map(|(name, plan)| Some((&**name, plan.as_ref()?.us?)))
     }
 
-    /// Of the plans behind the first one.
-    fn next_plans(&self) -> impl Iterator<Item = Option<f64>> {
-        let next = self
-            .configs
-            .iter()
-            .filter(|(name, _)| name.starts_with("plan="));
-        next.filter(|(name, _)| name != "plan=any")
-            .map(|(_, us)| *us)
+    /// The plans in their places: the first, and those of a number.
+    fn places(&self) -> impl Iterator<Item = &variant::Plan> {
+        let is_place = |name: &str| name.ends_with("=any") || name.starts_with("plan=");
+        let places = self.configs.iter().filter(move |(name, _)| is_place(name));
+        places.filter_map(|(_, plan)| plan.as_ref())
     }
 }
 
-/// Variants whose first configuration is the best of all by estimates.
-fn estimates_of_any(problem: &Problem, limits: &Limits) -> Vec<Estimated> {
+fn planned_by_any(problem: &Problem, limits: &Limits) -> Vec<Planned> {
     let is_any = |first: &String| first.ends_with("=any");
     let any = ranked().filter(|variant| variant.info().configs.first().is_some_and(is_any));
-    let estimated = |variant: &dyn Variant| {
-        let us = |config| {
-            let query = Query::new(problem, config, limits);
-            variant::plan(variant, true, &query).ok()?.us
-        };
+    let planned = |variant: &dyn Variant| {
+        let plan = |config| variant::plan(variant, true, &Query::new(problem, config, limits)).ok();
         let names = variant.info().configs.iter().enumerate();
-        Estimated {
+        Planned {
             name: variant.info().name.clone(),
             configs: names
-                .map(|(config, name)| (name.clone(), us(config)))
+                .map(|(config, name)| (name.clone(), plan(config)))
                 .collect(),
         }
     };
-    any.map(estimated).collect()
+    any.map(planned).collect()
 }
 
 proptest! {
@@ -186,25 +183,24 @@ proptest! {
 
     #[test]
     fn any_is_the_best_of_all_and_the_next_plans_follow_it(problem in problems(), (chip, limits) in chips()) {
-        for all in estimates_of_any(&problem, &limits) {
-            let (name, first) = (&all.name, all.first());
-            for (config, us) in &all.configs {
-                let Some(us) = us else { continue };
-                let is_least = first.is_some_and(|first| first <= *us);
-                prop_assert!(is_least, "{name}:{config} on {problem}, {chip}: {us} us, any {first:?}");
+        for all in planned_by_any(&problem, &limits) {
+            let name = &all.name;
+            let mut us = all.us();
+            let Some((_, first)) = us.next() else { continue };
+            for (config, us) in us {
+                prop_assert!(first <= us, "{name}:{config} on {problem}, {chip}: {us} us, the first {first}");
             }
-            let mut before = first;
-            for us in all.next_plans() {
-                let follows = us.is_none_or(|us| before.is_some_and(|before| before <= us));
-                prop_assert!(follows, "{name} on {problem}, {chip}: {us:?} us behind {before:?}");
-                before = us;
-            }
+            let us: Vec<f64> = all.places().filter_map(|plan| plan.us).collect();
+            prop_assert!(us.is_sorted(), "{name} on {problem}, {chip}: {us:?}");
+            let notes: Vec<&str> = all.places().filter_map(|plan| plan.note.as_deref()).collect();
+            let distinct: HashSet<&str> = notes.iter().copied().collect();
+            prop_assert!(distinct.len() == notes.len(), "{name} on {problem}, {chip}: {notes:#?}");
         }
     }
 }
 
 #[test]
-fn the_next_plans_are_others() {
+fn rows_that_choose_among_many_plans_have_eight() {
     let limits = Limits::of_chip("h200").unwrap();
     for (text, name) in [
         ("mb64ic64ih56oc64oh56kh3ph1+f16+nhwc", "implicit_gemm_nhwc"),
@@ -218,17 +214,11 @@ fn the_next_plans_are_others() {
         ("g32mb64ic128ih56oc128oh56kh3ph1+nhwc", "grouped_nhwc"),
         ("g32mb64ic128ih56oc128oh56kh3ph1", "grouped_nchw"),
     ] {
-        let all = estimates_of_any(&text.parse().unwrap(), &limits);
+        let all = planned_by_any(&text.parse().unwrap(), &limits);
         let found = all.iter().find(|all| all.name == name).unwrap();
-        let mut us: Vec<f64> = found
-            .next_plans()
-            .chain([found.first()])
-            .map(Option::unwrap)
-            .collect();
-        assert_eq!(us.len(), 8, "{name}");
-        us.sort_by(f64::total_cmp);
-        us.dedup();
-        assert!(us.len() > 2, "{name} on {text}: {us:?}");
+        let notes = found.places().filter_map(|plan| plan.note.as_deref());
+        let distinct: HashSet<&str> = notes.collect();
+        assert_eq!(distinct.len(), 8, "{name} on {text}: {distinct:#?}");
     }
 }
 

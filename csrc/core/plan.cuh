@@ -5,6 +5,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <new>
 
 namespace cf {
@@ -22,6 +23,16 @@ struct Refusal {
         return false;
     }
 };
+
+// Says what a plan is made of: `tell(plan, "columns=%d parts=%d", columns, parts);` Words of one
+// plan add up; what is too long is cut off.
+__attribute__((format(printf, 2, 3))) inline void tell(cf_plan &plan, const char *format, ...) {
+    const size_t length = strlen(plan.note);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(plan.note + length, sizeof plan.note - length, format, arguments);
+    va_end(arguments);
+}
 
 // Of a row whose state is:
 //

@@ -142,6 +142,7 @@ struct Planned {
     state: State,
     workspace: Bytes,
     packing: Option<Packing>,
+    note: Option<String>,
 }
 
 // SAFETY: the row is a constant of this program.
@@ -238,6 +239,8 @@ unsafe impl Variant for Row {
             least: answer.workspace_least as usize,
             preferred: answer.workspace_preferred.max(answer.workspace_least) as usize,
         };
+        // SAFETY: the row ends it by a zero.
+        let note = Some(unsafe { text(answer.note.as_ptr()) }).filter(|note| !note.is_empty());
         let planned = Planned {
             row: self.row,
             problem: query.problem.clone(),
@@ -246,11 +249,13 @@ unsafe impl Variant for Row {
             state,
             workspace,
             packing,
+            note: note.clone(),
         };
         Ok(Plan {
             workspace,
             packing,
             us: (answer.us >= 0.0).then(|| answer.us.max(memory_us(query))),
+            note,
             state: Box::new(planned),
         })
     }
@@ -298,6 +303,10 @@ unsafe impl Prepared for RowPlan {
 
     fn packing(&self) -> Option<Packing> {
         self.planned.packing
+    }
+
+    fn note(&self) -> Option<String> {
+        self.planned.note.clone()
     }
 
     fn constant_part(&self) -> Result<Box<dyn ConstantPart>> {

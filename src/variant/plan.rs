@@ -88,6 +88,8 @@ pub struct Plan {
     pub packing: Option<Packing>,
     /// Estimated microseconds, for the selection; none for no opinion.
     pub us: Option<f64>,
+    /// What it is made of, in words, where that is chosen: tiles, stages, blocks.
+    pub note: Option<String>,
     /// What [`Variant::prepare`](super::Variant::prepare) goes on from: the variant's own.
     pub state: Box<dyn Any + Send + Sync>,
 }
@@ -99,6 +101,7 @@ impl Default for Plan {
             workspace: Bytes::default(),
             packing: None,
             us: None,
+            note: None,
             state: Box::new(()),
         }
     }

@@ -77,6 +77,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   query.device.shared_per_block, p.h, p.w, p.p, p.q);
     state.tiling = best->choice.tiling;
     plan.us = best->us;
+    const Tiling &t = state.tiling;
+    cf::tell(plan, "set=%d images=%d warps=%d parts=%d pieces=%d log_rows=%d blocks=%d", t.set,
+             t.images, best->choice.warps, t.parts, t.pieces, t.log_rows, best->choice.blocks);
     state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, best->choice)
                                              : kernel_for<__nv_bfloat16>(p, best->choice);
     return true;

@@ -66,6 +66,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.tiling = best->choice.tiling;
     state.x_box = best->choice.x, state.y_box = best->choice.y;
     plan.us = told(p) * best->us;
+    cf::depthwise::tell_strips(plan, state.tiling, best->choice.blocks);
     state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, best->choice)
                                              : kernel_for<__nv_bfloat16>(p, best->choice);
     return true;

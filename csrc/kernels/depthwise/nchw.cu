@@ -64,6 +64,12 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
             p.w, p.q);
     state.tiling = best->choice.tiling;
     plan.us = best->us;
+    const Tiling &t = state.tiling;
+    cf::tell(
+        plan,
+        "set=%d strip_rows=%d rows=%d tiles=%d tasks=%d strips=%d stages=%d blocks=%d bands=%d",
+        t.set, t.strip_rows, t.rows, t.tiles, t.tasks, t.strips, t.stages, best->choice.blocks,
+        int(best->choice.on_bands));
     choose_kernel(best->choice, state);
     return true;
 }

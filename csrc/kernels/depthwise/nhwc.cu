@@ -78,6 +78,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.tiling = best->choice.tiling;
     state.box = best->choice.box;
     plan.us = best->us;
+    tell_strips(plan, state.tiling, best->choice.blocks);
+    cf::tell(plan, " lanes=%d warps=%d", best->choice.lanes, best->choice.warps);
     choose_kernel(best->choice, state);
     return true;
 }

@@ -91,6 +91,12 @@ inline bool tile_strips(const cf_problem &p, const StripShape &shape, const Stri
     return true;
 }
 
+// What a plan tells of it.
+inline void tell_strips(cf_plan &plan, const Tiling &t, int blocks) {
+    tell(plan, "images=%d tiles=%d rows=%d steps=%d strips=%d stages=%d blocks=%d", t.images,
+         t.tiles, t.rows, t.steps, t.strips, t.stages, blocks);
+}
+
 // Calls body with every size of a strip whose column tiles, of all its images, are `units` at most,
 // and that copies up to so many bytes at once. It answers the steps of a stage, and is told those
 // of the size before that copies less: with the same ones it makes the same strips.

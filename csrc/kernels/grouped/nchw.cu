@@ -70,6 +70,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.tiling = best->choice.tiling;
     state.filter.plan(p, filter_words(p, instance), best->choice.tiling.all_chunks, plan);
     plan.us = Told * best->us;
+    const auto &t = state.tiling;
+    cf::tell(plan, "channels=%d rows=%d task_rows=%d strips=%d stages=%d blocks=%d", t.channels,
+             t.rows, t.task_rows, t.strips, t.stages, best->choice.blocks);
     choose_kernel(instance, best->choice, state);
     return true;
 }

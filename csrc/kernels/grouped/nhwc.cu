@@ -88,6 +88,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.box = best->choice.box;
     state.filter.plan(p, filter_words(p, instance), best->choice.tiling.all_chunks, plan);
     plan.us = told(p) * best->us;
+    const Tiling &t = state.tiling;
+    cf::tell(plan, "boxes=%d images=%d units=%d rows=%d warps=%d strips=%d stages=%d blocks=%d",
+             t.boxes, t.images, t.units, t.rows, best->choice.warps, t.strips, t.stages,
+             best->choice.blocks);
     choose_kernel(instance, best->choice, state);
     return true;
 }

@@ -85,9 +85,13 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("keeps pixels under a filter's taps in shared memory, of tiles that are counted "
                   "in 29 bits; this has %lld images of %dx%d, a filter of %dx%d",
                   (long long)p.n, p.p, p.q, p.r, p.s);
-    plan.packed_bytes = uint64_t(best->choice.plan.packed.bytes());
+    const auto &choice = best->choice;
+    plan.packed_bytes = uint64_t(choice.plan.packed.bytes());
     plan.us = best->us;
-    describe(p, best->choice, state);
+    cf::implicit_gemm::tell_tiling(plan, cf::implicit_nchw::ReadingNames[choice.reading],
+                                   choice.width, choice.grid, choice.plan.tiling);
+    cf::tell(plan, " sweep=%d", choice.plan.sweep);
+    describe(p, choice, state);
     return true;
 }
 

@@ -95,9 +95,13 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("has no %s for this", configs[query.config]);
     if (!best)
         return cf::implicit_gemm::no_copies(p, no);
-    plan.packed_bytes = uint64_t(best->choice.plan.packed.bytes());
+    const auto &choice = best->choice;
+    plan.packed_bytes = uint64_t(choice.plan.packed.bytes());
     plan.us = best->us;
-    describe(p, best->choice, state);
+    cf::implicit_gemm::tell_tiling(plan, choice.plan.tiling.im2col ? "im2col" : "boxes",
+                                   choice.width, choice.grid, choice.plan.tiling);
+    cf::tell(plan, " sweep=%d", choice.plan.sweep);
+    describe(p, choice, state);
     return true;
 }
 

@@ -120,6 +120,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.filter_layout =
         uint64_t(order.block_pieces) << 3 | uint64_t(order.whole) << 2 | uint64_t(product_of(p));
     plan.us = best.us + cf::clocks_us(query.device, BeginClocks, cf::TensorClock);
+    cf::tell(plan, "%s grid=%lld", configs[best.tile + 1], (long long)best.grid);
     describe(p, best, state);
     return true;
 }

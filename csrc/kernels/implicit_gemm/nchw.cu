@@ -122,6 +122,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.p, p.q, p.r, p.s);
     plan.packed_bytes = packed_bytes(p);
     plan.us = best->us;
+    const Option &option = best->choice.option;
+    tell_tiling(plan, cf::implicit_nchw::ReadingNames[best->choice.reading], option.width,
+                option.grid, option.tiling);
     describe_state(p, best->choice, state);
     return true;
 }

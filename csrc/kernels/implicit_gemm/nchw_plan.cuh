@@ -14,6 +14,7 @@ enum Reading {
     Taps,    // for one
     Straight // for the only one, as it lies in memory
 };
+constexpr const char *ReadingNames[] = {"halo", "rows", "taps", "straight"};
 
 struct Choice {
     Reading reading;

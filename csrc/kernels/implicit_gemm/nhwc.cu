@@ -119,7 +119,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no_copies(p, no);
     plan.packed_bytes = packed_bytes(p);
     plan.us = best->us;
-    describe(p, best->choice, state);
+    const Option &option = best->choice;
+    tell_tiling(plan, option.tiling.im2col ? "im2col" : "boxes", option.width, option.grid,
+                option.tiling);
+    describe(p, option, state);
     return true;
 }
 

@@ -112,6 +112,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.packed_bytes = packed_bytes(p.groups, best.tiling);
     plan.filter_layout = uint64_t(best.tiling.order);
     plan.us = best.us;
+    cf::tell(plan, "%s tile=%dx%d stages=%d grid=%d", best.box_pixels > 0 ? "boxes" : "planes",
+             best.shape.columns, best.shape.products * 128, best.tiling.stages, best.grid);
     describe_state(p, best, state);
     return true;
 }

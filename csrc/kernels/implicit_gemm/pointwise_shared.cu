@@ -112,6 +112,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.packed_bytes = cf::implicit_gemm::packed_bytes(p);
     plan.filter_layout = uint64_t(best.shape.parities);
     plan.us = best.us;
+    cf::tell(plan, "columns=%d parities=%d peers=%d stages=%d grid=%d", best.shape.columns,
+             best.shape.parities, best.tiling.peers, best.tiling.stages, best.grid);
     describe_state(p, best, state);
     return true;
 }

@@ -108,6 +108,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   p.r, p.s, p.w);
     plan.packed_bytes = cf::implicit_gemm::packed_bytes(p);
     plan.us = best.us;
+    cf::tell(plan, "columns=%d stages=%d grid=%d", best.width, best.tiling.stages, best.grid);
     describe_state(p, best, state);
     return true;
 }

@@ -6,6 +6,7 @@
 #include "core/element.cuh"
 #include "core/launch.cuh"
 #include "core/line_map.cuh"
+#include "core/plan.cuh"
 
 #include <algorithm>
 #include <array>
@@ -144,6 +145,18 @@ struct Option {
     Tiling tiling;
     Lines lines;
 };
+
+// What a plan tells of it: how pixels are read, columns of a product, images, rows and columns of a
+// tile, and so on.
+inline void tell_tiling(cf_plan &plan, const char *reading, int width, int grid, const Tiling &t) {
+    tell(plan,
+         "%s columns=%d %s tile=%dx%dx%d parts=%d peers=%dx%d grid=%d tiles=%d stages=%d+%d "
+         "weights=%s",
+         reading, width, t.apart ? "apart" : "together", t.images, t.rows, t.columns, t.parts,
+         t.pixel_peers, t.weight_peers, grid, t.tiles, t.pixel_stages, t.weight_stages,
+         t.reload_weights ? "reloaded" : "kept");
+}
+
 inline int64_t group_channels(const cf_problem &p) { return p.c / p.groups; }
 inline int64_t blocks_of(const cf_problem &p) {
     return ceil_div(group_channels(p) * element_bytes(p), LineBytes);

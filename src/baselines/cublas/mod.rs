@@ -150,6 +150,7 @@ unsafe impl Variant for CublasGemm {
         Ok(Plan {
             workspace: settled.workspace(),
             packing,
+            note: None,
             us: rank::microseconds(query.problem, &settled.product, query.limits),
             state: Box::new(settled),
         })

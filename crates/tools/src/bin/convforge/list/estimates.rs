@@ -27,6 +27,8 @@ struct Estimate<'a> {
     counted: Option<f64>,
     /// Whether the rule may take it.
     ranked: bool,
+    /// What the plan is made of, where that is chosen.
+    plan: Option<String>,
 }
 
 impl<'a> Estimate<'a> {
@@ -42,6 +44,7 @@ impl<'a> Estimate<'a> {
             us: plan.us,
             counted: plan.us.map(|us| us * configured.info().rule_factor()),
             ranked: configured.info().ranked && !in_constant_memory,
+            plan: plan.note,
         })
     }
 }
