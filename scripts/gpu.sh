@@ -50,7 +50,7 @@ usage: gpu.sh [options] COMMAND
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
   --within N         of `record` and `plan`: leave out this project's variants that committed results have at over N times
-                     the fastest's time of a problem; their rows of before stay, stale where their code is another now
+                     the time of the fastest of them on a problem; their rows of before stay, stale where their code is another now
   --again            of `record` and `plan`: what is fresh, too, as where a faster configuration may be found; into files
                      of their own
   --any-libraries    of `record` and `plan`: use the cuBLAS and cuDNN that are found first, whatever their versions; otherwise

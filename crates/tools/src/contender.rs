@@ -45,6 +45,11 @@ impl Contender {
         }
     }
 
+    /// Whether it is a variant in its first configuration.
+    pub(crate) fn is_first(&self) -> bool {
+        matches!(self, Contender::Variant(configured) if configured.config == 0)
+    }
+
     /// Whether it chooses for each problem.
     pub fn is_pick(&self) -> bool {
         matches!(self, Contender::Pick(_))

@@ -86,8 +86,9 @@ impl Recorded {
         })
     }
 
-    /// The contenders but for this project's own whose least time is over so many times the least of all. Of code that
-    /// has changed since, and of what was never timed, its estimate counts as well.
+    /// The contenders but for this project's own whose least time is over so many times the least of these. Of code that
+    /// has changed since, and of what was never timed, its estimate counts as well. What a comparison found of a
+    /// variant is a time of its default.
     pub fn within(
         &self,
         times: f64,
@@ -100,10 +101,18 @@ impl Recorded {
             .filter(|row| row.is_of(layer) && row.cold == cold)
             .filter_map(|row| Some((row, row.median_us?)))
             .collect();
-        let fastest = timed.iter().map(|(_, us)| *us).reduce(f64::min);
+        let is_of = |row: &Row, contender: &Contender| {
+            let is_found = row.found && contender.is_first();
+            row.name() == contender.name() || is_found && row.variant == contender.variant()
+        };
+        let own = contenders.iter().filter(|contender| contender.is_own());
+        let own: Vec<&Contender> = own.collect();
+        let of_own = timed
+            .iter()
+            .filter(|(row, _)| own.iter().any(|contender| is_of(row, contender)));
+        let fastest = of_own.map(|(_, us)| *us).reduce(f64::min);
         let least = |contender: &Contender| {
-            let name = contender.name();
-            let own = timed.iter().filter(|(row, _)| row.name() == name);
+            let own = timed.iter().filter(|(row, _)| is_of(row, contender));
             let times = own.clone().map(|(_, us)| *us);
             let is_fresh = own.clone().any(|(row, _)| is_fresh(row, contender));
             let estimate = match is_fresh {
@@ -263,6 +272,23 @@ mod tests {
             let near = read(report).within(times, &layer, &contenders, false);
             near.iter().map(Contender::name).collect::<Vec<String>>()
         };
+        // The second one's fastest configuration is as fast as the first.
+        let mut near = far.clone();
+        near.rows.push(Row {
+            config: Some("plan=2".to_owned()),
+            found: true,
+            median_us: Some(1.0),
+            ..near.rows[1].clone()
+        });
+        assert_eq!(names(&near, 1.0), ["cpu_direct", "cpu_gemm"]);
+        // What others take is no measure.
+        let mut behind = far.clone();
+        behind.rows.push(Row {
+            variant: "cudnn".to_owned(),
+            median_us: Some(0.1),
+            ..behind.rows[1].clone()
+        });
+        assert_eq!(names(&behind, 1.0), ["cpu_direct"]);
         assert_eq!(names(&far, 4.0), ["cpu_direct", "cpu_gemm"]);
         assert_eq!(names(&far, 2.0), ["cpu_direct"]);
         // What it takes now is not known of code that has changed since: its estimate may be less.

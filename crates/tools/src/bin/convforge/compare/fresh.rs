@@ -21,7 +21,7 @@ pub struct FreshArgs {
     #[arg(long, value_name = "DIR")]
     unless: Vec<PathBuf>,
     /// Leave out this project's variants that are known to be slow: whose least time in the folders of
-    /// --unless is over TIMES times the least of all on the problem. Of code that has changed since, and
+    /// --unless is over TIMES times the least of these on the problem. Of code that has changed since, and
     /// of what was never timed, the estimate counts as well. Picks, cuBLAS and cuDNN stay
     #[arg(long, value_name = "TIMES", requires = "unless", value_parser = positive::<u32>)]
     within: Option<u32>,
