@@ -53,8 +53,8 @@ pub const FACTOR: f64 = 4.0;
 /// # Ok::<(), convforge::Error>(())
 /// ```
 ///
-/// What the rule would take is measured first, the others from the least estimate to the largest, until
-/// time is up. Each is checked first: on whole numbers it must give what another variant of the
+/// What the rule would take is measured first, then each variant in its best configuration, then the other
+/// configurations, from the least estimate to the largest, until time is up. Each is checked first: on whole numbers it must give what another variant of the
 /// device gives, the plainest there is, within the rounding of what is stored; where they differ the host
 /// computes that output and decides. That finds a
 /// variant that is broken here. It tells nothing of how closely a math is kept, of infinities or of NaN:

@@ -131,12 +131,12 @@ impl Asked<'_> {
         Ok(candidate)
     }
 
-    /// What a line names, if it is here, is what it was then, and can do the problem. Of another number of images a
-    /// plan's number says nothing.
+    /// What a line names, if it is here, is what it was then, and can do the problem. The number of a plan names
+    /// another one of another number of images.
     fn candidate(&self, line: &Line, is_exact: bool) -> Option<Candidate> {
-        let mut configured = named(line).ok()?;
+        let configured = named(line).ok()?;
         if !is_exact && configured.info().is_numbered(configured.config) {
-            configured.config = 0;
+            return None;
         }
         if !self.is_fresh(line, &*configured.variant) {
             return None;

@@ -1,6 +1,6 @@
 //! A variant in one of its configurations.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use super::{Info, Plan, Query, Variant};
 use crate::{Limits, Problem, Result};
@@ -37,7 +37,7 @@ impl Configured {
 
     /// The variant in the configurations that can do a problem, each with its plan. Left out is what is a plan that
     /// stands there already: where the first configuration is the best of all, and others are the next ones by their
-    /// numbers, one of another name that is told to take as much as one of these, to the last digit.
+    /// numbers, one of another name that tells the same of itself as one of these.
     pub fn plans_of(
         variant: &Arc<dyn Variant>,
         limits: &Limits,
@@ -52,13 +52,10 @@ impl Configured {
             return plans;
         }
         let is_place = |one: &Self| one.config == 0 || variant.info().is_numbered(one.config);
+        let told = |plan: &Plan| (plan.us.map(f64::to_bits), plan.note.clone());
         let places = plans.iter().filter(|(one, _)| is_place(one));
-        let mut known: Vec<Option<f64>> = places.map(|(_, plan)| plan.us).collect();
-        plans.retain(|(one, plan)| {
-            let is_new = is_place(one) || !known.contains(&plan.us);
-            known.push(plan.us);
-            is_new
-        });
+        let mut known: HashSet<_> = places.map(|(_, plan)| told(plan)).collect();
+        plans.retain(|(one, plan)| is_place(one) || known.insert(told(plan)));
         plans
     }
 

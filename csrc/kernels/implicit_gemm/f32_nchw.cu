@@ -90,7 +90,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.us = best->us;
     cf::implicit_gemm::tell_tiling(plan, cf::implicit_nchw::ReadingNames[choice.reading],
                                    choice.width, choice.grid, choice.plan.tiling);
-    cf::tell(plan, " sweep=%d", choice.plan.sweep);
+    cf::tell(plan, " sweep=%d loaders=%d", choice.plan.sweep, choice.planes.loaders);
     describe(p, choice, state);
     return true;
 }

@@ -208,8 +208,11 @@ void for_options(const cf_query &query, Body body) {
             else
                 for (int pieces = 1, last = 0; pieces <= v.q; ++pieces) {
                     const int columns = int(ceil_div(v.q, pieces));
-                    if (columns <= width && columns != last)
-                        with_columns(width, last = columns, false);
+                    // Where taps reach no further columns these are the strips above.
+                    const bool are_strips = columns == 8 && v.q > 8 && v.s == 1;
+                    if (columns <= width && columns != last && !are_strips)
+                        with_columns(width, columns, false);
+                    last = columns;
                     if (columns * 4 < width)
                         break;
                 }

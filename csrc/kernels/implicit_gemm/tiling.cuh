@@ -151,10 +151,10 @@ struct Option {
 inline void tell_tiling(cf_plan &plan, const char *reading, int width, int grid, const Tiling &t) {
     tell(plan,
          "%s columns=%d %s tile=%dx%dx%d parts=%d peers=%dx%d grid=%d tiles=%d stages=%d+%d "
-         "weights=%s",
+         "weights=%s%s",
          reading, width, t.apart ? "apart" : "together", t.images, t.rows, t.columns, t.parts,
          t.pixel_peers, t.weight_peers, grid, t.tiles, t.pixel_stages, t.weight_stages,
-         t.reload_weights ? "reloaded" : "kept");
+         t.reload_weights ? "reloaded" : "kept", t.parts_replace ? " parts=replace" : "");
 }
 
 inline int64_t group_channels(const cf_problem &p) { return p.c / p.groups; }

@@ -150,9 +150,9 @@ unsafe impl Variant for CublasGemm {
         Ok(Plan {
             workspace: settled.workspace(),
             packing,
-            note: None,
             us: rank::microseconds(query.problem, &settled.product, query.limits),
             state: Box::new(settled),
+            ..Plan::default()
         })
     }
 

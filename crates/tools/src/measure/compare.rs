@@ -1,7 +1,7 @@
 //! One problem, several contenders: each checked, those that passed timed round by round.
 
 use std::{
-    borrow::{Borrow, BorrowMut, Cow},
+    borrow::{Borrow, BorrowMut},
     mem,
     sync::{
         Arc,
@@ -16,7 +16,7 @@ use convforge_check::{self as check, Measured, Outcome};
 #[cfg(feature = "cudnn")]
 use super::row::COMPLETE;
 use super::{
-    configs::with_fastest,
+    configs::{Chosen, with_fastest},
     entry::Status,
     options::Options,
     rounds::{Extent, in_turns},
@@ -45,6 +45,7 @@ impl Row {
             variant: contender.variant(),
             config: contender.config(),
             found: false,
+            tried: None,
             chose: None,
             arithmetic: contender.arithmetic(),
             status: Status::Passed,
@@ -145,15 +146,16 @@ pub fn compare(
         rows: Vec::new(),
         ready: Vec::new(),
     };
-    let with_found = comparison.configured(contenders, progress);
+    let chosen = comparison.configured(contenders, progress);
+    let with_found: Vec<Contender> = chosen.iter().map(|one| one.contender.clone()).collect();
     comparison.check(&with_found, progress);
     check::forget_memory();
     progress("timing");
     comparison.time();
     beside_cudnn(&mut comparison.rows);
     let mut rows = comparison.rows;
-    for row in &mut rows {
-        row.found = !contenders.iter().any(|asked| asked.name() == row.name());
+    for (row, chosen) in rows.iter_mut().zip(chosen) {
+        (row.found, row.tried) = (chosen.found, chosen.tried);
     }
     rows
 }
@@ -181,19 +183,16 @@ impl Comparison<'_> {
     }
 
     /// The contenders, with those of other configurations where these are asked for.
-    fn configured<'c>(
-        &self,
-        contenders: &'c [Contender],
-        progress: &mut dyn FnMut(&str),
-    ) -> Cow<'c, [Contender]> {
+    fn configured(&self, contenders: &[Contender], progress: &mut dyn FnMut(&str)) -> Vec<Chosen> {
+        let asked = || contenders.iter().cloned().map(Chosen::asked).collect();
         if !self.options.fastest_configs {
-            return Cow::Borrowed(contenders);
+            return asked();
         }
         progress("finding the fastest configurations");
         let (device, problem) = (self.device, &self.layer.problem);
         let found = with_fastest(device, problem, contenders, self.options, self.stop);
         // That there is no memory for the operands is said by who times them.
-        found.map_or(Cow::Borrowed(contenders), Cow::Owned)
+        found.unwrap_or_else(|_| asked())
     }
 
     /// Makes a row for each contender. Those that search come first, as they try plans that ask for much memory:

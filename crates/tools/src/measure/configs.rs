@@ -12,7 +12,7 @@ use crate::Contender;
 
 /// Of each configuration; the fastest is timed again, beside all others.
 pub(crate) const SAMPLES: usize = 3;
-/// Times the least estimate of all contenders: others of who is estimated to take longer by its first
+/// Times the least estimate of those whose configurations may be tried: others of who is estimated to take longer by its first
 /// configuration are not tried.
 const NEAR: f64 = 1.5;
 /// Times the estimate of its first configuration that another one may have.
@@ -32,7 +32,7 @@ pub(super) fn with_fastest(
     contenders: &[Contender],
     options: &Options,
     stop: &AtomicBool,
-) -> Result<Vec<Contender>> {
+) -> Result<Vec<Chosen>> {
     let trials = trials(&device.limits(), problem, contenders);
     let ready = trials.into_iter().filter_map(|trial| {
         let conv = Conv::with_variant(device, problem, trial.configured.clone());
@@ -49,6 +49,26 @@ pub(super) fn with_fastest(
         .map(|timing| timing.map_or(f64::INFINITY, |timing| timing.median_us()));
     let timed: Vec<(Trial, f64)> = trials.into_iter().zip(us).collect();
     Ok(beside_first(contenders, &timed))
+}
+
+/// Who is compared.
+#[derive(Clone)]
+pub(super) struct Chosen {
+    pub contender: Contender,
+    /// Whether it was found to be the fastest configuration of its variant.
+    pub found: bool,
+    /// How many configurations were tried, of one that was asked for.
+    pub tried: Option<usize>,
+}
+
+impl Chosen {
+    pub(super) fn asked(contender: Contender) -> Self {
+        Chosen {
+            contender,
+            found: false,
+            tried: None,
+        }
+    }
 }
 
 /// A configuration that is tried for the contender in this place.
@@ -110,21 +130,29 @@ fn estimated(
     estimated.collect()
 }
 
-fn beside_first(contenders: &[Contender], timed: &[(Trial, f64)]) -> Vec<Contender> {
+fn beside_first(contenders: &[Contender], timed: &[(Trial, f64)]) -> Vec<Chosen> {
     let mut all = Vec::new();
     for (place, contender) in contenders.iter().enumerate() {
-        all.push(contender.clone());
         let of_it = timed.iter().filter(|(trial, _)| trial.place == place);
         let (first, others): (Vec<_>, Vec<_>) =
             of_it.partition(|(trial, _)| trial.configured.config == 0);
+        let tried = first.len() + others.len();
+        all.push(Chosen {
+            tried: (tried > 0).then_some(tried),
+            ..Chosen::asked(contender.clone())
+        });
         let first = first.first().map_or(f64::INFINITY, |(_, us)| *us);
         let fastest = others.into_iter().min_by(|(_, a), (_, b)| a.total_cmp(b));
         let fastest = fastest.filter(|(_, us)| *us < FASTER * first);
         let fastest = fastest.map(|(trial, _)| Contender::Variant(trial.configured.clone()));
         // Unless it takes part by its name.
-        all.extend(fastest.filter(|fastest| {
+        let others = fastest.filter(|fastest| {
             let mut named = contenders.iter();
             !named.any(|contender| contender.name() == fastest.name())
+        });
+        all.extend(others.map(|contender| Chosen {
+            found: true,
+            ..Chosen::asked(contender)
         }));
     }
     all
@@ -174,8 +202,11 @@ mod tests {
         variant.into()
     }
 
-    fn names(all: &[Contender]) -> Vec<String> {
-        all.iter().map(Contender::name).collect()
+    fn names(all: &[Chosen]) -> Vec<String> {
+        for one in all {
+            assert!(!(one.found && one.tried.is_some()));
+        }
+        all.iter().map(|one| one.contender.name()).collect()
     }
 
     fn tried(contenders: &[Contender]) -> Vec<String> {

@@ -291,7 +291,7 @@ mod tests {
             problem, variant, ..
         } = &report.rows[0];
         let how = "exact,skipped,\"no commas, please\",12,,,0,";
-        let start = format!(",,{problem},fp32,{variant},,,,{how}");
+        let start = format!(",,{problem},fp32,{variant},,,,,{how}");
         assert!(row.starts_with(&start), "{row}");
         assert!(row.contains(",false,pack=1.5 sums=10,"), "{row}");
     }

@@ -74,10 +74,9 @@ pub(super) fn in_turns(
 
     let share_us = options.budget.as_secs_f64() * 1e6 / convs.len().max(1) as f64;
     for round in 0.. {
-        let wanted = if stopped() {
-            LEAST_SAMPLES
-        } else {
-            options.samples
+        let wanted = match stopped() {
+            true => LEAST_SAMPLES.min(options.samples),
+            false => options.samples,
         };
         let mut turn = turn(&mut lanes, round, wanted, share_us);
         if turn.is_empty() {

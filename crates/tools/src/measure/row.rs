@@ -28,6 +28,9 @@ pub struct Row {
     /// another.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub found: bool,
+    /// Of a default: how many configurations of its variant the comparison tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried: Option<usize>,
     /// What a pick chose: `fused_shared:tile=24`.
     #[serde(default)]
     pub chose: Option<String>,
@@ -62,7 +65,7 @@ pub struct Row {
     pub workspace_bytes: Option<usize>,
     /// Time to re-arrange the filter, once per filter, where the variant wants that.
     pub pack_us: Option<f64>,
-    /// What the variant chose inside: the name of a library's plan.
+    /// What the variant chose inside: the name of a library's plan, or what a kernel's is made of.
     pub plan: Option<String>,
     /// Which variant of cuDNN's was the fastest that passed on this problem in the same run.
     pub cudnn_variant: Option<String>,
@@ -178,19 +181,16 @@ impl Row {
             && self.variant == other.variant
     }
 
-    /// Whether rows are of a comparison that has decided again which configuration is the fastest of its variant,
-    /// and has found none.
-    pub(super) fn is_outdated_by(&self, rows: &[Row]) -> bool {
-        let again = rows.iter().any(|row| row.is_beside(self) && row.is_whole());
-        self.found && again && !rows.iter().any(|row| row.is_same(self))
+    /// Whether rows are of a comparison that has decided again which configuration is the fastest of its variant.
+    pub(crate) fn is_outdated_by(&self, rows: &[Row]) -> bool {
+        let decides = |row: &Row| row.tried.is_some() && row.is_whole() && row.is_beside(self);
+        self.found && rows.iter().any(decides)
     }
 }
 
 impl Entry for Row {
-    /// The fastest configurations that two comparisons found are of the same work.
     fn is_same(&self, other: &Self) -> bool {
-        let is_config = self.config == other.config || self.found && other.found;
-        is_config && self.is_beside(other)
+        self.config == other.config && self.is_beside(other)
     }
 
     fn status(&self) -> Status {

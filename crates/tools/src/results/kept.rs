@@ -236,7 +236,12 @@ fn supersede(source: &mut Source, later: &[&Source]) {
     let compared = |view| later.iter().map(move |source| source.compared(view));
     let studies = || later.iter().filter_map(|source| source.study());
     match source {
-        Source::Report(report) => drop(&mut report.rows, compared(report.view)),
+        Source::Report(report) => {
+            drop(&mut report.rows, compared(report.view));
+            let decided =
+                |row: &Row| compared(View::Compare).any(|later| row.is_outdated_by(later));
+            report.rows.retain(|row| !decided(row));
+        }
         Source::Study(study) => {
             drop(&mut study.layers, compared(View::Compare));
             drop(

@@ -178,7 +178,7 @@ impl Recorded {
         };
         let trials = trials
             .iter()
-            .map(|trial| seconds::of_trial(trial.us, problem, &self.limits));
+            .map(|trial| seconds::of_trial(trial.us, problem, &self.limits, options));
         seconds::of_problem(problem, &self.limits, options)
             + each.sum::<f64>()
             + trials.sum::<f64>()

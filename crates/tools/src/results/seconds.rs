@@ -64,8 +64,8 @@ pub(super) fn of_contender(
 }
 
 /// What a configuration of so many microseconds takes that is tried, with the rests between its samples.
-pub(super) fn of_trial(us: f64, problem: &Problem, limits: &Limits) -> f64 {
-    let sample = sample_us(us, sets(problem, limits, false)) / 1e6;
+pub(super) fn of_trial(us: f64, problem: &Problem, limits: &Limits, options: &Options) -> f64 {
+    let sample = sample_us(us, sets(problem, limits, options.warm)) / 1e6;
     LANE + TRIAL_SAMPLES as f64 * 4.0 * sample
 }
 

@@ -254,36 +254,46 @@ fn found(variant: &str, config: &str, us: f64) -> Row {
     }
 }
 
+/// A default of which other configurations were tried.
+fn tried(variant: &str, us: f64) -> Row {
+    Row {
+        tried: Some(8),
+        ..row(variant, Some(us))
+    }
+}
+
 #[test]
 fn what_a_comparison_found_gives_way_to_what_the_next_one_finds() {
-    let old = report("1", vec![row("a", Some(20.0)), found("a", "plan=3", 18.0)]);
-    let new = report("2", vec![row("a", Some(20.0)), found("a", "plan=5", 17.0)]);
-    let folder = folder(&[old, new]);
+    let old = report("1", vec![tried("a", 20.0), found("a", "plan=3", 18.0)]);
+    let new = |rows| folder(&[old.clone(), report("2", rows)]);
+    let folder = new(vec![tried("a", 20.0), found("a", "plan=5", 17.0)]);
     assert_eq!(left(&folder, "1"), [""; 0]);
-    let source = Source::read(&folder.path().join("2.jsonl")).unwrap();
-    let rows: Vec<_> = source.rows().map(|full| full.row).collect();
-    assert_eq!(rows[1].name(), "a:plan=5");
-    assert_eq!(rows[1].before_us, Some(18.0));
+    // Whether it finds another one or none.
+    assert_eq!(left(&new(vec![tried("a", 20.0)]), "1"), [""; 0]);
+    // One that has tried none has decided nothing.
+    assert_eq!(left(&new(vec![row("a", Some(20.0))]), "1"), ["a:plan=3"]);
 
-    // In one report as well, where the next one may find none; what was asked for by its name stays.
+    // In one report as well; what was asked for by its name stays.
     let named = Row {
         found: false,
         ..found("b", "plan=2", 9.0)
     };
-    let mut report = report(
-        "3",
-        vec![found("a", "plan=3", 18.0), found("b", "plan=3", 8.0), named],
-    );
+    let first = vec![found("a", "plan=3", 18.0), found("b", "plan=3", 8.0), named];
+    let mut report = report("3", first);
     let names = |report: &Report| report.rows.iter().map(Row::name).collect::<Vec<_>>();
-    report.put(&[row("a", Some(20.0)), found("b", "plan=4", 7.0)]);
-    assert_eq!(names(&report), ["b:plan=4", "b:plan=2", "a"]);
+    report.put(&[
+        tried("a", 20.0),
+        tried("b", 20.0),
+        found("b", "plan=4", 7.0),
+    ]);
+    assert_eq!(names(&report), ["b:plan=2", "a", "b", "b:plan=4"]);
     // An interrupted one has decided nothing.
     let interrupted = Row {
         reason: Some(crate::Error::from(convforge::Error::Interrupted).to_string()),
-        ..row("b", None)
+        ..tried("b", 20.0)
     };
     report.put(&[interrupted]);
-    assert_eq!(names(&report), ["b:plan=4", "b:plan=2", "a", "b"]);
+    assert_eq!(names(&report), ["b:plan=2", "a", "b", "b:plan=4"]);
 }
 
 #[test]

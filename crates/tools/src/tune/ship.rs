@@ -1,7 +1,7 @@
 //! What ships with the library, of the committed results.
 //!
-//! A problem ships where the fastest row of all that were measured of it is fresh and one that the library
-//! may choose: not a plan that cuDNN was searched for, not a filter in constant memory. So nobody is
+//! A problem ships where the fastest row of all that were measured of it, but for stale numbers of plans, which
+//! are other plans now, is fresh and one that the library may choose: not a plan that cuDNN was searched for, not a filter in constant memory. So nobody is
 //! said to be the fastest who only beats what was not measured again. Beside it stand the other fresh rows,
 //! and cuDNN at its best: whoever is faster is faster than the library's `cudnn`, which does not search.
 
