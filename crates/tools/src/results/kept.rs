@@ -110,7 +110,8 @@ impl Kept {
 
     /// Drops superseded rows, and says how many. A row is superseded once a later report of the same
     /// device has a row of the same work: suite, layer, problem, cold or warm, variant and
-    /// configuration, in a comparison or in a sweep as it was. A row that was measured outlasts later
+    /// configuration, in a comparison or in a sweep as it was; the fastest configuration that a comparison
+    /// found, once a later one has tried the variant's. A row that was measured outlasts later
     /// ones that were skipped or interrupted. A row keeps the median of the one that it superseded.
     /// Counters of a profiler stay.
     pub fn prune(&mut self) -> usize {

@@ -1,7 +1,8 @@
 //! What ships with the library, of the committed results.
 //!
 //! A problem ships where the fastest row of all that were measured of it, but for stale numbers of plans, which
-//! are other plans now, is fresh and one that the library may choose: not a plan that cuDNN was searched for, not a filter in constant memory. So nobody is
+//! are other plans now, is fresh and one that the library may choose: not a plan that cuDNN was searched for, not
+//! a filter in constant memory. So nobody is
 //! said to be the fastest who only beats what was not measured again. Beside it stand the other fresh rows,
 //! and cuDNN at its best: whoever is faster is faster than the library's `cudnn`, which does not search.
 
@@ -10,7 +11,7 @@ use std::{collections::BTreeMap, path::Path};
 use convforge::{
     CSRC_HASH, Limits,
     tuning::{Conditions, Line, Record, shipped::Shipped},
-    variant::{self, Query, Space},
+    variant::{self, Configured, Space},
     variants,
 };
 
@@ -87,28 +88,20 @@ fn is_cudnn(row: &Row) -> bool {
 
 /// Whether its configuration is a number of a plan.
 fn is_numbered(row: &Row) -> bool {
-    let config = row.config.as_deref();
-    let variant = variants::find(&row.variant).ok();
-    let found = variant.zip(config).and_then(|(variant, config)| {
-        let config = variant.info().config(config).ok()?;
-        Some(variant.info().is_numbered(config))
-    });
-    found.unwrap_or(false)
+    configured(row).is_some_and(|one| one.info().is_numbered(one.config))
 }
 
 /// Whether it keeps its filter in constant memory, which nobody is given who does not ask for it.
 fn is_constant(row: &Row, limits: &Limits) -> bool {
-    let Ok(variant) = variants::find(&row.variant) else {
-        return false;
-    };
-    let config = row
-        .config
-        .as_ref()
-        .and_then(|config| variant.info().config(config).ok());
-    let query = Query::new(&row.problem, config.unwrap_or_default(), limits);
-    let plan = variant::plan(&*variant, true, &query).ok();
+    let plan = configured(row).and_then(|one| one.plan(limits, &row.problem).ok());
     let packing = plan.and_then(|plan| plan.packing);
     packing.is_some_and(|packing| packing.space == Space::Constant)
+}
+
+/// The library's variant in the configuration of a row, if there is one.
+fn configured(row: &Row) -> Option<Configured> {
+    let variant = variants::find(&row.variant).ok()?;
+    Configured::named(variant, row.config.as_deref()).ok()
 }
 
 /// What a row was made of; none where that is not what it would be made of now, or where its search was cut
