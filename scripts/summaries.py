@@ -5,7 +5,7 @@ with the code and the libraries of now, and the times of layers with few channel
 import math
 import re
 
-from comparisons import family, fastest, main_gpu
+from comparisons import family, fastest
 from markdown import filled, table
 
 # The families whose chapters have a table of all their rows beside cuDNN, and the suites that it is of.
@@ -28,10 +28,10 @@ NETWORKS = {"vgg16", "resnet50", "batch1"}
 WORST = 5
 # What the README says of its table.
 INTRODUCTION = """\
-How many times as fast the fastest handwritten variant is as the faster of two libraries: cuBLAS, and cuDNN by its fastest plan
-that passes. Geometric means over the layers of a suite that were measured with the code and the libraries as they are now; in
-brackets the least and the most. ‡ is where all was measured with others, § where cuDNN's best is not known, - where nothing was
-measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
+How many times as fast the fastest handwritten variant is on an {chip} as the faster of two libraries: cuBLAS, and cuDNN by its
+fastest plan that passes. Geometric means over the layers of a suite that were measured with the code and the libraries as they
+are now; in brackets the least and the most. ‡ is where all was measured with others, § where cuDNN's best is not known, - where
+nothing was measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
 vgg16, resnet50 and batch1 are without their layers of three channels, which are as those of the suite first. A variant that is
 newer than a comparison is not in it. [docs/results.md](docs/results.md#summary) compares with each library by itself."""
 
@@ -68,27 +68,14 @@ def gain(line):
 
 
 def against_libraries(lines):
-    """How many times as fast as the faster library the fastest handwritten variant is, by suite, GPU and kind, as
-    means over what was measured with the code of now."""
+    """How many times as fast as the faster library the fastest handwritten variant is, by suite and kind, as means
+    over what was measured with the code of now."""
     groups = {}
     for line in filter(of_readme, lines):
-        groups.setdefault((rows_of(line), line.chip), {}).setdefault(line.kind, []).append(line)
-    layers = most_layers(groups)
-    header = ["suite", "GPU", *KINDS.values()]
-    rows = [
-        [suite, chip, *(cell(kinds.get(kind, []), layers.get((suite, kind))) for kind in KINDS)]
-        for (suite, chip), kinds in groups.items()
-    ]
+        groups.setdefault(rows_of(line), {}).setdefault(line.kind, []).append(line)
+    header = ["suite", *KINDS.values()]
+    rows = [[suite, *(cell(kinds.get(kind, [])) for kind in KINDS)] for suite, kinds in groups.items()]
     return table(*filled(header, rows), len(header))
-
-
-def most_layers(groups):
-    """How many layers a suite has in a kind, on whichever GPU."""
-    layers = {}
-    for (suite, _), kinds in groups.items():
-        for kind, found in kinds.items():
-            layers[suite, kind] = max(len(found), layers.get((suite, kind), 0))
-    return layers
 
 
 def fresh(lines):
@@ -96,7 +83,7 @@ def fresh(lines):
     return [line for line in lines if line.are_fresh(line.best, line.cublas, line.cudnn)]
 
 
-def cell(lines, layers):
+def cell(lines):
     """The mean, in brackets the least and the most, and of how many layers if not of all."""
     found = [value for value in map(gain, fresh(lines)) if value]
     if not found:
@@ -104,7 +91,7 @@ def cell(lines, layers):
     text = times(mean(found))
     if len(found) > 1:
         text += f" ({times(min(found))} to {times(max(found))})"
-    return text if len(found) == layers else f"{text}, {len(found)} of {layers}"
+    return text if len(found) == len(lines) else f"{text}, {len(found)} of {len(lines)}"
 
 
 def behind(lines):
@@ -115,7 +102,7 @@ def behind(lines):
     if not lost:
         return f"{text}."
     cudnn = sum(family(library(line)) == "cudnn" for _, line in lost)
-    worst = ",\n".join(f"{times(value)} ({place(line)}, {line.chip})" for value, line in lost[:WORST])
+    worst = ",\n".join(f"{times(value)} ({place(line)})" for value, line in lost[:WORST])
     return f"{text}, cuDNN in {cudnn} and cuBLAS in {len(lost) - cudnn}, by most at\n{worst}."
 
 
@@ -126,25 +113,23 @@ def place(line):
 
 
 def family_table(lines, name, rows):
-    """How many times as fast as cuDNN each row of a family is, by suite, GPU and kind: means over what was measured
-    with the code of now, and the layers where it is furthest behind and ahead."""
+    """How many times as fast as cuDNN each row of a family is, by suite and kind: means over what was measured with the
+    code of now, and the layers where it is furthest behind and ahead."""
     groups = {}
     for line in filter(of_readme, lines):
         if line.suite in FAMILIES[name]:
-            groups.setdefault((line.suite, line.chip), {}).setdefault(line.kind, []).append(line)
-    layers = most_layers(groups)
+            groups.setdefault((line.suite, line.kind), []).append(line)
     names = [row for row in rows if row.startswith(f"{name}_")]
     cells = [
-        [suite, chip, KINDS[kind], *(extremes(found, variant, layers[suite, kind]) for variant in names)]
-        for (suite, chip), kinds in groups.items()
-        for kind, found in kinds.items()
+        [suite, KINDS[kind], *(extremes(found, variant) for variant in names)]
+        for (suite, kind), found in groups.items()
     ]
-    cells = [row for row in cells if any(cell != "-" for cell in row[3:])]
-    header = ["suite", "GPU", "elements", *(f"`{row}`" for row in names)]
+    cells = [row for row in cells if any(cell != "-" for cell in row[2:])]
+    header = ["suite", "elements", *(f"`{row}`" for row in names)]
     return table(*filled(header, cells), len(header))
 
 
-def extremes(lines, variant, layers):
+def extremes(lines, variant):
     """The mean of a variant over these lines, in which layers the least and the most are, and of how many layers if
     not of all."""
     found = []
@@ -159,25 +144,24 @@ def extremes(lines, variant, layers):
     (low, least), (high, most) = min(found), max(found)
     text = f"{mean(value for value, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
     text = f"{low:.2f} ({least})" if len(found) == 1 else text
-    return text if len(found) == layers else f"{text}; {len(found)} of {layers}"
+    return text if len(found) == len(lines) else f"{text}; {len(found)} of {len(lines)}"
 
 
 def three_products(lines):
     """What fp32 as three products of f16 could gain over cuDNN's fp32 at most, at the speed that the fastest
-    handwritten variant has in f16, and what it does gain: means over layers that have both, by suite, GPU and layout."""
-    halves = {(line.gpu, line.suite, line.problem.replace("+f16", "")): line for line in lines if line.kind.startswith("f16 ")}
+    handwritten variant has in f16, and what it does gain: means over layers that have both, by suite and layout."""
+    halves = {(line.suite, line.problem.replace("+f16", "")): line for line in lines if line.kind.startswith("f16 ")}
     groups = {}
     for line in filter(of_readme, lines):
-        half = halves.get((line.gpu, line.suite, line.problem))
+        half = halves.get((line.suite, line.problem))
         if line.suite in NETWORKS and line.kind in ("f32 NHWC", "f32 NCHW") and half and half.best:
             if line.speedup(line.cudnn) and line.are_fresh(line.best, line.cudnn) and half.are_fresh(half.best):
-                groups.setdefault((line.suite, line.chip, line.kind), []).append((line, 3 * half.best["median_us"]))
-    header = ["suite", "GPU", "layout", "layers", "cuDNN / three of f16", "cuDNN / fp32", "cuDNN without transforms / fp32",
+                groups.setdefault((line.suite, line.kind), []).append((line, 3 * half.best["median_us"]))
+    header = ["suite", "layout", "layers", "cuDNN / three of f16", "cuDNN / fp32", "cuDNN without transforms / fp32",
               "fp32 / three of f16"]  # fmt: skip
     rows = [
         [
             suite,
-            chip,
             kind.split()[1],
             str(len(found)),
             times(mean(line.cudnn["median_us"] / three for line, three in found)),
@@ -185,14 +169,14 @@ def three_products(lines):
             times(mean(line.speedup(line.of("cudnn")) for line, _ in found)),
             times(mean(line.best["median_us"] / three for line, three in found)),
         ]
-        for (suite, chip, kind), found in groups.items()
+        for (suite, kind), found in groups.items()
     ]
-    return table(header, rows, 3)
+    return table(header, rows, 2)
 
 
 def small(lines):
-    """The chapter's tables of layers with few channels: the fastest variant / cuDNN, by images, on the main GPU."""
-    here = [line for line in lines if line.gpu == main_gpu(lines) and line.suite in SMALL]
+    """The chapter's tables of layers with few channels: the fastest variant / cuDNN, by images."""
+    here = [line for line in lines if line.suite in SMALL]
     parts = []
     for kind in ("f32 NCHW", "f16 NHWC"):
         found = [line for line in here if line.kind == kind]

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Turns the reports in benches/results into tables: docs/results.md with every suite, and between their markers the
 README's, those of chapters of docs/kernels, of docs/accuracy.md (accuracy.py) and of the guide. The reports are what
-`convforge report --keep` makes of those of `compare`, `sweep` and `study`.
+`convforge report --keep` makes of those of `compare`, `sweep` and `study`. All of them are of the GPU that most was
+measured on; what others measured is on a page of each, as docs/results-h100.md.
 
 With --check nothing is written; the exit status says whether the tables agree with the reports, and
 whether benches/slower.txt says why of every row that became slower than when it was kept last. A row is
 stale where what its variant is made of (sources.py), or the version of its library, is not what it was
-measured with: that is counted, and --stale lists them.
+measured with: --stale lists them, and --check fails of those of the main GPU whose variant benches/stale.txt
+does not name.
 """
 
 import argparse
@@ -20,7 +22,8 @@ import results
 from comparisons import HEADLINES, ROOT, Checkout, Line, fastest, main_gpu, read, time
 from markdown import filled, put, table
 from results import name
-from slower import EXCUSES, slower
+from slower import EXCUSES as SLOWER, slower
+from stale import EXCUSES as STALE, stale, unexcused
 from summaries import (
     FAMILIES, INTRODUCTION, against_libraries, behind, family_table, mean, of_readme, small, three_products, times,
 )  # fmt: skip
@@ -102,14 +105,14 @@ def places(lines):
 def headline(lines):
     if not lines:
         return NOTHING.capitalize() + "."
-    here = [line for line in lines if line.gpu == main_gpu(lines)]
-    shown = [line for line in here if line.suite in HEADLINES and line.kind == "f32 NCHW"]
-    parts = [INTRODUCTION, against_libraries(lines), behind(lines)]
+    chip = lines[0].chip
+    shown = [line for line in lines if line.suite in HEADLINES and line.kind == "f32 NCHW"]
+    parts = [INTRODUCTION.format(chip=chip), against_libraries(lines), behind(lines)]
     if shown:
         kinds = [
-            (f"Handwritten variants on FMAs, on an {here[0].chip}:", "x floor", lambda line: line.by_fma, Line.over_floor),
+            (f"Handwritten variants on FMAs, on an {chip}:", "x floor", lambda line: line.by_fma, Line.over_floor),
             (
-                f"On tensor cores of an {here[0].chip}, each product of fp32 as three:",
+                f"On tensor cores of an {chip}, each product of fp32 as three:",
                 "x split floor",
                 lambda line: line.by_tensor_cores,
                 Line.over_split_floor,
@@ -171,7 +174,7 @@ def speeds(lines):
     for line in lines:
         best = fastest(row for row in (line.best, line.cublas, line.cudnn) if row)
         if best and line.suite in ("vgg16", "resnet50") and " NHWC" in line.kind:
-            at = line.gpu, line.suite, line.layer
+            at = line.suite, line.layer
             found.setdefault(line.math, {}).setdefault(at, best["median_us"])
     plain = found.get("fp32", {})
     return {
@@ -184,23 +187,21 @@ def maths(lines, errors):
     """The guide's table: what each math costs in accuracy, and what it gains."""
     if not errors:
         return accuracy.NOTHING
-    gains = speeds([line for line in lines if line.gpu == main_gpu(lines)])
+    gains = speeds(lines)
     header, rows = accuracy.maths(errors[1])
     return table([*header, "speed"], [[*row, times(gains.get(row[0]))] for row in rows], 1)
 
 
 def summary(lines):
-    """Geometric means per suite and kind of element, and per GPU where there are several."""
-    several = len({line.gpu for line in lines}) > 1
+    """Geometric means per suite and kind of element."""
     groups = {}
     for line in lines:
-        groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
-    header = ["suite", "elements", "GPU", "layers", "x floor", "x split floor", "vs cuBLAS", "vs cuDNN", "measured"]
+        groups.setdefault((line.suite, line.kind), []).append(line)
+    header = ["suite", "elements", "layers", "x floor", "x split floor", "vs cuBLAS", "vs cuDNN", "measured"]
     rows = [
         [
             suite,
             kind,
-            group[0].chip if several else "-",
             str(len(group)),
             mean_of((line.over_floor() for line in group), len(group)),
             mean_of((line.over_split_floor() for line in group), len(group)),
@@ -208,9 +209,9 @@ def summary(lines):
             mean_of((line.speedup(line.cudnn) for line in group), len(group)),
             ", ".join(sorted({line.run for line in group})) + stale_share(group),
         ]
-        for (suite, kind, _), group in groups.items()
+        for (suite, kind), group in groups.items()
     ]
-    return table(*filled(header, rows), 3 if several else 2)
+    return table(*filled(header, rows), 2)
 
 
 def stale_share(lines):
@@ -220,19 +221,19 @@ def stale_share(lines):
 
 
 def document(lines):
-    head = "# Results\n\nWritten by `scripts/tables.py` from the reports in benches/results."
+    written = "Written by `scripts/tables.py` from the reports in benches/results."
     if not lines:
-        return f"{head}\n\n{NOTHING.capitalize()}.\n"
+        return f"# Results\n\n{written}\n\n{NOTHING.capitalize()}.\n"
     parts = [
-        head + "\n" + LEGEND.replace("(benches/", "(../benches/"),
+        f"# Results on an {lines[0].chip}\n\n{written}\n" + LEGEND.replace("(benches/", "(../benches/"),
         "## Summary\n\nBest handwritten variant per layer, geometric means:",
         summary(lines),
     ]
     groups = {}
     for line in lines:
-        groups.setdefault((line.suite, line.kind, line.gpu), []).append(line)
-    for (suite, kind, gpu), group in groups.items():
-        parts.append(f"## {suite}, {kind}" + (f", {group[0].chip}" if gpu != main_gpu(lines) else ""))
+        groups.setdefault((line.suite, line.kind), []).append(line)
+    for (suite, kind), group in groups.items():
+        parts.append(f"## {suite}, {kind}")
         files = sorted({line.report["file"] for line in group})
         links = ", ".join(f"[{file}](../benches/results/{file})" for file in files)
         parts.append("\n".join(f"- {text}" for text in places(group)) + f"\n- {links}")
@@ -245,12 +246,17 @@ def document(lines):
     return "\n\n".join(parts) + "\n"
 
 
-def stale(lines):
-    """Every displayed row that is stale: what it is, and why."""
-    for line in lines:
-        for row in line.displayed():
-            if why := line.why_stale(row):
-                yield f"{line.suite} {line.layer} {line.problem} {name(row)}: {why}"
+def by_chip(measured, lines):
+    """What was measured on other GPUs than these lines', by the names of their chips."""
+    found = {}
+    for line in measured:
+        if lines and line.gpu != lines[0].gpu:
+            found.setdefault(line.chip, []).append(line)
+    return found
+
+
+def excuses(path):
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def disassembly(text, csrc):
@@ -268,11 +274,11 @@ def main():
     args = parser.parse_args()
     folder = args.root / results.FOLDER
     checkout = Checkout()  # the code is that beside this script
-    lines = read(folder, checkout)
-    old_rows = list(stale(lines))
+    measured = read(folder, checkout)
     if args.stale:
-        print("\n".join(old_rows))
+        print("\n".join(text for _, text in stale(measured)))
         return
+    lines = [line for line in measured if line.gpu == main_gpu(measured)]
     readme, page, code = args.root / "README.md", args.root / "docs/results.md", args.root / DISASSEMBLY
     errors = accuracy.latest(folder)
     prose = args.root / "docs/accuracy.md"
@@ -285,6 +291,8 @@ def main():
             prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors, checkout.rows)
         ),
     }
+    for chip, others in by_chip(measured, lines).items():
+        wanted[page.with_stem(f"results-{chip.lower()}")] = document(others)
     guide = args.root / "docs/guide.md"
     if guide.exists():
         text = guide.read_text(encoding="utf-8")
@@ -320,13 +328,13 @@ def main():
         else:
             path.write_text(text, encoding="utf-8")
             print(f"{shown} written")
+    old_rows = list(stale(lines))
     shown = sum(len(line.displayed()) for line in lines)
-    print(f"{len(old_rows)} of {shown} displayed rows are stale (--stale lists them)")
+    print(f"{len(old_rows)} of {shown} displayed rows of the main GPU are stale (--stale lists them, and others')")
     if args.check:
-        excuses = args.root / EXCUSES
-        for problem in slower(folder, excuses.read_text(encoding="utf-8") if excuses.exists() else ""):
-            wrong = True
-            print(problem)
+        problems = [*slower(folder, excuses(args.root / SLOWER)), *unexcused(old_rows, excuses(args.root / STALE))]
+        wrong = wrong or bool(problems)
+        print("\n".join(problems), end="\n" if problems else "")
     sys.exit(wrong)
 
 

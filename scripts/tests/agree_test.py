@@ -60,6 +60,21 @@ class Agreement(unittest.TestCase):
         self.assertEqual(status, 2)
         self.assertIn("no row over 20 us", said)
 
+    def test_of_committed_results_the_latest_of_the_same_gpu_and_code_counts(self):
+        def run(gpu, day, source, us):
+            rows = [row("a", "cudnn", 100, source=None), row("a", "wide", us, source=source)]
+            return {"environment": {"gpu": gpu, "date": day}, "rows": rows}
+
+        runs = [run("H200", "2026-01-02", "new", 50), run("H200", "2026-01-01", "new", 60),
+                run("H200", "2026-01-03", "old", 70), run("H100", "2026-01-04", "new", 80)]
+        with tempfile.TemporaryDirectory() as folder:
+            for number, one in enumerate(runs):
+                lines = [{"environment": one["environment"]}, {"section": "rows", "usual": {"passed": {}}}, *one["rows"]]
+                text = "\n".join(map(json.dumps, lines))
+                (Path(folder) / f"{number}.jsonl").write_text(text, encoding="utf-8")
+            found = agree.committed(Path(folder), run("H200", "2026-01-05", "new", 55))
+        self.assertEqual({key: value[0] for key, value in found.items()}, {("a", "wide"): 2})
+
     def test_the_faster_of_cudnns_rows_counts(self):
         first = [row("a", "cudnn", 100), row("a", "cudnn_transform", 80), row("a", "wide", 40)]
         self.assertEqual(agree.ratios(first)["a", "wide"][0], 2)

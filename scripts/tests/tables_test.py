@@ -10,6 +10,7 @@ from pathlib import Path
 import comparisons
 import slower
 import sources
+import stale
 import summaries
 import tables
 
@@ -71,9 +72,9 @@ class Tables(unittest.TestCase):
 
     def test_the_readme_compares_with_the_faster_library_what_was_measured_with_the_code_of_now(self):
         line = next(line for line in self.lines() if line.layer == "l1")  # twice as fast as cuDNN, of now
-        slower, stale, colours, many, beside = (copy.copy(line) for _ in range(5))
+        slower, older, colours, many, beside = (copy.copy(line) for _ in range(5))
         slower.best = {**line.best, "median_us": 20.0}
-        stale.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
+        older.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
         colours.suite, colours.channels = "vgg16", 3
         many.images = 100
         beside.cublas = {**line.cudnn, "variant": "cublas_gemm", "median_us": 4.0}
@@ -81,20 +82,20 @@ class Tables(unittest.TestCase):
         def cell(lines):
             return summaries.against_libraries(lines).splitlines()[2:]
 
-        few = "| report-86, 1 and 16 images | GPU |"
+        few = "| report-86, 1 and 16 images |"
         self.assertEqual(cell([line]), [f"{few} 2.00 |"])
         self.assertEqual(cell([line, slower]), [f"{few} 1.26 (0.80 to 2.00) |"])
-        self.assertEqual(cell([line, stale]), [f"{few} 2.00, 1 of 2 |"])
-        self.assertEqual(cell([stale]), [f"{few} ‡ |"])
-        self.assertEqual(cell([line, many]), [f"{few} 2.00 |", "| report-86, 100 images and more | GPU | 2.00 |"])
+        self.assertEqual(cell([line, older]), [f"{few} 2.00, 1 of 2 |"])
+        self.assertEqual(cell([older]), [f"{few} ‡ |"])
+        self.assertEqual(cell([line, many]), [f"{few} 2.00 |", "| report-86, 100 images and more | 2.00 |"])
         self.assertEqual(cell([beside]), [f"{few} 0.50 |"])
         self.assertEqual(cell([colours]), [], "layers of three channels are another suite's")
         with unittest.mock.patch.object(line.checkout, "open", {f"GPU: {line.problem}"}):
             self.assertEqual(cell([line]), [f"{few} § |"])
-        self.assertEqual(summaries.behind([line, stale]), "A library is faster in 0 of these 1 comparisons.")
+        self.assertEqual(summaries.behind([line, older]), "A library is faster in 0 of these 1 comparisons.")
         told = summaries.behind([line, slower, beside])
         self.assertIn("in 2 of these 3 comparisons, cuDNN in 1 and cuBLAS in 1, by most at\n"
-                      "0.50 (report-86 l1, one image, fp32 NCHW, GPU),\n0.80 (", told)
+                      "0.50 (report-86 l1, one image, fp32 NCHW),\n0.80 (", told)
 
     def test_a_chapter_has_each_row_of_its_family_beside_cudnn(self):
         line = next(line for line in self.lines() if line.layer == "l1")
@@ -106,16 +107,13 @@ class Tables(unittest.TestCase):
             for each in line, other:
                 each.variants[0] = {**each.variants[0], "variant": "own_x"}
                 each.checkout.hashes["own_x"] = "1"
-            self.assertEqual(of([line]), ["| report-vgg | GPU | fp32 NCHW | 2.00 (7) |"])
-            self.assertEqual(of([line, other]), ["| report-vgg | GPU | fp32 NCHW | 1.00, 0.50 (c5a) to 2.00 (7) |"])
+            self.assertEqual(of([line]), ["| report-vgg | fp32 NCHW | 2.00 (7) |"])
+            self.assertEqual(of([line, other]), ["| report-vgg | fp32 NCHW | 1.00, 0.50 (c5a) to 2.00 (7) |"])
             twice = [copy.copy(line), line]
             twice[0].images, twice[0].variants = 16, [{**line.best, "variant": "own_x", "median_us": 4.0}]
             self.assertIn("2.00 (7, N = 1) to 4.00 (7, N = 16)", of(twice)[0])
-            here = copy.copy(line)
-            here.chip = "OTHER"
-            self.assertIn("| report-vgg | OTHER | fp32 NCHW | 2.00 (7); 1 of 2 |", of([line, other, here]))
             other.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
-            self.assertEqual(of([line, other]), ["| report-vgg | GPU | fp32 NCHW | 2.00 (7); 1 of 2 |"])
+            self.assertEqual(of([line, other]), ["| report-vgg | fp32 NCHW | 2.00 (7); 1 of 2 |"])
             line.suite = other.suite = "first"
             self.assertEqual(of([line, other]), [], "no suite of the chapter")
 
@@ -134,8 +132,8 @@ class Tables(unittest.TestCase):
         half.kind, half.problem, half.best = "f16 NHWC", f"{line.problem}+f16", {**line.best, "median_us": 2.0}
         transform.cudnn = {**line.cudnn, "variant": "cudnn_transform", "median_us": 12.0}
         of = lambda *lines: summaries.three_products(lines).splitlines()[2:]
-        self.assertEqual(of(line, half), ["| vgg16 | GPU | NHWC | 1 | 2.67 | 2.00 | 2.00 | 1.33 |"])
-        self.assertEqual(of(transform, half), ["| vgg16 | GPU | NHWC | 1 | 2.00 | 1.50 | 2.00 | 1.33 |"])
+        self.assertEqual(of(line, half), ["| vgg16 | NHWC | 1 | 2.67 | 2.00 | 2.00 | 1.33 |"])
+        self.assertEqual(of(transform, half), ["| vgg16 | NHWC | 1 | 2.00 | 1.50 | 2.00 | 1.33 |"])
         self.assertEqual(of(line), [])
         half.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
         self.assertEqual(of(line, half), [], "f16 of other code")
@@ -149,25 +147,33 @@ class Tables(unittest.TestCase):
         self.assertRegex(headline, r"\| l1 \|.*\| 2026-01-02 `bbbbbbbb` \|\n")
         self.assertIn(f"csrc `{'a' * 16}`", headline)
 
-    def test_results_of_several_gpus_stand_apart(self):
+    def test_what_another_gpu_measured_is_on_a_page_of_its_own(self):
         lines = self.lines()
-        self.assertNotIn("| GPU |", tables.summary(lines))
         first = next(line for line in lines if line.suite == "first")
-        first.gpu = first.chip = "OTHER"
-        self.assertEqual(comparisons.main_gpu(lines), next(line.gpu for line in lines if line is not first))
-        self.assertRegex(tables.summary(lines), r"\| first \|.*\| OTHER \|")
-        text = tables.document(lines)
-        self.assertRegex(text, r"(?m)^## first, .*, OTHER$")
-        self.assertNotRegex(text, r"(?m)^## report-86, .*GPU$")
+        first.gpu, first.chip = "NVIDIA OTHER", "OTHER"
+        here = [line for line in lines if line is not first]
+        self.assertEqual(comparisons.main_gpu(lines), here[0].gpu)
+        self.assertEqual(tables.by_chip(lines, here), {"OTHER": [first]})
+        self.assertRegex(tables.document([first]), r"^# Results on an OTHER\n")
+        self.assertEqual(tables.by_chip(here, here), {})
 
     def test_a_row_of_other_code_is_stale(self):
-        found = list(tables.stale(self.lines()))
+        found = list(stale.stale(self.lines()))
         # The older report's, both of them: own and cudnn of one layer.
         self.assertEqual(len(found), 2, found)
-        self.assertIn(f"first x mb1ic1ih9oc1kh3 own: csrc {'a' * 16}, now {'b' * 16}", found)
+        self.assertIn(("own", f"first x mb1ic1ih9oc1kh3 own: csrc {'a' * 16}, now {'b' * 16}"), found)
         text = tables.document(self.lines())
         self.assertRegex(text, r"\| x \|.* 3\.00 us ‡ \|.* 6\.00 us ‡ \|")
         self.assertRegex(text, r"\| l1 \|.* 8\.00 us \|.* 16\.0 us \|")
+
+    def test_a_planted_stale_row_fails_unless_a_file_says_what_it_waits_for(self):
+        rows = list(stale.stale(self.lines()))
+        of = lambda excuses, rows=rows: list(stale.unexcused(rows, excuses))
+        self.assertEqual(len(of("")), 2)
+        self.assertRegex(of("# why\ncudnn another library")[0], r"^first x .*it is stale: .* what own waits for$")
+        self.assertEqual(of("own a machine\ncudnn another library"), [])
+        self.assertEqual(of("own", rows[:1]), ["benches/stale.txt:1: a line is a variant, and what its rows wait for"])
+        self.assertEqual(of("own a machine", []), ["benches/stale.txt:1: no displayed row of own is stale"])
 
     def test_a_row_is_stale_by_what_it_is_made_of(self):
         now = Checkout()

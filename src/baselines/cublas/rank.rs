@@ -8,24 +8,24 @@ use crate::{
 };
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
-const UNROLL_HALF: f64 = 0.504;
-const UNROLL_F32: f64 = 0.53;
-const MEMORY: f64 = 0.745;
+const UNROLL_HALF: f64 = 0.502;
+const UNROLL_F32: f64 = 0.528;
+const MEMORY: f64 = 0.747;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
 const LAUNCH_US: f64 = 3.85;
 const PASS_US: f64 = 6.03;
 /// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
 /// FMAs.
-const FP32: f64 = 0.655;
-const TF32: f64 = 0.604;
-const HALF: f64 = 0.828;
-const ONE_CHANNEL: f64 = 0.805;
+const FP32: f64 = 0.657;
+const TF32: f64 = 0.608;
+const HALF: f64 = 0.839;
+const ONE_CHANNEL: f64 = 0.807;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
-const UNALIGNED: f64 = 3.53;
+const UNALIGNED: f64 = 3.54;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
-const FMA_STEP: f64 = 27.0;
-const HALF_STEP: f64 = 1.79;
+const FMA_STEP: f64 = 26.8;
+const HALF_STEP: f64 = 1.78;
 const MOST_FMA_STEPS: usize = 512;
 /// Of a tile: fewer output channels take as long, and where each image has a product of its own, fewer
 /// pixels.

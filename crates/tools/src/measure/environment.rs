@@ -42,6 +42,9 @@ pub struct Environment {
     /// Where the GPU is in its machine: `00000000:19:00.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<String>,
+    /// Which card it is, by its maker: `GPU-1d7a...`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
     /// What the GPU ran at, in a report that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
@@ -96,6 +99,7 @@ impl Environment {
             options,
             ceilings: None,
             pci: ask(device, "pci.bus_id"),
+            uuid: ask(device, "uuid"),
             load: None,
         }
     }
