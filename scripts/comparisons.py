@@ -82,6 +82,7 @@ class Line:
         self.by_tensor_cores = fastest(r for r in ours if r["variant"] in checkout.on_tensor_cores)
         self.cublas = fastest(r for r in timed if family(r) == "cublas")
         self.cudnn = fastest(r for r in timed if family(r) == "cudnn")
+        self.failing = min((found for r in rows if (found := failing(r, self.cudnn))), default=None)
 
     def of(self, variant):
         """The fastest configuration of a variant."""
@@ -155,6 +156,16 @@ class Line:
 def run(environment):
     """The day of a report and the code that it measured: "2026-11-22 `725cc9a8`"."""
     return f"{environment['date'].split('T')[0]} `{environment['csrc'][:8]}`"
+
+
+def failing(row, cudnn):
+    """Of a row of cuDNN's the faster plan that is no baseline: its time, its name, and why; None where there is none."""
+    us = row.get("cudnn_any_us")
+    if not us or cudnn and us >= cudnn["median_us"]:
+        return None
+    why = row["cudnn_any_why"]
+    kind = re.match(r"(\w+) data: ", why)
+    return us, row["cudnn_any_plan"], f"fails on {kind[1]} data" if kind else "no graph" if "graph" in why else why
 
 
 def family(row):

@@ -30,8 +30,8 @@ usage: gpu.sh [options] COMMAND
   study              measure what the reports measured: layers, the network, streams; and how far
                      results are from f64
   errors             the latter alone
-  tenth              compare all on a tenth of the problems of the committed results, drawn by --seed;
-                     scripts/agree.py compares two such runs
+  tenth              compare all on a tenth of the problems of the committed results, drawn by --seed; agree.py says
+                     whether two such runs agree, or one with what is committed
   counters           ncu's counters of the largest layer of each filter size, by the family that it is for
   host               the host's time of a run beside bare driver calls, and of a library's beside its own calls too
   guide              the guide's programs and the example in C
@@ -49,11 +49,11 @@ usage: gpu.sh [options] COMMAND
   --as CHIP          for `plan`: the chip that it is for, which need not be here
   --reports DIR      classify with the source reports' weights-86.bin, against their logits-86.npy, both
                      in DIR (the packed folder reports, if there is one; else with the project's own)
-  --within N         of `record` and `plan`: leave out this project's variants that committed results have at over N times
+  --within N         of `record`, `plan` and `tenth`: leave out this project's variants that committed results have at over N times
                      the time of the fastest of them on a problem; their rows of before stay, stale where their code is another now
   --again            of `record` and `plan`: what is fresh, too, as where a faster configuration may be found; into files
                      of their own
-  --any-libraries    of `record` and `plan`: use the cuBLAS and cuDNN that are found first, whatever their versions; otherwise
+  --any-libraries    of `record`, `plan` and `tenth`: use the cuBLAS and cuDNN that are found first, whatever their versions; otherwise
                      those of toolkit.lock are looked for, and without them nothing is measured
   --minutes M        begin nothing new after M minutes, 9 or 2.5, and stop what runs then (no limit)
   --shard N          generated problems per step of `check N` (250)
@@ -124,9 +124,9 @@ check_request() {
         *) die "there is no command '$1'" ;;
     esac
     [[ -z $as || $1 == plan ]] || die "--as is for plan"
-    [[ -z $within || $1 == plan || $1 == record ]] || die "--within is for record and plan"
+    [[ -z $within || $1 =~ ^(plan|record|tenth)$ ]] || die "--within is for record, plan and tenth"
     [[ -z $again || $1 == plan || $1 == record ]] || die "--again is for record and plan"
-    [[ -z $any_libraries || $1 == plan || $1 == record ]] || die "--any-libraries is for record and plan"
+    [[ -z $any_libraries || $1 =~ ^(plan|record|tenth)$ ]] || die "--any-libraries is for record, plan and tenth"
 }
 
 check_devices() {

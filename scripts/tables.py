@@ -47,8 +47,8 @@ def mean_of(values, layers):
 
 
 COLUMNS = [
-    "best handwritten", "time", "with packing", "in order", "cuBLAS", "cuDNN", "floor", "x floor",
-    "x split floor", "vs cuDNN", "measured",
+    "best handwritten", "time", "with packing", "in order", "cuBLAS", "cuDNN", "cuDNN that fails", "floor",
+    "x floor", "x split floor", "vs cuDNN", "measured",
 ]  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def columns(line):
         line.in_order(row),
         line.time(line.cublas),
         line.time(line.cudnn),
+        failing(line.failing),
         floor(line.floor, line.floor_by),
         times(line.over_floor()),
         times(line.over_split_floor()),
@@ -73,16 +74,23 @@ def floor(us, by):
     return time(us) + (f", {by}" if us and by else "")
 
 
+def failing(found):
+    """A faster plan of cuDNN's that runs and is no baseline, and why it is none."""
+    return f"{time(found[0])}, {found[1]}: {found[2]}" if found else "-"
+
+
 LEGEND = """\
 Times are medians of calls on buffers that rotate beyond the L2, each variant checked in the same run; in brackets
 where a tenth of the samples are faster and slower; "of 5" says how many samples, where they are fewer
 than 30, and of a mean how many layers, where some have nothing to be compared with.
 Filters are packed before the clock starts, those marked ¶ too; "with packing" is a call that packs its filter first.
-"In order" is a call whose kernels wait for those ahead of them to end: handwritten kernels otherwise begin early,
-which no library does. vs is how many times faster than that library at its best: of cuDNN the fastest plan that
-passed, marked † where it is a transform (Winograd, FFT). The floor is what the bandwidth or the arithmetic measured
-in the same run allow at least, and says which; of fp32 it counts FMAs, and the split floor three products on tensor
-cores for each, by which small_mma and small_resident may be below the other. ‡ marks what is stale: the code that it
+"In order" is a call whose kernels wait for those ahead of them to end: most handwritten kernels otherwise begin
+early, and few of the libraries'. vs is how many times faster than that library at its best: of cuDNN the fastest plan that
+passed, marked † where it is a transform (Winograd, FFT). A faster one that runs but fails its check, or cannot be part of a
+CUDA graph, stands beside it with the reason, and nothing is compared with it. The floor is what the bandwidth or the
+arithmetic measured in the same run allow, and says which: of fp32 it counts FMAs, and the split floor three products on
+tensor cores for each, so that what multiplies there, and transforms, may be below the other. The rate of tensor cores is
+that of cuBLAS's product of 8192 x 8192 x 8192, over which a layer may be by a few percent. ‡ marks what is stale: the code that it
 measured, or the library's version, is another now. § marks a time of cuDNN's that is not its best, as its search was
 cut short or it was faster in another run, with which nothing is compared ([the list](benches/cudnn-open.txt)).
 Measured is the day of a row's report and the hash of csrc that it ran."""
@@ -139,7 +147,7 @@ def headline(lines):
             ]
             if rows:
                 parts += [title, table(*filled(header, rows), 4)]
-        header = ["suite", "layer", "problem", "cuBLAS", "cuDNN", "floor", "split floor", "cuDNN's plan"]
+        header = ["suite", "layer", "problem", "cuBLAS", "cuDNN", "floor", "split floor", "cuDNN's plan", "cuDNN that fails"]
         rows = [
             [
                 line.suite,
@@ -150,6 +158,7 @@ def headline(lines):
                 floor(line.floor, line.floor_by),
                 time(line.split_floor),
                 plan(line.cudnn),
+                failing(line.failing),
             ]
             for line in shown
         ]

@@ -1,12 +1,15 @@
 # shellcheck shell=bash
 # What is measured beside the suites and the record. Sourced by gpu.sh.
 
-readonly DRAWN_PER_STEP=2 # problems, each with a search of cuDNN's plans
+readonly DRAWN_PER_STEP=8 # problems, each with a search of cuDNN's plans
 
-# All variants on a tenth of the problems of the committed results.
+# All variants, or with --within N those near the fastest, on a tenth of the problems of the committed results.
 tenth() {
-    local list=$out/tenth-$seed part parts=0 slice
+    local list=$out/tenth-$seed part parts=0 slice near=()
+    right_libraries
     find_searches
+    [[ -z $within ]] ||
+        near=(--again --within "$within" --unless "$benches/results" --unless "$benches/results/rows")
     if [[ ! -s $list.txt ]]; then
         python3 "$here/tenth.py" --seed "$seed" >"$list.txt" || die "tenth needs python3 and benches/results"
     fi
@@ -15,9 +18,10 @@ tenth() {
     for ((part = 1; part <= parts; part++)); do
         printf -v slice '%s/tenth-%03d' "$list" $((part - 1))
         step "tenth-$seed-$part-of-$parts" "$convforge" compare --device "$device" --suite "$slice" \
-            "${known[@]}" --out "$out/tenth-$seed.json" --resume
+            "${known[@]}" "${near[@]}" --out "$out/tenth-$seed.json" --resume
     done
-    echo "To compare two: $here/agree.py FIRST/tenth-$seed.json SECOND/tenth-$seed.json"
+    echo "To compare: $here/agree.py $benches/results $out/tenth-$seed.json," \
+        "or of two such runs FIRST/tenth-$seed.json SECOND/tenth-$seed.json"
 }
 
 # ncu's counters of the lines of benches/counters.txt, into profiles/profile.json.

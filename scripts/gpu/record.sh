@@ -92,9 +92,7 @@ record() {
     claimed=$(mktemp -d) || exit 1
     if [[ ${#devices[@]} -eq 1 ]]; then record_on; else workers record_on; fi
     rm -rf "$claimed"
-    echo "To commit it: convforge report $out/record/*.json --keep benches/results;" \
-        "convforge searches $out/cudnn-plans.jsonl --keep benches/cudnn-plans.jsonl;" \
-        "scripts/cudnn_best.py benches/results/*.jsonl; scripts/tables.py; convforge page --out page.html"
+    echo "To commit it: scripts/keep.sh $out/record.tgz, in a checkout with a build"
 }
 
 # A worker's part: it takes the next comparison that none has taken.

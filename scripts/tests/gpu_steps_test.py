@@ -328,7 +328,7 @@ class Steps(PackedFolder):
         self.assertIn("without a problem: narrow", answer.stdout)
         self.assertEqual(answer.returncode, 1)
 
-    def test_a_tenth_is_compared_in_steps_of_two_problems(self):
+    def test_a_tenth_is_compared_in_steps_of_eight_problems(self):
         self.copy("tenth.py", "results.py")
         self.file("benches/record.txt", "")
         rows = [f'{{"problem": "mb{n}ic3ih9oc4kh3", "variant": "wide", "median_us": 9, "suite": "s", "layer": "l"}}'
@@ -336,12 +336,13 @@ class Steps(PackedFolder):
         section = '{"section": "rows", "usual": {"passed": {"status": "passed"}}}'
         text = "\n".join(['{"environment": {}}', section, *rows]) + "\n"
         self.file("benches/results/gpu.jsonl", text)
-        _, calls = self.run_it("--seed", "3", "tenth")
+        _, calls = self.run_it("--seed", "3", "--any-libraries", "--within", "2", "tenth")
         drawn = (self.results / "tenth-3.txt").read_text(encoding="utf-8").splitlines()
         self.assertTrue(3 < len(drawn) < 20, drawn)
         self.assertTrue(all(line.startswith("s.l mb") for line in drawn), drawn)
-        self.assertEqual(len(calls), (len(drawn) + 1) // 2)
+        self.assertEqual(len(calls), (len(drawn) + 7) // 8)
         self.assertTrue(all(call.startswith("compare --device gpu --suite ") for call in calls), calls)
+        self.assertTrue(all(" --again --within 2 --unless " in call for call in calls), calls)
 
     def test_each_line_of_counters_is_profiled(self):
         self.program("profile.sh", '#!/bin/sh\necho "$@" >>"$CALLS"\n')

@@ -97,6 +97,18 @@ class Tables(unittest.TestCase):
         self.assertIn("in 2 of these 3 comparisons, cuDNN in 1 and cuBLAS in 1, by most at\n"
                       "0.50 (report-86 l1, one image, fp32 NCHW),\n0.80 (", told)
 
+    def test_a_faster_plan_of_cudnn_that_fails_stands_beside_it_with_the_reason(self):
+        def of(us, why, cudnn=None):
+            row = {"cudnn_any_us": us, "cudnn_any_plan": "engine 7", "cudnn_any_why": why}
+            return tables.failing(comparisons.failing(row, cudnn))
+
+        told = "9.00 us, engine 7: fails on wide data"
+        self.assertEqual(of(9.0, "wide data: 11 of 18 outputs are wrong"), told)
+        self.assertEqual(of(9.0, "wide data: 11 of 18 outputs are wrong", {"median_us": 10.0}), told)
+        self.assertEqual(of(9.0, "was not captured in a graph: NO"), "9.00 us, engine 7: no graph")
+        self.assertEqual(of(9.0, "coarse", {"median_us": 8.0}), "-", "one that is no faster")
+        self.assertEqual(of(None, None), "-")
+
     def test_a_chapter_has_each_row_of_its_family_beside_cudnn(self):
         line = next(line for line in self.lines() if line.layer == "l1")
         line.suite, line.layer = "report-vgg", "7.c512"

@@ -780,6 +780,9 @@ fn devices_say_each_reason_once() {
     for library in found["libraries"].as_array().unwrap() {
         if let Some(why) = library["error"].as_str() {
             assert_eq!(text.matches(why).count(), 1, "{text}");
+            let mut parts = why.split(": ").zip(why.split(": ").skip(1));
+            let twice = parts.find(|(part, next)| part.ends_with(&format!(" {next}")));
+            assert_eq!(twice, None, "{why}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
-const UNROLL_HALF: f64 = 0.502;
+const UNROLL_HALF: f64 = 0.504;
 const UNROLL_F32: f64 = 0.528;
 const MEMORY: f64 = 0.747;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
@@ -17,8 +17,8 @@ const PASS_US: f64 = 6.03;
 /// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
 /// FMAs.
 const FP32: f64 = 0.657;
-const TF32: f64 = 0.608;
-const HALF: f64 = 0.839;
+const TF32: f64 = 0.61;
+const HALF: f64 = 0.836;
 const ONE_CHANNEL: f64 = 0.807;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
 const UNALIGNED: f64 = 3.54;

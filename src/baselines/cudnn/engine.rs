@@ -76,25 +76,28 @@ impl Config {
     }
 
     /// Every engine that takes the graph: those of few settings with every one of them, the others
-    /// with their knobs as they come. The heuristics know little about engines without tensor cores,
-    /// which are the fastest for few channels in any math.
+    /// with their knobs as they come, and how many these are. The heuristics know little about engines
+    /// without tensor cores, which are the fastest for few channels in any math.
     ///
     /// # Errors
     /// What cuDNN answers, other than that an engine does not take the graph.
-    pub(super) fn every(graph: &Graph) -> Result<Vec<Config>> {
+    pub(super) fn every(graph: &Graph) -> Result<(Vec<Config>, usize)> {
         let count = graph
             .descriptor()
             .integer(Name::CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT)?;
-        let mut found = Vec::new();
+        let (mut found, mut of_many) = (Vec::new(), 0);
         for number in 0..count {
             let Ok(engine) = engine(graph, number).map(Arc::new) else {
                 continue;
             };
-            for choice in settings(&knobs(&engine)?).unwrap_or_else(|| vec![Vec::new()]) {
-                found.extend(Config::with(graph, &engine, &choice));
+            let few = settings(&knobs(&engine)?);
+            let before = found.len();
+            for choice in few.as_ref().unwrap_or(&vec![Vec::new()]) {
+                found.extend(Config::with(graph, &engine, choice));
             }
+            of_many += usize::from(few.is_none() && found.len() > before);
         }
-        Ok(found)
+        Ok((found, of_many))
     }
 
     /// The engine of this number with these knobs, as a search once found it.

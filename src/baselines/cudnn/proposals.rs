@@ -77,20 +77,36 @@ impl Source {
         }
     }
 
-    /// The engines, and how many were announced.
-    fn ask(self, graph: &Graph) -> Result<(Vec<Config>, usize)> {
+    fn ask(self, graph: &Graph) -> Result<Answer> {
         let mode = match self {
             Source::A => Mode::CUDNN_HEUR_MODE_A,
             Source::B => Mode::CUDNN_HEUR_MODE_B,
             Source::Fallback => Mode::CUDNN_HEUR_MODE_FALLBACK,
             Source::Engines => {
-                let engines = Config::every(graph)?;
-                let count = engines.len();
-                return Ok((engines, count));
+                let (configs, of_many_settings) = Config::every(graph)?;
+                return Ok(Answer {
+                    announced: configs.len(),
+                    configs,
+                    of_many_settings,
+                });
             }
         };
-        Config::propose(graph, mode)
+        let (configs, announced) = Config::propose(graph, mode)?;
+        Ok(Answer {
+            configs,
+            announced,
+            of_many_settings: 0,
+        })
     }
+}
+
+/// What a source names for a graph.
+struct Answer {
+    configs: Vec<Config>,
+    /// How many it announced.
+    announced: usize,
+    /// Engines among them of which too many settings exist to name them all.
+    of_many_settings: usize,
 }
 
 /// Engines with their knobs that were named for a form.
@@ -194,7 +210,11 @@ impl Proposals<'_> {
         seen: &mut Seen,
         tally: &mut Tally,
     ) -> Vec<Config> {
-        let (mut configs, announced) = match source.ask(graph) {
+        let Answer {
+            mut configs,
+            announced,
+            of_many_settings,
+        } = match source.ask(graph) {
             Ok(answer) => answer,
             Err(error) => {
                 tally.fail(source.name(), &error);
@@ -202,6 +222,7 @@ impl Proposals<'_> {
             }
         };
         tally.withdrawn += announced.saturating_sub(configs.len());
+        tally.of_many_settings += of_many_settings;
         configs.retain(|config| {
             if !seen.insert((graph.form(), config.engine, config.knobs.clone())) {
                 return false;

@@ -15,7 +15,7 @@ const FP32_NHWC_MEMORY: f64 = 0.138;
 /// Of a chip's peak.
 const FP32: f64 = 0.499;
 const FP32_NHWC: f64 = 0.47;
-const TF32: f64 = 0.628;
+const TF32: f64 = 0.63;
 const HALF: f64 = 0.587;
 /// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
 /// FMAs, and in 16 bits on tensor cores.
@@ -40,7 +40,7 @@ const FEW_HALF_NCHW_MEMORY: f64 = 0.108;
 const FEW_HALF_NHWC_MEMORY: f64 = 0.203;
 /// For depthwise layers it has kernels of their own, without tensor cores: shares of the peak of FMAs,
 /// and of the memory's pins.
-const DEPTHWISE_HALF_NHWC: f64 = 0.192;
+const DEPTHWISE_HALF_NHWC: f64 = 0.191;
 const DEPTHWISE_NHWC: f64 = 0.116;
 const DEPTHWISE_HALF_NCHW: f64 = 0.143;
 const DEPTHWISE_NCHW: f64 = 0.0525;

@@ -22,6 +22,8 @@ pub(crate) struct Tally {
     pub(crate) compile: usize,
     /// Plans that the heuristics announced and then left out.
     pub(crate) withdrawn: usize,
+    /// Engines that were asked by their own settings and the heuristics' alone, as they have too many.
+    pub(crate) of_many_settings: usize,
     /// Plans that built.
     pub(crate) built: usize,
     /// Plans that ran and were timed.
@@ -47,6 +49,7 @@ impl Tally {
             found: self.found,
             compile: self.compile,
             withdrawn: self.withdrawn,
+            of_many_settings: self.of_many_settings,
             withheld: self.withheld.clone(),
             ..Tally::default()
         }
@@ -144,6 +147,13 @@ impl fmt::Display for Tally {
         if self.withdrawn > 0 {
             write!(f, ", {} announced and withdrawn by cuDNN", self.withdrawn)?;
         }
+        if self.of_many_settings > 0 {
+            let count = self.of_many_settings;
+            write!(
+                f,
+                ", {count} engines with too many settings to try them all"
+            )?;
+        }
         for (why, count) in &self.excluded {
             write!(f, ", {count} excluded ({why})")?;
         }
@@ -175,6 +185,7 @@ mod tests {
             found: 9,
             compile: 2,
             withdrawn: 1,
+            of_many_settings: 5,
             built: 4,
             timed: 3,
             ..Tally::default()
@@ -195,6 +206,7 @@ mod tests {
         for part in [
             "9 plans found (2 compile at run time)",
             "1 announced and withdrawn by cuDNN",
+            "5 engines with too many settings to try them all",
             "2 excluded (on tensor cores)",
             "4 built",
             "2 failed (compiling: CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING)",

@@ -188,7 +188,7 @@ fn open(names: &Names) -> Result<(libloading::Library, PathBuf), Missing> {
             library: names.name,
             symbol: None,
             remedy: remedy.into(),
-            tried: Tried(format!("looked for {}: {}", names.soname, failures.join("; ")).into()),
+            tried: Tried(format!("tried {}", failures.join("; ")).into()),
         }
     })
 }

@@ -9,7 +9,7 @@ use super::table::significant;
 ///
 /// Memory and fp32 are measured by kernels of csrc/ceilings.cu, the copy by the driver as well, the
 /// tensor cores by cuBLAS's product of two square matrices of 8192: their full rate is a little
-/// higher, but nobody has got there with a product that reads its operands from memory. Where
+/// higher, and layers that read less from memory are a few percent over the product's. Where
 /// cuBLAS cannot be opened, those rates are missing and the floor is that of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
@@ -35,8 +35,8 @@ pub struct Ceilings {
 const SPLIT_PRODUCTS: f64 = 3.0;
 
 impl Ceilings {
-    /// Microseconds that no variant can beat: each operand read once and the output written once at
-    /// the best of the three bandwidths, or all operations at the full rate, whichever is longer.
+    /// Microseconds that a variant takes at least by these: each operand read once and the output written
+    /// once at the best of the three bandwidths, or all operations at the full rate, whichever is longer.
     pub fn floor_us(&self, problem: &Problem) -> f64 {
         let rate = self.rate(problem.math());
         let arithmetic = rate.map_or(0.0, |rate| problem.flops() / rate * 1e6);

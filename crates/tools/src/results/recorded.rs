@@ -88,7 +88,7 @@ impl Recorded {
 
     /// The contenders but for this project's own whose least time is over so many times the least of these. Of code that
     /// has changed since, and of what was never timed, its estimate counts as well. What a comparison found of a
-    /// variant is a time of its default.
+    /// variant is a time of its default. A problem is the same in whichever suite it stands.
     pub fn within(
         &self,
         times: f64,
@@ -98,7 +98,7 @@ impl Recorded {
     ) -> Vec<Contender> {
         let rows = self.reports.iter().flat_map(|(rows, _)| rows);
         let timed: Vec<(&Row, f64)> = rows
-            .filter(|row| row.is_of(layer) && row.cold == cold)
+            .filter(|row| row.problem == layer.problem && row.cold == cold)
             .filter_map(|row| Some((row, row.median_us?)))
             .collect();
         let is_of = |row: &Row, contender: &Contender| {
@@ -161,7 +161,7 @@ impl Recorded {
             let rows = self.reports.iter().flat_map(|(rows, _)| rows);
             let row = rows
                 .rev()
-                .find(|row| row.is_of(layer) && row.name() == name);
+                .find(|row| row.problem == layer.problem && row.name() == name);
             let known = self.is_known(contender, &layer.problem);
             seconds::of_contender(
                 row,
@@ -291,6 +291,11 @@ mod tests {
         assert_eq!(names(&behind, 1.0), ["cpu_direct"]);
         assert_eq!(names(&far, 4.0), ["cpu_direct", "cpu_gemm"]);
         assert_eq!(names(&far, 2.0), ["cpu_direct"]);
+        let mut elsewhere = far.clone();
+        for row in &mut elsewhere.rows {
+            row.suite = "of others".to_owned();
+        }
+        assert_eq!(names(&elsewhere, 2.0), ["cpu_direct"]);
         // What it takes now is not known of code that has changed since: its estimate may be less.
         let estimate = contenders[1]
             .estimate_us(&device.limits(), &layer.problem)

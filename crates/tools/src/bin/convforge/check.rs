@@ -58,7 +58,8 @@ pub struct Args {
     /// Seed of the problems and of the data
     #[arg(long, default_value_t = 1, value_parser = number::<u64>, allow_negative_numbers = true)]
     seed: u64,
-    /// Only one of several shares of the problems, as in 2/8
+    /// Only one of several shares of the problems, as in 2/8; one that checks nothing is no failure, as
+    /// others have the work
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
     /// A kind of data: integer, normal, positive, wide, subnormal or extreme; may be repeated, and

@@ -5,6 +5,7 @@ mod estimates;
 use std::{
     fmt,
     io::{self, Write},
+    iter,
     process::ExitCode,
 };
 
@@ -173,10 +174,11 @@ fn everything(args: &Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", descriptions(&entries))?;
+    writeln!(out, "{}", descriptions(&entries, terminal::look()))?;
     tell_caveats(&mut out, &entries)?;
     tell_unranked(&mut out, &entries)?;
-    writeln!(out, "\nPicks that choose by themselves:")?;
+    writeln!(out)?;
+    say(&mut out, "Picks that choose by themselves:")?;
     for pick in Pick::automatic() {
         say(&mut out, &format!("{pick}: {}", pick.explain()?))?;
     }
@@ -227,7 +229,7 @@ fn shared<'a>(entries: &'a [Entry]) -> Vec<&'a str> {
 
 /// What each variant says to the problem, first those that can do it; for a shared reason the number of
 /// its note.
-fn answers(entries: &[Entry], shared: &[&str]) -> String {
+fn answers(entries: &[Entry], shared: &[&str], look: Look) -> String {
     let answered = entries.iter();
     let mut answered: Vec<_> = answered
         .filter_map(|entry| Some((entry.info, entry.answer.as_ref()?)))
@@ -252,11 +254,11 @@ fn answers(entries: &[Entry], shared: &[&str]) -> String {
         ]
     });
     let header = ["variant", "can do it", "estimate", "picked by", "why not"];
-    listing(header, 3, &rows.collect::<Vec<_>>(), terminal::look())
+    listing(header, 3, &rows.collect::<Vec<_>>(), look)
 }
 
 /// What each variant is.
-fn descriptions(entries: &[Entry]) -> String {
+fn descriptions(entries: &[Entry], look: Look) -> String {
     let rows = entries.iter().map(|Entry { info, coverage, .. }| {
         vec![
             info.name.clone(),
@@ -277,11 +279,12 @@ fn descriptions(entries: &[Entry]) -> String {
         "source",
         "configurations",
     ];
-    listing(header, 4, &rows.collect::<Vec<_>>(), terminal::look())
+    listing(header, 4, &rows.collect::<Vec<_>>(), look)
 }
 
 /// Rows of so many short cells, then long ones: a line each, or, where a terminal has no room for that,
-/// the long cells as paragraphs under the short ones.
+/// the long cells as paragraphs under the short ones, and these under the first where they have none
+/// either.
 fn listing<const N: usize>(
     header: [&str; N],
     short: usize,
@@ -289,20 +292,46 @@ fn listing<const N: usize>(
     look: Look,
 ) -> String {
     let whole = table(&header, rows.iter().map(|row| &row[..]));
-    let longest = whole.lines().map(|line| line.chars().count()).max();
-    if look.width.is_none_or(|width| longest <= Some(width)) {
+    let has_room = |text: &str| {
+        let mut widths = text.lines().map(|line| line.chars().count());
+        look.width
+            .is_none_or(|most| widths.all(|width| width <= most))
+    };
+    if has_room(&whole) {
         return whole;
     }
     let heads = table(&header[..short], rows.iter().map(|row| &row[..short]));
+    if !has_room(&heads) {
+        let rows = rows.iter().map(|row| stacked(&header, short, row, look));
+        return rows.collect::<Vec<_>>().join("\n");
+    }
     let (mut lines, mut rows) = (heads.lines(), rows.iter());
     let mut text: Vec<String> = lines.by_ref().take(2).map(str::to_owned).collect();
     for (line, row) in lines.zip(&mut rows) {
         text.push(line.to_owned());
-        let long = header.iter().zip(row).skip(short);
-        let said = long.filter(|(_, cell)| !cell.is_empty());
-        text.extend(said.map(|(what, cell)| look.paragraph("     ", &format!("{what}: {cell}"))));
+        let long = labelled(&header[short..], &row[short..]);
+        text.extend(long.map(|said| look.paragraph("     ", &said)));
     }
     text.join("\n")
+}
+
+/// A row with its first cell alone on a line; beneath it the other short cells together, then each long
+/// one.
+fn stacked(header: &[&str], short: usize, row: &[String], look: Look) -> String {
+    let together: Vec<String> = labelled(&header[1..short], &row[1..short]).collect();
+    let beneath = iter::once(together.join(", ")).chain(labelled(&header[short..], &row[short..]));
+    let beneath = beneath.map(|said| look.paragraph("  ", &said));
+    let lines: Vec<String> = iter::once(row[0].clone()).chain(beneath).collect();
+    lines.join("\n")
+}
+
+/// Cells behind what their columns are called, without the empty ones.
+fn labelled(header: &[&str], cells: &[String]) -> impl Iterator<Item = String> {
+    let said = header
+        .iter()
+        .zip(cells)
+        .filter(|(_, cell)| !cell.is_empty());
+    said.map(|(what, cell)| format!("{what}: {cell}"))
 }
 
 /// A table without blanks at the ends of its lines.
@@ -386,12 +415,12 @@ impl<'a> Asked<'a> {
     fn tell(&self, out: &mut impl Write, all: &Contenders) -> io::Result<()> {
         let entries = entries(all, &[], Some(self));
         let shared = shared(&entries);
-        writeln!(out, "{} on {}", self.layer.title(), self.place)?;
+        say(out, &format!("{} on {}", self.layer.title(), self.place))?;
         if let nodes @ [_, _, ..] = &self.layer.nodes[..] {
             let names = nodes.join(", ");
             say(out, &format!("{} nodes: {names}", nodes.len()))?;
         }
-        writeln!(out, "{}", answers(&entries, &shared))?;
+        writeln!(out, "{}", answers(&entries, &shared, terminal::look()))?;
         for (note, why) in shared.iter().enumerate() {
             say(out, &format!("({}) {why}", note + 1))?;
         }
@@ -437,5 +466,64 @@ impl<'a> Asked<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// The list of all variants, and what they answer to a problem.
+    fn tables(look: Look) -> [String; 2] {
+        let all = Contenders::new();
+        let problem = "mb16ic64ih56oc64oh56kh3ph1".parse().unwrap();
+        let layer = Layer::alone(problem);
+        let place = Place::Here(Device::cpu());
+        let asked = Asked::new(&layer, &place);
+        [
+            descriptions(&entries(&all, &[], None), look),
+            answers(&entries(&all, &[], Some(&asked)), &[], look),
+        ]
+    }
+
+    fn narrow(width: usize) -> Look {
+        Look {
+            width: Some(width),
+            ..Look::default()
+        }
+    }
+
+    /// Without the commas that cells get between them.
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        text.split_whitespace()
+            .map(|word| word.trim_end_matches(','))
+    }
+
+    #[test]
+    fn a_narrow_list_cuts_no_word_and_only_words_are_wider() {
+        let whole = tables(Look::default());
+        for width in [120, 66, 60, 50, 20, 1] {
+            for (text, whole) in tables(narrow(width)).iter().zip(&whole) {
+                for line in text.lines() {
+                    let is_word = words(line).count() == 1;
+                    assert!(is_word || line.chars().count() <= width, "{width}: {line}");
+                }
+                let known: HashSet<&str> = words(text).collect();
+                let cut = whole.lines().skip(2).flat_map(words);
+                let cut: Vec<&str> = cut.filter(|word| !known.contains(word)).collect();
+                assert!(cut.is_empty(), "{width}: {cut:?} are not in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_narrowest_list_has_names_alone_and_the_rest_beneath_them() {
+        let row = ["small", "kernel", "", "a tile per block", ""].map(str::to_owned);
+        let header = ["variant", "kind", "sums", "idea", "source"];
+        let text = listing(header, 3, &[row.to_vec(), row.to_vec()], narrow(16));
+        let lines = ["small", "  kind: kernel", "  idea: a tile", "    per block"].join("\n");
+        assert_eq!(text, format!("{lines}\n{lines}"));
     }
 }
