@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Whether two runs of `compare` agree: how far the same row's ratio to cuDNN differs between them. The first may be
-the folder of the committed results: what they have of the same GPU by the same code is compared.
+the folder of the committed results: what they have of the same kind of GPU by the same code is compared, but for what is of
+the second run itself.
 
 A row over 20 us whose ratios differ by more than 5 % disagrees, unless the spreads say so: the ratios that lie
 between the tenth and the ninetieth of a hundred samples of both sides overlap.
 
-Exit status: 0 they agree, 1 they do not, 2 there is nothing to compare.
+Exit status: 0 they agree, 1 they do not, 2 there is nothing to compare, or no report.
 """
 
 import argparse
@@ -55,11 +56,13 @@ def compared(first, second):
 
 def committed(folder, second):
     """The ratios of a folder's runs on the GPU of this one, the latest of each row that is of the same code."""
-    gpu, rows = second.get("environment", {}).get("gpu"), second.get("rows", [])
+    here, rows = second.get("environment", {}), second.get("rows", [])
     sources = {(row["problem"], results.name(row)): row.get("source") for row in rows}
-    runs = [run for run in map(results.read, results.files(folder)) if run.get("environment", {}).get("gpu") == gpu]
+    runs = [run for run in map(results.read, results.files(folder)) if run.get("environment", {}).get("gpu") == here.get("gpu")]
     found = {}
     for run in sorted(runs, key=lambda run: run["environment"]["date"]):
+        if run["environment"]["date"] == here.get("date"):
+            continue
         found |= ratios([row for row in run.get("rows", []) if row["variant"] in CUDNN or
                          sources.get((row["problem"], results.name(row)), "") == row.get("source")])
     return found
@@ -70,9 +73,13 @@ def main():
     parser.add_argument("first", type=Path, help="a report, or the folder of the committed results")
     parser.add_argument("second", type=Path, help="a report")
     args = parser.parse_args()
-    run = results.read(args.second)
-    second = ratios(run.get("rows", []))
-    first = committed(args.first, run) if args.first.is_dir() else ratios(results.read(args.first).get("rows", []))
+    try:
+        run = results.read(args.second)
+        second = ratios(run.get("rows", []))
+        first = committed(args.first, run) if args.first.is_dir() else ratios(results.read(args.first).get("rows", []))
+    except (OSError, ValueError) as why:
+        print(f"agree.py: no report: {why}", file=sys.stderr)
+        return 2
     answers = compared(first, second)
     if not answers:
         print("agree.py: the two have no row over 20 us beside cuDNN in common", file=sys.stderr)

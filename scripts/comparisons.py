@@ -37,11 +37,16 @@ class Checkout:
         self.open = set(results.listed(root / OPEN))
         self.versions = dict(re.findall(r"^([\w-]+)==(\d+\.\d+\.\d+)", lock, re.MULTILINE))
 
+    def has_library(self, library, environment):
+        """Whether a library had the version of now."""
+        package = next(package for name, package in LIBRARIES.values() if name == library)
+        return environment["libraries"].get(library) == self.versions[package]
+
     def why_stale(self, row, environment):
         """What of a row is not as it would be measured now; None where nothing is."""
         variant = (row.get("chose") or row["variant"]).split(":")[0]
         library, package = LIBRARIES.get(variant.split("_")[0], (None, None))
-        if library and environment["libraries"].get(library) != self.versions[package]:
+        if library and not self.has_library(library, environment):
             return f"{library} {environment['libraries'].get(library)}, now {self.versions[package]}"
         if "source" not in row:
             same = environment["csrc"] == self.csrc
@@ -57,6 +62,7 @@ class Line:
         first = rows[0]
         self.checkout = checkout
         self.report = report
+        self.earlier = []  # what earlier reports have of it that no later one has, latest first
         self.suite, self.layer = first["suite"] or "others", first["layer"]
         self.problem, self.math = first["problem"], first["math"]
         self.gpu = report["environment"]["gpu"]
@@ -87,6 +93,17 @@ class Line:
     def of(self, variant):
         """The fastest configuration of a variant."""
         return fastest(r for r in self.variants if r["variant"] == variant)
+
+    def latest(self, variant):
+        """By the latest report that has the variant with the code and cuDNN of now: how many times as fast as cuDNN
+        its fastest configuration is there; None where there is none, or cuDNN's best is not known."""
+        for line in [self, *self.earlier] if not self.is_open() else []:
+            row = line.of(variant)
+            if row and line.are_fresh(row) and self.checkout.has_library("cuDNN", line.report["environment"]):
+                # A row that stands by itself by now says what cuDNN took beside it.
+                cudnn = line.cudnn["median_us"] if line.cudnn else row.get("cudnn_us")
+                return cudnn / row["median_us"] if cudnn else None
+        return None
 
     def speedup(self, other, row=None):
         row = row or self.best
@@ -164,8 +181,9 @@ def failing(row, cudnn):
     if not us or cudnn and us >= cudnn["median_us"]:
         return None
     why = row["cudnn_any_why"]
-    kind = re.match(r"(\w+) data: ", why)
-    return us, row["cudnn_any_plan"], f"fails on {kind[1]} data" if kind else "no graph" if "graph" in why else why
+    if kind := re.match(r"(\w+) data: ", why):
+        why = "rounds too far" if "rms" in why else f"wrong on {kind[1]} data"
+    return us, row["cudnn_any_plan"], "no graph" if "graph" in why else why
 
 
 def family(row):
@@ -202,14 +220,15 @@ def read(folder, checkout):
         for order, (key, rows) in enumerate(problems.items()):
             at = (environment["gpu"], rows[0]["cold"], *key)
             stamp = (environment["date"], path.name)
-            if at not in found or found[at][0] < stamp:
-                found[at] = (stamp, order, Line(report, rows, checkout))
-    most = main_gpu([line for _, _, line in found.values()])
-    lines = sorted(
-        found.values(),
-        key=lambda f: (suite_key(f[2].suite), f[2].gpu != most, f[2].gpu, f[2].kind, f[2].images, f[1]),
-    )
-    return [line for _, _, line in lines]
+            found.setdefault(at, []).append((stamp, order, Line(report, rows, checkout)))
+    latest = []
+    for of_problem in found.values():
+        (_, order, line), *earlier = sorted(of_problem, key=lambda one: one[0], reverse=True)
+        line.earlier = [line for _, _, line in earlier]
+        latest.append((order, line))
+    most = main_gpu([line for _, line in latest])
+    latest.sort(key=lambda f: (suite_key(f[1].suite), f[1].gpu != most, f[1].gpu, f[1].kind, f[1].images, f[0]))
+    return [line for _, line in latest]
 
 
 def main_gpu(lines):

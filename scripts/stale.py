@@ -1,5 +1,7 @@
 """Which displayed rows are stale: what their variant is made of, or the version of their library, is not what they were
-measured with; and whether benches/stale.txt says what their variant waits for."""
+measured with; and whether benches/stale.txt says what their variants wait for."""
+
+from fnmatch import fnmatchcase
 
 from results import name
 
@@ -19,14 +21,15 @@ def unexcused(rows, excuses):
     left = {}
     for number, line in enumerate(excuses.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
-            variant, *why = line.split(maxsplit=1)
-            left[variant] = number
+            pattern, *why = line.split(maxsplit=1)
+            left[pattern] = number
             if not why:
-                yield f"{EXCUSES}:{number}: a line is a variant, and what its rows wait for"
-    variants = set()
+                yield f"{EXCUSES}:{number}: a line is a variant or a pattern, and what its rows wait for"
+    used = set()
     for variant, text in rows:
-        variants.add(variant)
-        if variant not in left:
+        fitting = {pattern for pattern in left if fnmatchcase(variant, pattern)}
+        used |= fitting
+        if not fitting:
             yield f"{text}; it is stale: measure it again, or say in {EXCUSES} what {variant} waits for"
-    for variant in left.keys() - variants:
-        yield f"{EXCUSES}:{left[variant]}: no displayed row of {variant} is stale"
+    for pattern in left.keys() - used:
+        yield f"{EXCUSES}:{left[pattern]}: no displayed row of {pattern} is stale"

@@ -114,7 +114,7 @@ def place(line):
 
 def family_table(lines, name, rows):
     """How many times as fast as cuDNN each row of a family is, by suite and kind: means over what was measured with the
-    code of now, and the layers where it is furthest behind and ahead."""
+    code of now, of each row by the latest comparison that has it, and the layers where it is furthest behind and ahead."""
     groups = {}
     for line in filter(of_readme, lines):
         if line.suite in FAMILIES[name]:
@@ -134,8 +134,7 @@ def extremes(lines, variant):
     not of all."""
     found = []
     for line in lines:
-        row = line.of(variant)
-        if row and line.are_fresh(row, line.cudnn) and (value := line.speedup(line.cudnn, row)):
+        if value := line.latest(variant):
             alike = sum(other.layer == line.layer for other in lines)
             name = min(line.layer.split("."), key=len)
             found.append((value, name if alike == 1 else f"{name}, N = {line.images}"))

@@ -275,6 +275,56 @@ def disassembly(text, csrc):
     return put(DISASSEMBLY, text, STATE_MARKERS, stale or "Of csrc as it is.")
 
 
+def chapters(root, lines, rows):
+    """The chapters of docs/kernels that have tables, by their paths."""
+    found = {}
+    for name in ("small", *FAMILIES):
+        path = root / f"docs/kernels/{name}.md"
+        if not path.exists():
+            continue
+        text = path.read_text(encoding="utf-8")
+        if name in FAMILIES:
+            text = put(path.name, text, FAMILY_MARKERS, family_table(lines, name, rows))
+        else:
+            text = put(path.name, text, SMALL_MARKERS, small(lines))
+        if PRODUCT_MARKERS[0] in text:
+            text = put(path.name, text, PRODUCT_MARKERS, three_products(lines))
+        found[path] = text
+    return found
+
+
+def documents(root, measured, lines, checkout):
+    """What all documents should say, by their paths."""
+    readme, page, prose, guide, code = (
+        root / name for name in ("README.md", "docs/results.md", "docs/accuracy.md", "docs/guide.md", DISASSEMBLY)
+    )
+    errors = accuracy.latest(root / results.FOLDER)
+    read_text = lambda path: path.read_text(encoding="utf-8")
+    section = accuracy.section(errors, checkout.rows)
+    wanted = {
+        readme: put(readme.name, read_text(readme), MARKERS, headline(lines)),
+        page: document(lines),
+        prose: put(prose.name, read_text(prose), ERROR_MARKERS, section),
+        **chapters(root, lines, checkout.rows),
+    }
+    for chip, others in by_chip(measured, lines).items():
+        wanted[page.with_stem(f"results-{chip.lower()}")] = document(others)
+    if guide.exists():
+        wanted[guide] = put(guide.name, read_text(guide), MATH_MARKERS, maths(lines, errors))
+    if code.exists():
+        wanted[code] = disassembly(read_text(code), checkout.csrc)
+    if errors:
+        wanted[prose.with_suffix(".svg")] = accuracy.drawing(errors[1])
+    return wanted
+
+
+def disagrees(shown, old, new):
+    """Says how a document differs from what it should say."""
+    diff = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0)
+    print(f"{shown} does not agree with benches/results and csrc; run scripts/tables.py")
+    print("\n".join(list(diff)[:20]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
@@ -288,53 +338,16 @@ def main():
         print("\n".join(text for _, text in stale(measured)))
         return
     lines = [line for line in measured if line.gpu == main_gpu(measured)]
-    readme, page, code = args.root / "README.md", args.root / "docs/results.md", args.root / DISASSEMBLY
-    errors = accuracy.latest(folder)
-    prose = args.root / "docs/accuracy.md"
-    wanted = {
-        readme: put(
-            readme.name, readme.read_text(encoding="utf-8"), MARKERS, headline(lines)
-        ),
-        page: document(lines),
-        prose: put(
-            prose.name, prose.read_text(encoding="utf-8"), ERROR_MARKERS, accuracy.section(errors, checkout.rows)
-        ),
-    }
-    for chip, others in by_chip(measured, lines).items():
-        wanted[page.with_stem(f"results-{chip.lower()}")] = document(others)
-    guide = args.root / "docs/guide.md"
-    if guide.exists():
-        text = guide.read_text(encoding="utf-8")
-        wanted[guide] = put(guide.name, text, MATH_MARKERS, maths(lines, errors))
-    chapter = args.root / "docs/kernels/small.md"
-    if chapter.exists():
-        wanted[chapter] = put(chapter.name, chapter.read_text(encoding="utf-8"), SMALL_MARKERS, small(lines))
-    for name in FAMILIES:
-        chapter = args.root / f"docs/kernels/{name}.md"
-        if chapter.exists():
-            old = chapter.read_text(encoding="utf-8")
-            text = put(chapter.name, old, FAMILY_MARKERS, family_table(lines, name, checkout.rows))
-            if PRODUCT_MARKERS[0] in text:
-                text = put(chapter.name, text, PRODUCT_MARKERS, three_products(lines))
-            wanted[chapter] = text
-    if code.exists():
-        wanted[code] = disassembly(code.read_text(encoding="utf-8"), checkout.csrc)
-    if errors:
-        wanted[prose.with_suffix(".svg")] = accuracy.drawing(errors[1])
     if not lines:
         print(NOTHING)
     wrong = False
-    for path, text in wanted.items():
+    for path, text in documents(args.root, measured, lines, checkout).items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        if old == text:
-            continue
         shown = path.relative_to(args.root)
-        if args.check:
+        if old != text and args.check:
             wrong = True
-            diff = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
-            print(f"{shown} does not agree with benches/results and csrc; run scripts/tables.py")
-            print("\n".join(list(diff)[:20]))
-        else:
+            disagrees(shown, old, text)
+        elif old != text:
             path.write_text(text, encoding="utf-8")
             print(f"{shown} written")
     old_rows = list(stale(lines))

@@ -26,11 +26,13 @@ class Agreement(unittest.TestCase):
             paths = [Path(folder) / name for name in ("first.json", "second.json")]
             for path, rows in zip(paths, (first, second)):
                 path.write_text(json.dumps({"rows": rows}), encoding="utf-8")
-            out = io.StringIO()
-            argv = ["agree.py", *map(str, paths)]
-            with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), \
-                    contextlib.redirect_stderr(out):
-                return agree.main(), out.getvalue()
+            return self.main(*paths)
+
+    def main(self, *paths):
+        out = io.StringIO()
+        argv = ["agree.py", *map(str, paths)]
+        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            return agree.main(), out.getvalue()
 
     def test_a_slower_machine_is_no_disagreement(self):
         first = [row("a", "cudnn", 100), row("a", "wide", 50)]
@@ -67,13 +69,25 @@ class Agreement(unittest.TestCase):
 
         runs = [run("H200", "2026-01-02", "new", 50), run("H200", "2026-01-01", "new", 60),
                 run("H200", "2026-01-03", "old", 70), run("H100", "2026-01-04", "new", 80)]
+        second = run("H200", "2026-01-05", "new", 55)
         with tempfile.TemporaryDirectory() as folder:
-            for number, one in enumerate(runs):
+            # Of the second run itself nothing counts.
+            for number, one in enumerate([*runs, second]):
                 lines = [{"environment": one["environment"]}, {"section": "rows", "usual": {"passed": {}}}, *one["rows"]]
                 text = "\n".join(map(json.dumps, lines))
                 (Path(folder) / f"{number}.jsonl").write_text(text, encoding="utf-8")
-            found = agree.committed(Path(folder), run("H200", "2026-01-05", "new", 55))
+            found = agree.committed(Path(folder), second)
+            report = Path(folder) / "second.json"
+            report.write_text(json.dumps(second), encoding="utf-8")
+            status, said = self.main(folder, report)
         self.assertEqual({key: value[0] for key, value in found.items()}, {("a", "wide"): 2})
+        self.assertEqual(status, 1, said)
+        self.assertIn("-9.1%", said)
+
+    def test_what_is_no_report_is_told(self):
+        status, said = self.main("missing.json", "missing.json")
+        self.assertEqual(status, 2)
+        self.assertIn("no report", said)
 
     def test_the_faster_of_cudnns_rows_counts(self):
         first = [row("a", "cudnn", 100), row("a", "cudnn_transform", 80), row("a", "wide", 40)]

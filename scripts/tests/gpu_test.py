@@ -190,7 +190,10 @@ class Records(PackedFolder):
                       "CONVFORGE_CUDNN_LIB=FOLDER", "nvidia-cudnn-cu13==9.19.0.56", "--any-libraries"):
             self.assertIn(words, answer.stderr)
         self.assertNotIn("cuBLAS is", answer.stderr)
-        self.assertEqual(self.run_it("plan", "large", device="gpu", CUDNN="9.14.0")[0].returncode, 1)
+        for other in (("plan", "large"), ("tenth",)):
+            answer, _ = self.run_it(*other, device="gpu", CUDNN="9.14.0")
+            self.assertEqual(answer.returncode, 1)
+            self.assertIn("cuDNN is 9.14.0", answer.stderr)
         answer, options = self.run_it("--any-libraries", "record", "large", device="gpu", CUDNN="9.14.0")
         self.assertEqual((answer.returncode, options), (0, ["--suite b"]), answer.stderr)
         # What that measured is not what the right one would.

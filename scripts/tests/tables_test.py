@@ -1,7 +1,10 @@
 """The tables of results, of made-up reports: every row says which run it is of."""
 
+import contextlib
 import copy
+import io
 import json
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -23,6 +26,7 @@ class Checkout(comparisons.Checkout):
     def __init__(self):
         self.csrc = "b" * 16
         self.hashes = {"own": "1", "own_mma": "2", "cudnn": "3"}
+        self.rows = ["own", "own_mma"]
         self.on_tensor_cores = {"own_mma"}
         self.open = set(self.open_problems)
         self.versions = {"nvidia-cudnn-cu13": "9.1.2", "nvidia-cublas": "1.2.3"}
@@ -102,12 +106,17 @@ class Tables(unittest.TestCase):
             row = {"cudnn_any_us": us, "cudnn_any_plan": "engine 7", "cudnn_any_why": why}
             return tables.failing(comparisons.failing(row, cudnn))
 
-        told = "9.00 us, engine 7: fails on wide data"
+        told = "9.00 us, engine 7: wrong on wide data"
         self.assertEqual(of(9.0, "wide data: 11 of 18 outputs are wrong"), told)
         self.assertEqual(of(9.0, "wide data: 11 of 18 outputs are wrong", {"median_us": 10.0}), told)
         self.assertEqual(of(9.0, "was not captured in a graph: NO"), "9.00 us, engine 7: no graph")
+        self.assertEqual(of(9.0, "normal data: the error is 1e-7 rms"), "9.00 us, engine 7: rounds too far")
         self.assertEqual(of(9.0, "coarse", {"median_us": 8.0}), "-", "one that is no faster")
         self.assertEqual(of(None, None), "-")
+        line = self.lines()[0]
+        row = {**line.cudnn, "cudnn_any_plan": "engine 7", "cudnn_any_why": "coarse"}
+        rows = [{**row, "cudnn_any_us": us} for us in (12.0, 9.0, 14.0)]
+        self.assertEqual(comparisons.Line(line.report, rows, line.checkout).failing[0], 9.0)
 
     def test_a_chapter_has_each_row_of_its_family_beside_cudnn(self):
         line = next(line for line in self.lines() if line.layer == "l1")
@@ -128,6 +137,20 @@ class Tables(unittest.TestCase):
             self.assertEqual(of([line, other]), ["| report-vgg | fp32 NCHW | 2.00 (7); 1 of 2 |"])
             line.suite = other.suite = "first"
             self.assertEqual(of([line, other]), [], "no suite of the chapter")
+
+    def test_a_chapter_has_what_a_row_took_when_it_was_measured_last(self):
+        line = next(line for line in self.lines() if line.layer == "l1")
+        line.suite = "report-vgg"
+        slow = {**line.best, "variant": "own_slow", "median_us": 32.0, "cudnn_us": 16.0}
+        line.checkout.hashes["own_slow"] = "1"
+        earlier = copy.copy(line)
+        # A later comparison left it out, and took cuDNN's row with it.
+        earlier.variants, earlier.cudnn, line.earlier = [slow], None, [earlier]
+        with unittest.mock.patch.dict(summaries.FAMILIES, {"own": ("report-vgg",)}, clear=True):
+            of = lambda: summaries.family_table([line], "own", ("own_slow",)).splitlines()[2:]
+            self.assertEqual(of(), ["| report-vgg | fp32 NCHW | 0.50 (l1) |"])
+            slow["source"] = "0"
+            self.assertEqual(of(), [], "of other code")
 
     def test_the_chapter_of_few_channels_has_layers_by_images(self):
         line = next(line for line in self.lines() if line.layer == "l1")
@@ -184,7 +207,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(of("")), 2)
         self.assertRegex(of("# why\ncudnn another library")[0], r"^first x .*it is stale: .* what own waits for$")
         self.assertEqual(of("own a machine\ncudnn another library"), [])
-        self.assertEqual(of("own", rows[:1]), ["benches/stale.txt:1: a line is a variant, and what its rows wait for"])
+        self.assertEqual(of("own", rows[:1]), ["benches/stale.txt:1: a line is a variant or a pattern, and what its rows wait for"])
         self.assertEqual(of("own a machine", []), ["benches/stale.txt:1: no displayed row of own is stale"])
 
     def test_a_row_is_stale_by_what_it_is_made_of(self):
@@ -220,6 +243,33 @@ class Tables(unittest.TestCase):
             self.assertEqual(told(""), [], "within 1.03")
             lines[-2].update(before_us=10.0, median_us=19.0)
             self.assertEqual(told(""), [], "short")
+
+    def test_the_check_fails_of_a_stale_row_and_of_text_that_is_not_written(self):
+        with tempfile.TemporaryDirectory() as name:
+            root = Path(name)
+            for folder in ("benches/results", "docs"):
+                (root / folder).mkdir(parents=True)
+            files = {"README.md": tables.MARKERS, "docs/accuracy.md": tables.ERROR_MARKERS}
+            for path, markers in files.items():
+                (root / path).write_text("\n".join(markers) + "\n", encoding="utf-8")
+            lines = report("2026-01-01T00:00:00Z", "a" * 16, [("report-86", "l1", 30.0)])
+            (root / "benches/results/old.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+
+            def run_it(*more):
+                out, argv = io.StringIO(), ["tables.py", "--root", name, *more]
+                with unittest.mock.patch.object(tables, "Checkout", Checkout), \
+                        unittest.mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), \
+                        self.assertRaises(SystemExit) as end:
+                    tables.main()
+                return bool(end.exception.code), out.getvalue()
+
+            self.assertTrue(run_it("--check")[0], "nothing is written yet")
+            self.assertFalse(run_it()[0])
+            failed, said = run_it("--check")
+            self.assertTrue(failed)
+            self.assertIn("l1 mb1ic1ih9oc2kh3 own: csrc", said)
+            (root / stale.EXCUSES).write_text("own a machine\ncu* a library\n", encoding="utf-8")
+            self.assertEqual(run_it("--check"), (False, said.splitlines()[0] + "\n"))
 
     def test_a_disassembly_of_other_code_is_stale(self):
         document = "{}\n{}\nCompiled for sm_90a from csrc `{}`.\n"

@@ -222,7 +222,8 @@ impl Proposals<'_> {
             }
         };
         tally.withdrawn += announced.saturating_sub(configs.len());
-        tally.of_many_settings += of_many_settings;
+        // The same engines for each form of a problem.
+        tally.of_many_settings = tally.of_many_settings.max(of_many_settings);
         configs.retain(|config| {
             if !seen.insert((graph.form(), config.engine, config.knobs.clone())) {
                 return false;
