@@ -37,16 +37,17 @@ class Checkout:
         self.open = set(results.listed(root / OPEN))
         self.versions = dict(re.findall(r"^([\w-]+)==(\d+\.\d+\.\d+)", lock, re.MULTILINE))
 
-    def has_library(self, library, environment):
-        """Whether a library had the version of now."""
-        package = next(package for name, package in LIBRARIES.values() if name == library)
+    def has_library(self, family, environment):
+        """Whether the library of these variants had the version of now."""
+        library, package = LIBRARIES[family]
         return environment["libraries"].get(library) == self.versions[package]
 
     def why_stale(self, row, environment):
         """What of a row is not as it would be measured now; None where nothing is."""
         variant = (row.get("chose") or row["variant"]).split(":")[0]
-        library, package = LIBRARIES.get(variant.split("_")[0], (None, None))
-        if library and not self.has_library(library, environment):
+        of = variant.split("_")[0]
+        if of in LIBRARIES and not self.has_library(of, environment):
+            library, package = LIBRARIES[of]
             return f"{library} {environment['libraries'].get(library)}, now {self.versions[package]}"
         if "source" not in row:
             same = environment["csrc"] == self.csrc
@@ -88,7 +89,7 @@ class Line:
         self.by_tensor_cores = fastest(r for r in ours if r["variant"] in checkout.on_tensor_cores)
         self.cublas = fastest(r for r in timed if family(r) == "cublas")
         self.cudnn = fastest(r for r in timed if family(r) == "cudnn")
-        self.failing = min((found for r in rows if (found := failing(r, self.cudnn))), default=None)
+        self.failing_plan = min((found for r in rows if (found := failing_plan(r, self.cudnn))), default=None)
 
     def of(self, variant):
         """The fastest configuration of a variant."""
@@ -99,7 +100,7 @@ class Line:
         its fastest configuration is there; None where there is none, or cuDNN's best is not known."""
         for line in [self, *self.earlier] if not self.is_open() else []:
             row = line.of(variant)
-            if row and line.are_fresh(row) and self.checkout.has_library("cuDNN", line.report["environment"]):
+            if row and line.are_fresh(row) and self.checkout.has_library("cudnn", line.report["environment"]):
                 # A row that stands by itself by now says what cuDNN took beside it.
                 cudnn = line.cudnn["median_us"] if line.cudnn else row.get("cudnn_us")
                 return cudnn / row["median_us"] if cudnn else None
@@ -175,7 +176,7 @@ def run(environment):
     return f"{environment['date'].split('T')[0]} `{environment['csrc'][:8]}`"
 
 
-def failing(row, cudnn):
+def failing_plan(row, cudnn):
     """Of a row of cuDNN's the faster plan that is no baseline: its time, its name, and why; None where there is none."""
     us = row.get("cudnn_any_us")
     if not us or cudnn and us >= cudnn["median_us"]:

@@ -203,7 +203,8 @@ def weak_searches(searches, lines):
         us = min(search[of]["us"] for of in ("exact", "transform") if of in search)
         limit = best.get((device, problem), us) * SLOWER
         if us > max(limit, LEAST_US):
-            yield f"{search['key']}: the winner takes {us:.1f} us in {PLANS.name}, over {limit:.1f}"
+            yield (f"{search['key']}: the winner takes {us:.1f} us in {PLANS.name}, over {limit:.1f}; delete its line, so that"
+                   " `record` searches in full")
 
 
 def check(folder, lines, known):

@@ -61,7 +61,7 @@ def columns(line):
         line.in_order(row),
         line.time(line.cublas),
         line.time(line.cudnn),
-        failing(line.failing),
+        failing(line.failing_plan),
         floor(line.floor, line.floor_by),
         times(line.over_floor()),
         times(line.over_split_floor()),
@@ -158,7 +158,7 @@ def headline(lines):
                 floor(line.floor, line.floor_by),
                 time(line.split_floor),
                 plan(line.cudnn),
-                failing(line.failing),
+                failing(line.failing_plan),
             ]
             for line in shown
         ]

@@ -104,7 +104,7 @@ class Tables(unittest.TestCase):
     def test_a_faster_plan_of_cudnn_that_fails_stands_beside_it_with_the_reason(self):
         def of(us, why, cudnn=None):
             row = {"cudnn_any_us": us, "cudnn_any_plan": "engine 7", "cudnn_any_why": why}
-            return tables.failing(comparisons.failing(row, cudnn))
+            return tables.failing(comparisons.failing_plan(row, cudnn))
 
         told = "9.00 us, engine 7: wrong on wide data"
         self.assertEqual(of(9.0, "wide data: 11 of 18 outputs are wrong"), told)
@@ -116,7 +116,7 @@ class Tables(unittest.TestCase):
         line = self.lines()[0]
         row = {**line.cudnn, "cudnn_any_plan": "engine 7", "cudnn_any_why": "coarse"}
         rows = [{**row, "cudnn_any_us": us} for us in (12.0, 9.0, 14.0)]
-        self.assertEqual(comparisons.Line(line.report, rows, line.checkout).failing[0], 9.0)
+        self.assertEqual(comparisons.Line(line.report, rows, line.checkout).failing_plan[0], 9.0)
 
     def test_a_chapter_has_each_row_of_its_family_beside_cudnn(self):
         line = next(line for line in self.lines() if line.layer == "l1")
