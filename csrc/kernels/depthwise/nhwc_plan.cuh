@@ -33,66 +33,98 @@ inline double instructions(const cf_problem &p, const Tiling &t) {
     const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
     return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
-// Clocks of a warp's step by itself, which waits for its loads and products; of an instruction of
-// each of many warps; of an item of the ring beside them; until the first one is there, and more
-// for each block of a multiprocessor; until any is, where many are on their way. Fitted to
-// benches/results/evidence/h200-depthwise-plans.csv, as shares of the memory's bandwidth are, and
-// to what was chosen by estimates before (h200-depthwise-grouped.csv).
-constexpr double StepAlone = 1000, ClocksOfMany = 0.88, OfItem = 120, Fill = 120, OfBlock = 310,
-                 InFlight = 2200;
-
-// What strips beside each other share is read again; a third of it comes from memory.
-constexpr double AgainShare = 1 / 3.0;
+// Fitted to 1032 times of plans of 18 problems (benches/results/evidence/h200-depthwise-plans.csv
+// and h200-plans-by-blocks.csv), those of fast plans most. Clocks of a warp's step by itself, which
+// waits for its loads and products; of an instruction of each of many warps; of an item of the ring
+// beside them; of a block and of a byte of its first item, before anything is computed; until a
+// stage is read, where many are on their way.
+constexpr double StepAlone = 717, ClocksOfMany = 1.02, OfItem = 212, OfBlock = 89, OfByte = 0.002,
+                 InFlight = 2450;
+// Bytes on their way to a multiprocessor with which half of the bandwidth is reached, and how much
+// of the time that blocks of the last round have no strip the others do not make up for.
+constexpr double HalfInFlight = 7300, Unbalanced = 0.33;
+// Shares of the memory's bandwidth: of pixels in 64 bytes at a time it gives less.
+constexpr double StreamShare = 0.767, NarrowShare = 0.642;
+// What strips beside each other share is read again; hardly any of it comes from memory.
+constexpr double AgainShare = 0.064;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
     const Tiling &t = option.tiling;
     const double halo = std::max(p.r - p.stride_h, 0);
     const double bytes =
         moved_bytes(p, t, std::min<double>((t.row_pieces - 1) * halo, p.h), AgainShare);
-    // Of pixels in 64 bytes at a time the memory gives less.
+    const double rounds = double(ceil_div(t.strips, option.blocks)), items = rounds * t.items;
+    const double of_sm = double(ceil_div(option.blocks, d.sm_count));
+    const double in_mean = std::min(of_sm, double(option.blocks) / d.sm_count);
+    // Strips of the last round leave some blocks without one, or some multiprocessors.
+    const double balance =
+        rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
+    const double in_flight = in_mean * std::min(t.stages - 1.0, items) * t.box_bytes;
     const bool narrow =
         option.lanes * LaneChannels * element_bytes(p) < 128 && option.lanes * LaneChannels < p.c;
-    const double of_sm = double(ceil_div(option.blocks, query.device.sm_count));
+    const double bandwidth = (narrow ? NarrowShare : StreamShare) * d.bytes_per_us * in_flight /
+                             (in_flight + HalfInFlight);
+    const double memory = bytes / bandwidth * (1 + (balance - 1) * Unbalanced);
+    // While a stage is being read, the others are on their way.
+    const double read_us =
+        items > t.stages ? clocks_us(d, items / (t.stages - 1.0) * InFlight, FmaClock) : 0;
     const double step =
         together_us(StepAlone, instructions(p, t) * option.warps * of_sm / 4 * ClocksOfMany);
-    return strips_us(query, t, option.blocks, bytes, narrow ? 0.635 : 0.805,
-                     {step, OfItem, Fill + of_sm * OfBlock, InFlight});
+    const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
+    const double first = of_sm * OfBlock + in_mean * t.box_bytes * OfByte;
+    const double computing =
+        clocks_us(d, rounds * (steps * step + t.items * OfItem) + first, FmaClock);
+    return ShortLaunchUs +
+           together_us(computing, clocks_us(d, first, FmaClock) + std::max(memory, read_us));
 }
 
-// With so many lanes to a channel block.
+// With so many lanes to a channel block: all but what depends on the number of blocks.
 inline bool tile(const cf_query &query, int lanes, const StripSize &size, Option &option) {
     const cf_problem &p = query.problem;
-    const cf_device &d = query.device;
     option = {};
     option.lanes = lanes;
     option.warps = int(ceil_div(size.images * size.tiles, 32 / lanes));
-    Tiling &t = option.tiling;
     const StripShape shape = {columns_of(p.r), lanes * LaneChannels, 1, 128};
-    if (option.warps > MaxWarps || !tile_strips(p, shape, size, t, option.box))
-        return false;
-    const int blocks = blocks_of(p.r, option.warps);
+    return option.warps <= MaxWarps && tile_strips(p, shape, size, option.tiling, option.box);
+}
+
+// With so many blocks to a multiprocessor; false where two stages do not fit.
+inline bool place(const cf_query &query, int blocks, Option &option) {
+    const cf_device &d = query.device;
+    Tiling &t = option.tiling;
     const int64_t room =
         std::min<int64_t>(d.shared_per_sm / blocks - SystemShared, d.shared_per_block) -
         StaticShared;
     t.stages = int(std::min<int64_t>(room / t.stage_bytes, MaxStages));
     if (t.stages < 2)
         return false;
-    option.blocks = int(std::min<int64_t>(t.strips, d.sm_count * blocks));
+    option.blocks = int(std::min<int64_t>(t.strips, int64_t(d.sm_count) * blocks));
     option.us = estimate(query, option);
     return true;
 }
 
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
+    // Fewer blocks have more stages each; where strips are few, more blocks are no others.
+    const auto take = [&](Option option) {
+        int stages = 0, all_blocks = 0;
+        const int most = blocks_of(p.r, option.warps);
+        for (int blocks = 1; blocks <= most && place(query, blocks, option); ++blocks) {
+            if (option.tiling.stages != stages || option.blocks != all_blocks)
+                ranking.meet(option, option.us);
+            stages = option.tiling.stages, all_blocks = option.blocks;
+        }
+    };
     for (int lanes = p.storage == CF_STORE_F32 ? 16 : 32; lanes >= 16; lanes /= 2)
-        for_strip_sizes(p, columns_of(p.r), MaxWarps * (32 / lanes), 16384,
+        for_strip_sizes(p, columns_of(p.r), MaxWarps * (32 / lanes), 32768,
                         [&](const StripSize &size, int steps_before) {
                             Option option;
                             if (!tile(query, lanes, size, option))
                                 return steps_before;
                             if (option.tiling.steps != steps_before)
-                                ranking.meet(option, option.us);
+                                take(option);
                             return option.tiling.steps;
                         });
 }

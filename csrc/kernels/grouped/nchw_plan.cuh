@@ -187,10 +187,11 @@ inline void set_divisors(Tiling &t) {
     t.by_column_units = Divisor(t.column_units);
 }
 
-inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
-                 Option &option) {
+// Meets the strip's tiling with each number of blocks.
+inline void tile(const cf_query &query, const Instance &instance, const StripSize &strip,
+                 Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    option = {};
+    Option option = {};
     Tiling &t = option.tiling;
     set_problem(p, instance, t);
     const double strips = set_strip(p, instance, strip, t);
@@ -198,25 +199,21 @@ inline bool tile(const cf_query &query, const Instance &instance, const StripSiz
     int64_t stage;
     if (strips > INT32_MAX / 2 || !set_pitches(p, t, stage) ||
         stage + double(pixels) * PieceBytes * t.pieces > query.device.shared_per_block)
-        return false;
+        return;
     t.strips = int(strips);
     t.pixels = int(pixels);
     t.stage_bytes = uint32_t(round_up(stage, 16)), t.piece_bytes = uint32_t(pixels * PieceBytes);
     set_divisors(t);
     // Of a block's stages one is being read or stored, others are on their way.
-    return share_multiprocessors(
+    share_multiprocessors(
         query, instance, instance.blocks, StaticShared + int64_t(t.piece_bytes) * t.pieces, option,
-        [&](int blocks) { return int(std::clamp<int64_t>(ceil_div(t.strips, blocks), 1, 3)); });
+        [&](int blocks) { return int(std::clamp<int64_t>(ceil_div(t.strips, blocks), 1, 3)); },
+        [&](const Option &met) { ranking.meet(met, met.us); });
 }
 
 inline void rank_options(const cf_query &query, const Instance &instance,
                          Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    const auto consider = [&](const StripSize &strip) {
-        Option option;
-        if (tile(query, instance, strip, option))
-            ranking.meet(option, option.us);
-    };
     const int step = channel_step(p, instance);
     const int most = int(std::min<int64_t>(round_up(p.c, step), MaxChannels));
     for (int channels = step; channels <= most; channels += step)
@@ -224,7 +221,7 @@ inline void rank_options(const cf_query &query, const Instance &instance,
             for (int pieces = 1, before = 0; pieces <= std::min(rows, MaxTaskPieces); ++pieces) {
                 const int task_rows = int(ceil_div(rows, pieces));
                 if (task_rows != before)
-                    consider({channels, rows, pieces});
+                    tile(query, instance, {channels, rows, pieces}, ranking);
                 before = task_rows;
             }
             rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;

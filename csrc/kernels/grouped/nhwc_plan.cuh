@@ -189,34 +189,32 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
            together_us(computing, clocks_us(d, Fill, TensorClock) + std::max(memory, read_us));
 }
 
-// How many blocks a multiprocessor has at a time, of at most `most`, and the stages of their rings,
-// that are estimated to take least. A block has so many bytes of shared memory beside its ring, and
-// `wanted(blocks)` are the stages that are of use to one of so many. False where there is no room
-// for two, or for all that are of use.
-template <class Option, class Wanted>
-bool share_multiprocessors(const cf_query &query, const Instance &instance, int most,
-                           int64_t beside, Option &option, Wanted wanted) {
+// Calls meet(option) with each number of blocks that a multiprocessor may have at a time, at most
+// `most`, and the stages of their rings. A block has so many bytes of shared memory beside its
+// ring, and `wanted(blocks)` are the stages that are of use to one of so many: without room for
+// two, or for all that are of use, there are no such blocks.
+template <class Option, class Wanted, class Meet>
+void share_multiprocessors(const cf_query &query, const Instance &instance, int most,
+                           int64_t beside, Option option, Wanted wanted, Meet meet) {
     const cf_device &d = query.device;
-    Option next = option;
-    bool found = false;
+    auto &t = option.tiling;
+    int met = 0; // blocks that were met last
     for (int of_sm = most; of_sm > 0; --of_sm) {
-        auto &t = next.tiling;
         const int64_t room =
             std::min<int64_t>(d.shared_per_sm / of_sm - 1024, d.shared_per_block) - beside;
-        next.blocks = int(std::min<int64_t>(std::max(t.strips, 1), int64_t(d.sm_count) * of_sm));
+        option.blocks = int(std::min<int64_t>(std::max(t.strips, 1), int64_t(d.sm_count) * of_sm));
         // A block keeps its channels, and its filter, from strip to strip.
-        if (t.strips > next.blocks && next.blocks > t.channel_blocks)
-            next.blocks -= next.blocks % t.channel_blocks;
-        const int useful = wanted(next.blocks);
+        if (t.strips > option.blocks && option.blocks > t.channel_blocks)
+            option.blocks -= option.blocks % t.channel_blocks;
+        const int useful = wanted(option.blocks), before = t.stages;
         t.stages = int(std::min<int64_t>(room / t.stage_bytes, useful));
-        if (t.stages < std::min(useful, 2))
+        // Where there are few strips fewer blocks are no others.
+        if (t.stages < std::min(useful, 2) || (t.stages == before && option.blocks == met))
             continue;
-        next.us = estimate(query, instance, next);
-        if (!found || next.us < option.us)
-            option = next;
-        found = true;
+        met = option.blocks;
+        option.us = estimate(query, instance, option);
+        meet(option);
     }
-    return found;
 }
 
 // What a strip does not change.
@@ -290,22 +288,23 @@ inline void set_divisors(Tiling &t) {
     t.by_chunks = Divisor(t.chunks);
 }
 
-inline bool tile(const cf_query &query, const Instance &instance, const StripSize &strip,
-                 Option &option) {
+// Meets the strip's tiling with each number of blocks.
+inline void tile(const cf_query &query, const Instance &instance, const StripSize &strip,
+                 Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    option = {};
+    Option option = {};
     Tiling &t = option.tiling;
     set_problem(p, instance, t);
     const double strips = set_strip(p, instance, strip, t);
     option.warps = int(ceil_div(strip.images * strip.units, 2)) * t.chunks;
     if (option.warps > instance.warps)
-        return false;
+        return;
     const BoxSize box = set_items(p, instance, t);
     // Items of the ring are counted in 31 bits, and so are the elements of a strip's images.
     const double strip_elements = (double(strip.images - 1) * p.p * p.q + p.q) * p.k;
     if (box.width > MaxBox || box.rows > MaxBox || strips * (strip.rows + p.r) > INT32_MAX / 2 ||
         strip_elements > INT32_MAX / 2)
-        return false;
+        return;
     t.strips = int(strips);
     option.box = set_box(p, box, t);
     set_divisors(t);
@@ -313,19 +312,15 @@ inline bool tile(const cf_query &query, const Instance &instance, const StripSiz
         element_bytes(p) == 2 ? int64_t(option.warps) * 2 * instance.tiles * UnitPixels * PieceBytes
                               : 0;
     const int most = instance.blocks * instance.warps / option.warps;
-    return share_multiprocessors(
+    share_multiprocessors(
         query, instance, most, StaticShared + SwizzleAlign + staging, option,
-        [&](int blocks) { return t.strips <= blocks ? std::min(t.items, MaxStages) : MaxStages; });
+        [&](int blocks) { return t.strips <= blocks ? std::min(t.items, MaxStages) : MaxStages; },
+        [&](const Option &met) { ranking.meet(met, met.us); });
 }
 
 inline void rank_options(const cf_query &query, const Instance &instance,
                          Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    const auto consider = [&](const StripSize &strip) {
-        Option option;
-        if (tile(query, instance, strip, option))
-            ranking.meet(option, option.us);
-    };
     const int all_units = int(ceil_div(p.q, UnitPixels));
     const int images = int(std::clamp<int64_t>(p.n, 1, 2 * MaxWarps));
     const int boxes = int(std::min<int64_t>(boxes_of(p), MaxWarps));
@@ -337,7 +332,7 @@ inline void rank_options(const cf_query &query, const Instance &instance,
             last = units;
             for (int image = 1; image <= images && image * units <= 2 * MaxWarps; ++image)
                 for (int rows = p.p; rows > 0;) {
-                    consider({box, image, units, rows});
+                    tile(query, instance, {box, image, units, rows}, ranking);
                     // One more piece than now, or as many as make pieces lower.
                     rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;
                 }

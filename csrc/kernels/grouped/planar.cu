@@ -1,0 +1,126 @@
+// grouped_planar: groups of few channels on tensor cores, planes as they lie in memory.
+//
+// Neighbouring pixels of a channel lie beside each other in NCHW, and ldmatrix turns channels to
+// where mma.sync sums over them, 8 pixels at multiples of 16 bytes. A filter's columns want pixels
+// beside these; here they all multiply the same ones, each into sums of its own, and the sums are
+// shifted: once for all rows and channels, by two shuffles for two pixels of an output channel.
+// Nothing is turned in shared memory and no pixel is read twice for its neighbours.
+//
+// - A strip is some rows of y, or all, in some groups of an image. Its x comes by cp.async, each
+//   row to a multiple of 16 bytes with room between channels, so that a load meets no bank twice;
+//   rows outside the image become zeros.
+// - A warp has a group's filter in registers and multiplies two rows of y at a time, which are sums
+//   over four rows of x: a sum runs over a group's channels in these, so that an instruction's 16
+//   are full with 4 channels already. Of the products a quarter is by zeros, in groups of 4 almost
+//   half, in groups of 16 none.
+// - y is gathered as it lies in memory, and leaves by bulk copies.
+//
+// f32 gains nothing by it: what it saves, three times as many products take.
+//
+// Floor: the bytes of x and y over the bandwidth.
+#include "kernels/grouped/family.cuh"
+#include "kernels/grouped/planar_filter.cuh"
+#include "kernels/grouped/planar_kernel.cuh"
+
+namespace {
+
+using namespace cf::grouped;
+using cf::grouped_planar::Launched;
+using cf::grouped_planar::Option;
+using cf::grouped_planar::Tiling;
+
+struct State {
+    Launched kernel;
+    cf::grouped_planar::PackedFilter filter;
+    cf_problem problem;
+    Tiling tiling;
+};
+
+bool is_for_planes(const cf_problem &p, const cf::Refusal &no) {
+    if (!is_for_mma(p, no))
+        return false;
+    if (p.layout != CF_NCHW)
+        return no("is written for NCHW");
+    if (p.storage == CF_STORE_F32)
+        return no("takes storage of 16 bits");
+    const int channels = p.c / p.groups;
+    if (channels < 4 || channels > 16)
+        return no("takes groups of 4, 8 or 16 channels; these have %d", channels);
+    const bool same = p.pad_top == 1 && p.pad_left == 1 && p.p == p.h && p.q == p.w;
+    if (p.r != 3 || p.s != 3 || p.stride_h != 1 || p.stride_w != 1 || p.dilation_h != 1 ||
+        p.dilation_w != 1 || !same)
+        return no("takes 3x3 filters, stride 1, no dilation, and a row and column of padding at "
+                  "each side");
+    const int bytes = p.w * cf::element_bytes(p);
+    if (cf::grouped_planar::vector_of(p) < 4)
+        return no("copies 4 bytes at a time, and rows of x have %d (aligned to %d)", bytes,
+                  p.align);
+    return true;
+}
+
+void choose_kernel(const Instance &instance, const Option &option, State &state) {
+    const Tiling &t = state.tiling;
+    const size_t shared = t.y_bytes + size_t(t.stages) * t.stage_bytes;
+    cf::grouped_planar::for_element(state.problem, [&](auto element) {
+        state.kernel = cf::grouped_planar::kernel_for<decltype(element)>(
+            instance, unsigned(option.blocks), shared);
+    });
+}
+
+constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
+
+bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
+    const cf_problem &p = state.problem = query.problem;
+    if (!is_for_planes(p, no))
+        return false;
+    const Instance instance = cf::grouped_planar::instance_of(p);
+    cf::Ranking<Option> ranking(query.config, configs);
+    cf::grouped_planar::rank_options(query, instance, ranking);
+    const auto *best = ranking.found();
+    if (!best && query.config > 0)
+        return no("has no %s for this", configs[query.config]);
+    if (!best)
+        return no("keeps four rows of x in shared memory and counts strips of them in 30 bits; of "
+                  "%lld images with %d x %d pixels there are too many",
+                  (long long)p.n, p.h, p.w);
+    state.tiling = best->choice.tiling;
+    state.filter.plan(p, plan);
+    plan.us = best->us;
+    const Tiling &t = state.tiling;
+    cf::tell(plan, "channels=%d rows=%d tiles=%d windows=%d strips=%d stages=%d blocks=%d",
+             t.channels, t.rows, instance.tiles, t.windows, t.strips, t.stages,
+             best->choice.blocks);
+    choose_kernel(instance, best->choice, state);
+    return true;
+}
+
+int32_t prepare(State &state) {
+    if (const int32_t error = state.filter.prepare())
+        return error;
+    return state.kernel.prepare();
+}
+
+int32_t pack(const State &state, const void *w, void *packed, void *stream) {
+    return state.filter.pack(state.problem, w, packed, stream);
+}
+
+int32_t launch(const State &state, const cf_args &args) {
+    return state.kernel.launch(args.stream, state.tiling, args.x, args.packed, args.y,
+                               cf::finish_of(state.problem, args));
+}
+
+} // namespace
+
+extern "C" const cf_row CF_ROW(grouped, planar) = {
+    "grouped_planar",
+    "grouped",
+    "groups of few channels by mma.sync with planes as they lie: a filter's columns multiply the "
+    "same pixels, and their sums are shifted",
+    "this project",
+    "in groups of fewer than 16 channels an infinity or a NaN makes NaN of the sums of both rows "
+    "of y "
+    "of a pair that its row of x meets, in its column and those beside",
+    CF_NEEDS_SM90,
+    configs,
+    cf::Row<State, plan, prepare, launch, pack>::functions(),
+};

@@ -1,0 +1,9 @@
+// Kernels of grouped_planar for f16.
+#include "kernels/grouped/planar_kernel.cuh"
+
+template <>
+cf::grouped_planar::Launched
+cf::grouped_planar::kernel_for<__half>(const grouped::Instance &instance, dim3 grid,
+                                       size_t shared) {
+    return kernel_among<__half>(instance, grid, shared);
+}
