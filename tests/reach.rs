@@ -129,7 +129,11 @@ fn endless_padding_is_planned_or_refused() -> Result<(), Failed> {
     let rows = "g2mb1ic2ih8iw8oc2oh1073741828ow8kh3ph536870911pw1+f16";
     is_planned("depthwise_nchw", rows)?;
     let pixels = "g4mb1ic128ih8oc128oh2kh1sh268435455ph268435455+f16";
-    common::ensure(!is_planned("grouped_nchw", pixels)?, pixels)
+    common::ensure(!is_planned("grouped_nchw", pixels)?, pixels)?;
+    let plane = "g2mb1ic8ih2147484iw1000oc8oh2147484ow1000kh3ph1+f16";
+    common::ensure(!is_planned("grouped_planar", plane)?, plane)?;
+    let smaller = "g2mb1ic8ih1000000iw1000oc8oh1000000ow1000kh3ph1+f16";
+    common::ensure(is_planned("grouped_planar", smaller)?, smaller)
 }
 
 #[cfg(feature = "cuda")]

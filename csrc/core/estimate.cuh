@@ -2,9 +2,8 @@
 // the shares of it that kernels reach were fitted to measurements and hold for any.
 //
 // A plan that enumerates tilings takes the one with the least estimate, and tells that estimate.
-// Three rows tell more than they compare by: small_fma, small_mma and small_mma16 compare clocks,
-// and add what all tilings have in common and a correction for some kinds of them. docs/design.md
-// has which ("Choosing").
+// Some rows tell more than they compare by: what all tilings of a problem have in common, and three
+// of the small family a correction for some kinds of them. docs/design.md has which ("Choosing").
 #pragma once
 
 #include "row.h"

@@ -15,7 +15,8 @@
 //   half, in groups of 16 none.
 // - y is gathered as it lies in memory, and leaves by bulk copies.
 //
-// f32 gains nothing by it: what it saves, three times as many products take.
+// f32 gains little by it, as a multiprocessor has room for half as many strips: tried and not kept
+// (docs/notes/depthwise.md).
 //
 // Floor: the bytes of x and y over the bandwidth.
 #include "kernels/grouped/family.cuh"
@@ -80,9 +81,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (!best && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (!best)
-        return no("keeps four rows of x in shared memory and counts strips of them in 30 bits; of "
-                  "%lld images with %d x %d pixels there are too many",
-                  (long long)p.n, p.h, p.w);
+        return no(
+            "keeps four rows of x in shared memory, counts strips of them in 30 bits and bytes of "
+            "a plane in 31; %lld images with %d x %d pixels are too many or too large",
+            (long long)p.n, p.h, p.w);
     state.tiling = best->choice.tiling;
     state.filter.plan(p, plan);
     plan.us = best->us;
@@ -117,9 +119,11 @@ extern "C" const cf_row CF_ROW(grouped, planar) = {
     "groups of few channels by mma.sync with planes as they lie: a filter's columns multiply the "
     "same pixels, and their sums are shifted",
     "this project",
-    "in groups of fewer than 16 channels an infinity or a NaN makes NaN of the sums of both rows "
-    "of y "
-    "of a pair that its row of x meets, in its column and those beside",
+    "padding is multiplied as zeros: where an infinite weight or a NaN meets it, the sum is NaN; "
+    "in "
+    "groups of fewer than 16 channels an infinity or a NaN in a row of x that one row of y of a "
+    "pair "
+    "meets makes NaN of the other one's sums in its column and those beside, too",
     CF_NEEDS_SM90,
     configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),

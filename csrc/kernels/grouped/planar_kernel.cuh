@@ -116,7 +116,7 @@ struct Block {
         }
     }
     // A strip's x is on its way while the one before is multiplied. The warp that has least to
-    // multiply stores y, and others go on.
+    // multiply stores y, and others go on. No more blocks are launched than there are strips.
     __device__ __forceinline__ void run() const {
         Strip strip = strips.strip<Shape::Channels>(0);
         load(strip, 0);

@@ -30,11 +30,8 @@ inline grouped::Instance instance_of(const cf_problem &p) {
     const int channels = group_channels(p);
     const int64_t tiles = ceil_div(p.w, TilePixels);
     grouped::Instance instance = {};
-    instance.products = 1;
     instance.set_bytes = channels * Size;
     instance.tiles = tiles <= 2 ? 2 : tiles <= 4 ? 4 : 7;
-    instance.filter = FilterSide, instance.stride = 1;
-    instance.warps = Warps;
     instance.blocks = channels == 4   ? blocks_of<4>(instance.tiles)
                       : channels == 8 ? blocks_of<8>(instance.tiles)
                                       : blocks_of<16>(instance.tiles);
@@ -107,11 +104,11 @@ inline void set_pitches(const cf_problem &p, int tiles, Tiling &t) {
         }
 }
 
-// Fitted to 24 times of plans on an H200, fast ones most, of which it is 4 % off
-// (benches/results/evidence/h200-grouped-planar-plans.csv). Clocks of a warp's unit beside its
-// tiles, where many warps share a quarter of a multiprocessor and by itself; of a strip beside its
-// units, the same; of what 32 lanes copy; of a segment that leaves, where a strip has several;
-// until the first strip is there.
+// Fitted to 24 times of plans on an H200, fast ones most: 10 % off (root of the mean square), 5 %
+// of plans within a tenth of the fastest (benches/results/evidence/h200-grouped-planar-plans.csv).
+// Clocks of a warp's unit beside its tiles, where many warps share a quarter of a multiprocessor
+// and by itself; of a strip beside its units, the same; of what 32 lanes copy; of a segment that
+// leaves, where a strip has several; until the first strip is there.
 constexpr double UnitEach = 2, UnitAlone = 440, StripEach = 52, StripAlone = 1530, CopyEach = 16,
                  CopyAlone = 47, SegmentAlone = 156, FirstStrip = 4050;
 
@@ -166,6 +163,9 @@ inline int windows_of(const cf_problem &p, const grouped::Instance &instance) {
 inline void tile(const cf_query &query, const grouped::Instance &instance, int channels, int rows,
                  Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
+    // Planes are counted in 32 bits.
+    if (int64_t(p.h) * p.w * Size > INT32_MAX)
+        return;
     Option option = {};
     Tiling &t = option.tiling;
     t.c = p.c, t.h = p.h, t.w = p.w;
