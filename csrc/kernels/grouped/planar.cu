@@ -52,19 +52,21 @@ bool is_for_planes(const cf_problem &p, const cf::Refusal &no) {
         p.dilation_w != 1 || !same)
         return no("takes 3x3 filters, stride 1, no dilation, and a row and column of padding at "
                   "each side");
-    const int bytes = p.w * cf::element_bytes(p);
     if (cf::grouped_planar::vector_of(p) < 4)
-        return no("copies 4 bytes at a time, and rows of x have %d (aligned to %d)", bytes,
-                  p.align);
+        return no("copies 4 bytes at a time: rows of x need an even number of pixels and addresses "
+                  "at multiples of 4 bytes; these have %d pixels and align=%d",
+                  p.w, p.align);
     return true;
 }
 
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
     const Tiling &t = state.tiling;
     const size_t shared = t.y_bytes + size_t(t.stages) * t.stage_bytes;
-    cf::grouped_planar::for_element(state.problem, [&](auto element) {
-        state.kernel = cf::grouped_planar::kernel_for<decltype(element)>(
-            instance, unsigned(option.blocks), shared);
+    for_element(state.problem, [&](auto element) {
+        using Element = decltype(element);
+        if constexpr (sizeof(Element) == cf::grouped_planar::Size)
+            state.kernel =
+                cf::grouped_planar::kernel_for<Element>(instance, unsigned(option.blocks), shared);
     });
 }
 
@@ -120,10 +122,8 @@ extern "C" const cf_row CF_ROW(grouped, planar) = {
     "same pixels, and their sums are shifted",
     "this project",
     "padding is multiplied as zeros: where an infinite weight or a NaN meets it, the sum is NaN; "
-    "in "
-    "groups of fewer than 16 channels an infinity or a NaN in a row of x that one row of y of a "
-    "pair "
-    "meets makes NaN of the other one's sums in its column and those beside, too",
+    "in groups of fewer than 16 channels an infinity or a NaN in a row of x that one row of y of a "
+    "pair meets makes NaN of the other one's sums in its column and those beside, too",
     CF_NEEDS_SM90,
     configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),

@@ -3,18 +3,10 @@
 
 #include "core/launch.cuh"
 #include "core/strides.cuh"
+#include "kernels/grouped/family.cuh"
 #include "kernels/grouped/planar_fragment.cuh"
 
 namespace cf::grouped_planar {
-
-// Calls body with an element as it is stored.
-template <class Body>
-void for_element(const cf_problem &p, Body body) {
-    if (p.storage == CF_STORE_F16)
-        body(__half());
-    else
-        body(__nv_bfloat16());
-}
 
 // Packed: by group, fragment, lane, and word of the lane's.
 template <class Element, int Channels>
@@ -51,16 +43,11 @@ class PackedFilter {
 
   public:
     void plan(const cf_problem &p, cf_plan &plan) {
-        for_element(p, [&](auto element) {
+        grouped::for_element(p, [&](auto element) {
             using Element = decltype(element);
-            switch (p.c / p.groups) {
-            case 4:
-                return plan_for<Element, 4>(p);
-            case 8:
-                return plan_for<Element, 8>(p);
-            default:
-                return plan_for<Element, 16>(p);
-            }
+            if constexpr (sizeof(Element) == Size)
+                for_value<4, 8, 16>(p.c / p.groups / 8,
+                                    [&](auto channels) { plan_for<Element, channels.value>(p); });
         });
         plan.packed_bytes = uint64_t(count) * 4;
         plan.filter_layout = 1;

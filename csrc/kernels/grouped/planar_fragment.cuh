@@ -19,6 +19,7 @@ namespace cf::grouped_planar {
 
 constexpr int FilterSide = 3, PairRows = 2, PairRowsOfX = PairRows + FilterSide - 1;
 constexpr int TilePixels = 8;
+constexpr int Size = 2; // of an element
 
 // Of elements of 16 bits in groups of so many channels.
 template <int Channels>

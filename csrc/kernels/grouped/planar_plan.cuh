@@ -6,7 +6,6 @@
 
 namespace cf::grouped_planar {
 
-constexpr int Size = 2;           // of an element
 constexpr int Warps = 4;          // of a block
 constexpr int Storer = Warps - 1; // which has no more pairs than any
 constexpr int MaxStages = 2;      // strips of x that a block has at a time
