@@ -1,22 +1,23 @@
 // grouped_planar: groups of few channels on tensor cores, planes as they lie in memory.
 //
-// Neighbouring pixels of a channel lie beside each other in NCHW, and ldmatrix turns channels to
-// where mma.sync sums over them, 8 pixels at multiples of 16 bytes. A filter's columns want pixels
-// beside these; here they all multiply the same ones, each into sums of its own, and the sums are
-// shifted: once for all rows and channels, by two shuffles for two pixels of an output channel.
-// Nothing is turned in shared memory and no pixel is read twice for its neighbours.
+// In NCHW neighbouring pixels of a channel lie beside each other, and x, y and what is in between
+// stay like that: nothing is turned, and no pixel is read again for another of the filter's
+// columns.
 //
-// - A strip is some rows of y, or all, in some groups of an image. Its x comes by cp.async, each
-//   row to a multiple of 16 bytes with room between channels, so that a load meets no bank twice;
-//   rows outside the image become zeros.
+// - A filter's columns want pixels beside these; here they all multiply the same ones, each into
+//   sums of its own, and the sums are shifted: once for all rows and channels.
+// - Which pixels are a product's columns is free. A lane's lie beside each other, so that it reads
+//   up to 16 bytes of a channel at once and has sums of up to 16 neighbours of y, of which only the
+//   outer two need one that is another lane's: two shuffles to a row.
+// - A strip is some rows of y, or all, in some groups of an image. Its x comes by a bulk copy of
+//   each channel, or one of all. Rows above and below the image are zeros that a predicate puts in
+//   place of a load.
 // - A warp has a group's filter in registers and multiplies two rows of y at a time, which are sums
 //   over four rows of x: a sum runs over a group's channels in these, so that an instruction's 16
-//   are full with 4 channels already. Of the products a quarter is by zeros, in groups of 4 almost
-//   half, in groups of 16 none.
-// - y is gathered as it lies in memory, and leaves by bulk copies.
-//
-// f32 gains little by it, as a multiprocessor has room for half as many strips: tried and not kept
-// (docs/notes/depthwise.md).
+//   (of f32: 8) are full with 4 channels already. Of the products a quarter is by zeros, in groups
+//   of 4 almost half, in groups of 16 none.
+// - y is gathered as it lies in memory, and leaves by bulk copies. One warp of four, which has the
+//   fewest rows, waits for the others, asks for the next x and stores.
 //
 // Floor: the bytes of x and y over the bandwidth.
 #include "kernels/grouped/family.cuh"
@@ -42,31 +43,31 @@ bool is_for_planes(const cf_problem &p, const cf::Refusal &no) {
         return false;
     if (p.layout != CF_NCHW)
         return no("is written for NCHW");
-    if (p.storage == CF_STORE_F32)
-        return no("takes storage of 16 bits");
-    const int channels = p.c / p.groups;
-    if (channels < 4 || channels > 16)
-        return no("takes groups of 4, 8 or 16 channels; these have %d", channels);
+    const int channels = p.c / p.groups, most = p.math == CF_MATH_FP32 ? 8 : 16;
+    if (channels < 4 || channels > most)
+        return no("takes groups of 4 to %d channels in this math; these have %d", most, channels);
     const bool same = p.pad_top == 1 && p.pad_left == 1 && p.p == p.h && p.q == p.w;
     if (p.r != 3 || p.s != 3 || p.stride_h != 1 || p.stride_w != 1 || p.dilation_h != 1 ||
         p.dilation_w != 1 || !same)
         return no("takes 3x3 filters, stride 1, no dilation, and a row and column of padding at "
                   "each side");
-    if (cf::grouped_planar::vector_of(p) < 4)
-        return no("copies 4 bytes at a time: rows of x need an even number of pixels and addresses "
-                  "at multiples of 4 bytes; these have %d pixels and align=%d",
+    if (p.w % 2 || p.align < cf::grouped_planar::Bulk)
+        return no("copies 16 bytes at a time: rows of x need an even number of pixels, and "
+                  "addresses multiples of 16 bytes; these have %d pixels and align=%d",
                   p.w, p.align);
     return true;
 }
 
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
     const Tiling &t = state.tiling;
-    const size_t shared = t.y_bytes + size_t(t.stages) * t.stage_bytes;
+    const size_t shared =
+        size_t(t.y_bytes) * cf::grouped_planar::Places + size_t(t.stages) * t.stage_bytes;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
-        if constexpr (sizeof(Element) == cf::grouped_planar::Size)
-            state.kernel =
-                cf::grouped_planar::kernel_for<Element>(instance, unsigned(option.blocks), shared);
+        const unsigned blocks = option.blocks;
+        state.kernel = instance.products == 3
+                           ? cf::grouped_planar::kernel_for<float, 3>(instance, blocks, shared)
+                           : cf::grouped_planar::kernel_for<Element>(instance, blocks, shared);
     });
 }
 
@@ -83,12 +84,12 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (!best && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (!best)
-        return no(
-            "keeps four rows of x in shared memory, counts strips of them in 30 bits and bytes of "
-            "a plane in 31; %lld images with %d x %d pixels are too many or too large",
-            (long long)p.n, p.h, p.w);
+        return no("keeps strips of rows in shared memory, or whole planes where their bytes are no "
+                  "multiple of 16, counts strips in 30 bits and bytes of a plane in 31; %lld "
+                  "images with %d x %d pixels are too many or too large",
+                  (long long)p.n, p.h, p.w);
     state.tiling = best->choice.tiling;
-    state.filter.plan(p, plan);
+    state.filter.plan(p, parts_of(instance.products), plan);
     plan.us = best->us;
     const Tiling &t = state.tiling;
     cf::tell(plan, "channels=%d rows=%d tiles=%d windows=%d strips=%d stages=%d blocks=%d",
@@ -119,11 +120,13 @@ extern "C" const cf_row CF_ROW(grouped, planar) = {
     "grouped_planar",
     "grouped",
     "groups of few channels by mma.sync with planes as they lie: a filter's columns multiply the "
-    "same pixels, and their sums are shifted",
+    "same pixels, and their sums are shifted; math fp32 takes three products of tf32",
     "this project",
     "padding is multiplied as zeros: where an infinite weight or a NaN meets it, the sum is NaN; "
     "in groups of fewer than 16 channels an infinity or a NaN in a row of x that one row of y of a "
-    "pair meets makes NaN of the other one's sums in its column and those beside, too",
+    "pair meets makes NaN of the other one's sums in its column and those beside, too; in math "
+    "fp32 an input or weight of at least 3.40199e38 in magnitude counts as infinite, and an "
+    "infinite one makes NaN of every sum that it is part of",
     CF_NEEDS_SM90,
     configs,
     cf::Row<State, plan, prepare, launch, pack>::functions(),

@@ -23,6 +23,12 @@ __device__ __forceinline__ void store_strip(const Tiling &tiling, const Strip &s
                                           from + i * tiling.y_pitch, lane % Lanes);
 }
 
+// What a block's warps meet on, in shared memory.
+struct Meeting {
+    Barrier full[MaxStages], done[MaxStages]; // x is there; all have multiplied it
+    Barrier stored[Places];                   // y has been read, to be stored
+};
+
 // A block's warps and what they share.
 template <class Shape>
 struct Block {
@@ -33,30 +39,36 @@ struct Block {
     const uint4 *packed;
     char *y;
     const Finish &finish;
-    Barrier (&full)[MaxStages], &stored; // where x is there; y has been read, to be stored
-    uint32_t staged, stages;             // in shared memory: of y, of x
+    Meeting &meeting;
+    uint32_t y_begin, x_begin; // in shared memory
     int warp, lane;
-    int first_pair, warp_pairs; // of this warp in a strip
 
-    // What is behind rows stays zero.
     __device__ __forceinline__ void begin() const {
-        if (threadIdx.x < MaxStages)
-            full[threadIdx.x].init(Warps * 32);
-        else if (threadIdx.x == MaxStages)
-            stored.init(32);
+        if (threadIdx.x < MaxStages) {
+            meeting.full[threadIdx.x].init(1);
+            meeting.done[threadIdx.x].init(Warps * 32);
+        } else if (threadIdx.x < MaxStages + Places) {
+            meeting.stored[threadIdx.x - MaxStages].init(32);
+        }
         if (warp == 0)
             publish_barriers();
-        const uint32_t end = stages + tiling.stages * tiling.stage_bytes;
-        for (uint32_t at = stages + threadIdx.x * 16; at < end; at += Warps * 32 * 16)
-            store_shared4(at, 0, 0, 0, 0);
         __syncthreads();
     }
+    // The first strip alone: all blocks begin at the same time, and what they ask for together
+    // comes together, late.
+    __device__ __forceinline__ void begin_loads() const {
+#pragma unroll 1
+        for (int m = 0; m < min(tiling.stages, strips.count); ++m) {
+            if (m == 1)
+                meeting.full[0].wait(0);
+            load(m, m);
+        }
+    }
     // Strip m, to a stage that nobody reads any more.
-    __device__ __forceinline__ void load(const Strip &strip, int m) const {
-        const int stage = m % MaxStages;
-        load_strip(tiling, strip, x + strips.begin(strip), stages + stage * tiling.stage_bytes,
-                   warp, lane);
-        full[stage].arrive_after_copies();
+    __device__ __forceinline__ void load(int m, int stage) const {
+        const Strip strip = strips.strip<Shape::Channels>(m);
+        load_strip(tiling, strip, x + strips.begin(strip), x_begin + stage * tiling.stage_bytes,
+                   meeting.full[stage], lane);
     }
     // Of channels that are not there any group will do.
     __device__ __forceinline__ int group_of(const Strip &strip, int group) const {
@@ -65,8 +77,12 @@ struct Block {
     // A warp's units lie behind each other: windows of a pair of rows, pairs of a group.
     __device__ __forceinline__ void compute(const Strip &strip, uint32_t stage, uint32_t out,
                                             Filter<Shape> &filter, int &loaded) const {
-        int group = tiling.by_pairs.quotient(first_pair);
-        int pair = first_pair - group * tiling.pairs, left = warp_pairs;
+        const StripRows rows(tiling, strip);
+        const int first = warp * tiling.warp_pairs;
+        int group = tiling.by_pairs.quotient(first), pair = first - group * tiling.pairs;
+        int left = min(tiling.warp_pairs, tiling.all_pairs - first);
+        // One row above the strip's.
+        stage += rows.skew + (rows.above - FilterSide / 2) * tiling.row_bytes;
 #pragma unroll 1
         for (; left > 0; left -= tiling.pairs - pair, pair = 0, ++group) {
             const int channel = group * Shape::Channels, of_all = group_of(strip, group);
@@ -74,99 +90,121 @@ struct Block {
                 filter.load(packed, of_all, lane);
             loaded = of_all;
             const int end = channel < strip.channels ? min(pair + left, tiling.pairs) : 0;
-            compute_pairs(strip, channel, pair, end, stage + channel * tiling.plane,
-                          out + channel * tiling.y_pitch, filter);
+            compute_pairs(strip, channel, pair, end, stage + channel * tiling.plane, out, filter);
         }
     }
     // Of the group that begins with the channel.
     __device__ __forceinline__ void compute_pairs(const Strip &strip, int channel, int pair,
                                                   int end, uint32_t x, uint32_t out,
                                                   const Filter<Shape> &filter) const {
-        constexpr int Runs = Shape::Of::Runs, Channels = Shape::Channels;
-        constexpr int Step = (Shape::Tiles - 1) * TilePixels; // from window to window
-        const int first = lane % 4 * 2;                       // of a tile
+        constexpr int Runs = Shape::Of::Runs, Channels = Shape::Channels, Tiles = Shape::Tiles;
+        // Windows share two columns: the sums of an outer one are not all in a window.
+        constexpr int Step = (Columns - 2) * Tiles;
+        const int column = lane % 4 * 2;                // of the sums
+        const int pixel = lane / 4 * Tiles;             // of x
+        const int above = Pixels<Shape>::row(lane) - 1; // row of x from y's
         UnitPlace<Shape> unit;
         unit.image = strip.n, unit.channel = strip.channel + channel;
         unit.column = 0;
-        x += Pixels<Shape>::place(tiling, lane) + pair * PairRows * tiling.pitch;
+        x += Pixels<Shape>::place(tiling, lane) + pair * PairRows * tiling.row_bytes;
 #pragma unroll
         for (int run = 0; run < Runs; ++run)
-            unit.staged[run] = out + channel_of<Channels>(run, lane) * tiling.y_pitch +
-                               (pair * PairRows + row_of<Channels>(run, lane)) * tiling.row_bytes +
-                               first * Size;
+            unit.to[run] = out + (channel + channel_of<Channels>(run, lane)) * tiling.y_pitch +
+                           (pair * PairRows + row_of<Channels>(run, lane)) * tiling.row_bytes +
+                           column * Tiles * Shape::Size;
 #pragma unroll 1
         for (int row = pair * PairRows; row < end * PairRows;) {
-            const bool is_last = unit.column + Step + TilePixels >= tiling.w;
-            // Two pixels of the tile that windows share are left to the one before.
-            const int last = (is_last ? tiling.w - unit.column : Step + 2) - first;
-            unit.first = unit.column == 0 || first > 0;
+            const bool is_first = unit.column == 0;
+            const bool is_last = unit.column + Columns * Tiles >= tiling.w;
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                unit.live_columns[i] = (column + i > 0 || is_first) &&
+                                       (column + i < Columns - 1 || is_last) &&
+                                       unit.column + (column + i) * Tiles < tiling.w;
             unit.row = strip.row + row;
 #pragma unroll
             for (int run = 0; run < Runs; ++run)
-                unit.last[run] = row + row_of<Channels>(run, lane) < strip.rows ? last : 0;
-            compute_unit<Shape>(tiling, unit, filter, x, finish, lane);
+                unit.live_rows[run] = row + row_of<Channels>(run, lane) < strip.rows;
+            // Where there are no pixels there is no row of them either.
+            const int row_of_x = unit.column + pixel < tiling.w ? unit.row + above : INT_MAX / 2;
+            compute_unit<Shape>(tiling, unit, filter, x, row_of_x, finish, lane);
             // From the last window of a pair to the first of the next.
             const int columns = is_last ? -unit.column : Step;
             unit.column += columns;
-            x += columns * Size + (is_last ? PairRows * tiling.pitch : 0);
+            x += columns * Shape::Size + (is_last ? PairRows * tiling.row_bytes : 0);
 #pragma unroll
-            for (uint32_t &to : unit.staged)
-                to += columns * Size + (is_last ? PairRows * tiling.row_bytes : 0);
+            for (uint32_t &to : unit.to)
+                to += columns * Shape::Size + (is_last ? PairRows * int(tiling.row_bytes) : 0);
             row += is_last ? PairRows : 0;
         }
     }
-    // A strip's x is on its way while the one before is multiplied. The warp that has least to
-    // multiply stores y, and others go on. No more blocks are launched than there are strips.
+    __device__ __forceinline__ uint64_t address(const Strip &strip) const {
+        return reinterpret_cast<uint64_t>(y) + strips.begin(strip);
+    }
+    __device__ __forceinline__ uint32_t y_place(const Strip &strip, int m) const {
+        return y_begin + m % Places * tiling.y_bytes + (uint32_t(address(strip)) & 15);
+    }
+    // The lanes that asked for strip m to be stored wait until it has been read.
+    __device__ __forceinline__ void end_store(int m) const {
+        wait_for_stores_to_read();
+        meeting.stored[m % Places].arrive();
+    }
+    // The last warp, with the fewest pairs, waits for the others, asks for the strip that comes to
+    // this one's stage and stores y; the others go on.
     __device__ __forceinline__ void run() const {
-        Strip strip = strips.strip<Shape::Channels>(0);
-        load(strip, 0);
         Filter<Shape> filter;
-        int loaded = group_of(strip, tiling.by_pairs.quotient(first_pair));
+        int loaded = group_of(strips.strip<Shape::Channels>(0),
+                              tiling.by_pairs.quotient(warp * tiling.warp_pairs));
         filter.load(packed, loaded, lane);
+        if (warp == 0)
+            begin_loads();
+        int stage = 0, round = 0;
+        const bool is_mover = warp == Warps - 1;
+#pragma unroll 1
         for (int m = 0; m < strips.count; ++m) {
-            Strip next = strip;
-            if (m + 1 < strips.count) {
-                next = strips.strip<Shape::Channels>(m + 1);
-                load(next, m + 1);
-            }
-            full[m % MaxStages].wait(m / MaxStages & 1);
-            if (m > 0)
-                stored.wait((m - 1) & 1);
-            const uint64_t to = reinterpret_cast<uint64_t>(y) + strips.begin(strip);
-            const uint32_t out = staged + (uint32_t(to) & 15);
-            compute(strip, stages + m % MaxStages * tiling.stage_bytes, out, filter, loaded);
+            const Strip strip = strips.strip<Shape::Channels>(m);
+            const uint32_t x_at = x_begin + stage * tiling.stage_bytes;
+            if (is_mover && m > 0)
+                end_store(m - 1);
+            meeting.full[stage].wait(round & 1);
+            // Where the strip that was there has left.
+            if (m >= Places)
+                meeting.stored[m % Places].wait((m / Places - 1) & 1);
+            compute(strip, x_at, y_place(strip, m), filter, loaded);
             publish_to_bulk_copies();
-            __syncthreads();
-            if (warp == Storer) {
-                store_strip<Element>(tiling, strip, to, out, lane);
-                wait_for_stores_to_read();
-                stored.arrive();
+            meeting.done[stage].arrive();
+            if (is_mover) {
+                meeting.done[stage].wait(round & 1);
+                if (m + tiling.stages < strips.count)
+                    load(m + tiling.stages, stage);
+                store_strip<Element>(tiling, strip, address(strip), y_place(strip, m), lane);
             }
-            strip = next;
+            if (++stage == tiling.stages)
+                stage = 0, ++round;
         }
+        if (is_mover)
+            wait_for_stores_to_read();
     }
 };
 #endif
 
-template <class Element, int Channels, int Tiles>
-__global__ void __launch_bounds__(Warps * 32, blocks_of<Channels>(Tiles))
+template <class Element, int Products, int Channels, int Tiles>
+__global__ void __launch_bounds__(Warps * 32, blocks_of(sizeof(Element), Products, Channels, Tiles))
     grouped_planar_kernel(const __grid_constant__ Tiling tiling, const char *__restrict__ x,
                           const uint4 *__restrict__ filter, char *__restrict__ y,
                           const __grid_constant__ Finish finish) {
 #if CF_SM90
     extern __shared__ __align__(128) unsigned char dynamic[];
-    __shared__ Barrier full[MaxStages], stored;
-    static_assert(sizeof(full) + sizeof(stored) <= grouped::StaticShared, "the plan leaves room");
+    __shared__ Meeting meeting;
+    static_assert(sizeof(meeting) <= grouped::StaticShared, "the plan leaves room");
     const auto mine = StridedTiles::of_block();
     const Strips strips = {tiling, mine, mine.count(tiling.strips)};
-    const uint32_t staged = shared_address(dynamic);
+    const uint32_t y_begin = shared_address(dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    const int first = warp * tiling.warp_pairs;
-    const int pairs = min(tiling.warp_pairs, tiling.all_pairs - first);
-    const Block<Shape<Element, Channels, Tiles>> block = {
-        tiling, strips, x,     filter, y, finish, full, stored, staged, staged + tiling.y_bytes,
-        warp,   lane,   first, pairs};
+    const Block<Shape<Element, Products, Channels, Tiles>> block = {
+        tiling, strips, x, filter, y, finish, meeting, y_begin, y_begin + Places * tiling.y_bytes,
+        warp,   lane};
     block.begin();
     let_next_kernel_begin();
     wait_for_kernels_before();
@@ -176,17 +214,21 @@ __global__ void __launch_bounds__(Warps * 32, blocks_of<Channels>(Tiles))
 #endif
 }
 
-// The kernel of an instance. The files of planar/ compile those of one type of elements.
-template <class Element>
+// The kernel of an instance. The files of planar/ compile those of one type of elements and number
+// of products.
+template <class Element, int Products = 1>
 Launched kernel_for(const grouped::Instance &instance, dim3 grid, size_t shared);
 
-template <class Element>
+template <class Element, int Products, int... Channels>
 Launched kernel_among(const grouped::Instance &instance, dim3 grid, size_t shared) {
     Launched kernel;
-    for_value<4, 8, 16>(instance.set_bytes / Size / 8, [&](auto channels) {
-        for_value<2, 4, 7>(instance.tiles / 3, [&](auto tiles) {
-            kernel = kernel_of(grouped_planar_kernel<Element, channels.value, tiles.value>, grid,
-                               Warps * 32, shared, true);
+    const int channels = instance.set_bytes / int(sizeof(Element));
+    for_value<Channels...>(channels / 8, [&](auto channels) {
+        for_value<2, 4, 8>(instance.tiles / 4, [&](auto tiles) {
+            if constexpr (tiles.value <= most_tiles(channels.value))
+                kernel =
+                    kernel_of(grouped_planar_kernel<Element, Products, channels.value, tiles.value>,
+                              grid, Warps * 32, shared, true);
         });
     });
     return kernel;

@@ -1,11 +1,9 @@
-// How x comes to shared memory in grouped_planar: each row of a channel at a multiple of 16 bytes.
+// How x comes to shared memory in grouped_planar: as it lies in memory, by bulk copies.
 #pragma once
 
 #include "kernels/grouped/planar_plan.cuh"
 #include "pipeline/scheduler.cuh"
-#include "ptx/cp_async_bytes.cuh"
-
-#include <climits>
+#include "ptx/bulk.cuh"
 
 namespace cf::grouped_planar {
 
@@ -41,41 +39,37 @@ struct Strips {
     }
 };
 
-// Asks for a strip's rows of x by all warps of the block, a channel by each at a time; those
-// outside become zeros.
-template <int Vector>
-__device__ __forceinline__ void load_by(const Tiling &tiling, const Strip &strip, const char *from,
-                                        uint32_t stage, int warp, int lane) {
-    const int of_lane = tiling.by_lanes.quotient(lane); // row of those copied at once
-    const int above = FilterSide / 2 - strip.row;       // rows above the image
-    const int end = of_lane < tiling.at_once ? tiling.in_rows - above : INT_MIN;
-    const int step = tiling.at_once, to_step = step * tiling.pitch;
-    const int from_step = step * tiling.row_bytes;
-    // Rows that are longer than what 32 lanes copy take several turns.
-    for (int at = (lane - of_lane * tiling.row_lanes) * Vector; at < tiling.row_bytes;
-         at += 32 * Vector) {
-        const int first = (of_lane - FilterSide / 2) * int(tiling.row_bytes) + at;
-#pragma unroll 1
-        for (int channel = warp; channel < tiling.channels; channel += Warps) {
-            const int exist = channel < strip.channels ? tiling.h : 0;
-            uint32_t to = stage + channel * tiling.plane + of_lane * tiling.pitch + at;
-            const char *x = from + int64_t(channel) * tiling.plane_bytes + first;
-#pragma unroll 1
-            for (int row = of_lane - above; row < end; row += step) {
-                copy_async<Vector>(to, x, unsigned(row) < unsigned(exist));
-                to += to_step, x += from_step;
-            }
-        }
+// What a strip reads of each channel, where each is a copy: its rows and those beside them, as far
+// as the image has them, and what else is in the same 16 bytes.
+struct StripRows {
+    int above;      // whether the row above the strip is there
+    uint32_t skew;  // bytes of others before the first row
+    uint32_t bytes; // whole 16
+
+    __device__ __forceinline__ StripRows(const Tiling &tiling, const Strip &strip) {
+        above = strip.row > 0;
+        const int first = strip.row - above;
+        const int end = min(strip.row - FilterSide / 2 + tiling.in_rows, tiling.h);
+        skew = first * tiling.row_bytes % Bulk;
+        bytes = (skew + (end - first) * tiling.row_bytes + Bulk - 1) / Bulk * Bulk;
     }
+};
+
+#if CF_SM90
+// By a warp, from where the strip begins in x: by channels, or all at once where these are whole.
+__device__ __forceinline__ void load_strip(const Tiling &tiling, const Strip &strip, const char *x,
+                                           uint32_t stage, Barrier &full, int lane) {
+    const StripRows rows(tiling, strip);
+    const bool at_once = is_one_copy(tiling);
+    const uint32_t bytes = at_once ? strip.channels * tiling.plane_bytes : rows.bytes;
+    const int copies = at_once ? 1 : strip.channels;
+    const char *from = x - (rows.above ? tiling.row_bytes : 0) - rows.skew;
+    if (lane == 0)
+        full.arrive_and_expect(bytes * copies);
+    __syncwarp();
+    for (int i = lane; i < copies; i += 32)
+        copy_bulk(stage + i * tiling.plane, from + int64_t(i) * tiling.plane_bytes, bytes, full);
 }
-__device__ __forceinline__ void load_strip(const Tiling &tiling, const Strip &strip,
-                                           const char *from, uint32_t stage, int warp, int lane) {
-    if (tiling.vector == 16)
-        load_by<16>(tiling, strip, from, stage, warp, lane);
-    else if (tiling.vector == 8)
-        load_by<8>(tiling, strip, from, stage, warp, lane);
-    else
-        load_by<4>(tiling, strip, from, stage, warp, lane);
-}
+#endif
 
 } // namespace cf::grouped_planar

@@ -7,59 +7,85 @@
 #include "kernels/grouped/planar_load.cuh"
 #include "ptx/from_here.cuh"
 #include "ptx/mma.cuh"
-#include "ptx/store_behind.cuh"
+#include "ptx/predicated_shared.cuh"
 
 namespace cf::grouped_planar {
 
 // What a kernel is compiled for.
-template <class Element_, int Channels_, int Tiles_>
+template <class Element_, int Products_, int Channels_, int Tiles_>
 struct Shape {
     using Element = Element_;
-    using Of = Products<Channels_>;
-    static constexpr int Channels = Channels_, Tiles = Tiles_, TileBytes = TilePixels * Size;
+    static constexpr int Size = sizeof(Element), Channels = Channels_, Tiles = Tiles_;
+    static constexpr int Parts = grouped::parts_of(Products_);
+    using Of = ProductLayout<Size, Channels>;
 };
 
 // A group's filter.
 template <class Shape>
 struct Filter {
-    uint32_t word[Shape::Of::Fragments][4];
+    uint32_t word[Shape::Of::Fragments][Shape::Parts][4];
 
     __device__ __forceinline__ void load(const uint4 *packed, int group, int lane) {
-        const uint4 *from = packed + int64_t(group) * Shape::Of::Fragments * 32 + lane;
+        constexpr int Words = Shape::Of::Fragments * Shape::Parts;
+        const uint4 *from = packed + int64_t(group) * Words * 32 + lane;
 #pragma unroll
-        for (uint32_t(&to)[4] : word) {
-            const uint4 v = __ldg(from);
+        for (int i = 0; i < Words; ++i) {
+            const uint4 v = __ldg(from + i * 32);
+            uint32_t(&to)[4] = word[i / Shape::Parts][i % Shape::Parts];
             to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-            from += 32;
         }
     }
 };
 
-// Some tiles' pixels in four rows of x, as columns of the products: by tile and step. A load takes
-// two steps of a tile, or two tiles where there is but one.
+// A step's pixels, as columns of the products, by tile and part.
 template <class Shape>
 struct Pixels {
-    static constexpr int Channels = Shape::Channels, Steps = Shape::Of::Steps;
-    uint32_t word[Shape::Tiles + 1][Steps][2];
+    static constexpr int Channels = Shape::Channels, Tiles = Shape::Tiles;
+    static constexpr int Each = 4 / Shape::Size; // elements of a word
+    uint32_t word[Tiles][Shape::Parts][2];
 
-    // Where a lane reads, behind the unit's first pixel in the first channel.
+    // Where a lane reads, behind the unit's first pixel in the first channel, one row above y.
     static __device__ __forceinline__ uint32_t place(const Tiling &tiling, int lane) {
-        const int of_sum = Steps == 1 ? lane % 16 : lane, tile = Steps == 1 ? lane / 16 : 0;
-        return of_sum % Channels * tiling.plane + of_sum / Channels * tiling.pitch +
-               tile * Shape::TileBytes;
+        const int of_sum = lane % 4 * Each;
+        return of_sum % Channels * tiling.plane + of_sum / Channels * tiling.row_bytes +
+               lane / 4 * Tiles * Shape::Size;
     }
-    __device__ __forceinline__ void load(const Tiling &tiling, uint32_t from, int tile) {
-        if (Steps == 1 && tile % 2 == 1)
-            return;
+    // The row of x that it begins with.
+    static __device__ __forceinline__ int row(int lane) { return lane % 4 * Each / Channels; }
+
+    // `row` is that one's in the image; what is above and below the image is zero.
+    template <int Step>
+    __device__ __forceinline__ void load(const Tiling &tiling, uint32_t from, int row) {
+        load_half<Step, 0>(tiling, from, row);
+        load_half<Step, 1>(tiling, from, row);
+    }
+
+  private:
+    template <int Step, int Half>
+    __device__ __forceinline__ void load_half(const Tiling &tiling, uint32_t from, int row) {
+        constexpr int OfSum = Step * Shape::Of::Step + Half * 4 * Each;
+        const bool live = unsigned(row + OfSum / Channels) < unsigned(tiling.h);
+        from += OfSum % Channels * tiling.plane + OfSum / Channels * tiling.row_bytes;
+        uint32_t first[Tiles / Each];
+        load_shared_if(live, from, first);
+        if constexpr (Each == 1) {
 #pragma unroll
-        for (int step = 0; step < Steps; step += 2) {
-            uint32_t to[4];
-            load_matrices_transposed(to, from + tile * Shape::TileBytes +
-                                             step / 2 * (32 / Channels) * tiling.pitch);
-            uint32_t(&next)[2] = Steps == 1 ? word[tile + 1][0] : word[tile][(step + 1) % Steps];
-            word[tile][step][0] = to[0], word[tile][step][1] = to[1];
-            next[0] = to[2], next[1] = to[3];
+            for (int tile = 0; tile < Tiles; ++tile)
+                split(tile, Half, __uint_as_float(first[tile]));
+        } else {
+            uint32_t second[Tiles / Each];
+            load_shared_if(live, from + tiling.plane, second);
+#pragma unroll
+            for (int tile = 0; tile < Tiles; ++tile)
+                word[tile][0][Half] =
+                    __byte_perm(first[tile / 2], second[tile / 2], tile % 2 == 0 ? 0x5410 : 0x7632);
         }
+    }
+    __device__ __forceinline__ void split(int tile, int half, float v) {
+        const float hi = Sum<CF_MATH_TF32>::operand(v);
+        word[tile][0][half] = __float_as_uint(hi);
+        if constexpr (Shape::Parts == 2)
+            word[tile][1][half] = __float_as_uint(Sum<CF_MATH_TF32>::operand(v - hi));
     }
 };
 
@@ -67,7 +93,8 @@ struct Pixels {
 template <class Shape>
 struct Sums {
     using Of = typename Shape::Of;
-    Fragment<typename Shape::Element, float> all[Of::Outer + Of::Middle];
+    using Tile = Fragment<typename Shape::Element, float>;
+    Tile all[Of::Outer + Of::Middle];
 
     // Of the left column or the right one, a run's pixel of two.
     __device__ __forceinline__ float get(int right, int run, int pixel) const {
@@ -80,37 +107,54 @@ struct Sums {
     __device__ __forceinline__ float &of(int run, int pixel) {
         return all[Of::Outer + run / 2].value[run % 2 * 2 + pixel];
     }
+    template <int Step>
     __device__ __forceinline__ void multiply(const Filter<Shape> &filter,
-                                             const uint32_t (&pixels)[Of::Steps][2]) {
+                                             const uint32_t (&pixels)[Shape::Parts][2]) {
 #pragma unroll
-        for (int step = 0; step < Of::Steps; ++step)
-#pragma unroll
-            for (int i = 0; i < Of::Outer + Of::Middle; ++i) {
-                if constexpr (Shape::Channels == 16) {
-                    // A step is a row of x.
-                    const int r = step - i % PairRows;
-                    if (r >= 0 && r < FilterSide)
-                        all[i].add(filter.word[i / PairRows * FilterSide + r], pixels[step]);
-                } else {
-                    all[i].add(filter.word[i * Of::Steps + step], pixels[step]);
-                }
+        for (int i = 0; i < Of::Outer + Of::Middle; ++i) {
+            if constexpr (Shape::Channels == 16) {
+                const int r = Step / Of::StepsOfRow - i % PairRows;
+                const int tap = i / PairRows * FilterSide + r;
+                if (r >= 0 && r < FilterSide)
+                    add(all[i], filter.word[tap * Of::StepsOfRow + Step % Of::StepsOfRow], pixels);
+            } else {
+                add(all[i], filter.word[i * Of::Steps + Step], pixels);
             }
-    }
-    // Adds the outer columns' sums to the middle one's: the left one's come from the pixel before,
-    // the right one's from the one behind, which other lanes of four have, or the tiles beside.
-    __device__ __forceinline__ void shift(const Sums *before, const Sums *behind, int lane) {
-        const int quad = lane & ~3, last = (lane + 3) & 3, next = (lane + 1) & 3;
-#pragma unroll
-        for (int run = 0; run < Of::Runs; ++run) {
-            const float from_left = before ? before->get(0, run, 1) : 0.0f;
-            const float from_right = behind ? behind->get(1, run, 0) : 0.0f;
-            const float to_right = next == 0 ? from_left : get(0, run, 1);
-            const float to_left = last == 3 ? from_right : get(1, run, 0);
-            of(run, 0) += __shfl_sync(~0u, to_right, quad | last) + get(1, run, 1);
-            of(run, 1) += __shfl_sync(~0u, to_left, quad | next) + get(0, run, 0);
         }
     }
+    static __device__ __forceinline__ void add(Tile &sum, const uint32_t (&filter)[Shape::Parts][4],
+                                               const uint32_t (&pixels)[Shape::Parts][2]) {
+        if constexpr (Shape::Parts == 2) { // the smaller products first
+            sum.add(filter[1], pixels[0]);
+            sum.add(filter[0], pixels[1]);
+        }
+        sum.add(filter[0], pixels[0]);
+    }
 };
+
+// Adds the outer columns' sums to the middle one's: the left one's come from the pixel before, the
+// right one's from the one behind. At the ends of a lane's pixels these are the next lane's, of
+// four, and at the ends of theirs nobody's.
+template <class Shape>
+__device__ __forceinline__ void shift(Sums<Shape> (&sums)[Shape::Tiles], int lane) {
+    constexpr int Last = Shape::Tiles - 1;
+#pragma unroll
+    for (int run = 0; run < Shape::Of::Runs; ++run) {
+        const float before = __shfl_up_sync(~0u, sums[Last].get(0, run, 1), 1, 4);
+        const float behind = __shfl_down_sync(~0u, sums[0].get(1, run, 0), 1, 4);
+        const float ends[2][2] = {{lane % 4 == 0 ? 0.0f : before, sums[0].get(1, run, 1)},
+                                  {sums[Last].get(0, run, 0), lane % 4 == 3 ? 0.0f : behind}};
+#pragma unroll
+        for (int tile = 0; tile <= Last; ++tile)
+#pragma unroll
+            for (int column = 0; column < 2; ++column) {
+                const float left = tile > 0 ? sums[tile - 1].get(0, run, column) : ends[column][0];
+                const float right =
+                    tile < Last ? sums[tile + 1].get(1, run, column) : ends[column][1];
+                sums[tile].of(run, column) += left + right;
+            }
+    }
+}
 
 // Where a lane's part of a unit lies.
 template <class Shape>
@@ -118,12 +162,13 @@ struct UnitPlace {
     static constexpr int Runs = Shape::Of::Runs;
     int image, channel; // the group's first
     int row, column;    // the unit's first
-    int last[Runs];     // columns from the lane's first on that are the unit's to store,
-    bool first;         // and whether those of the first tile are
-    uint32_t staged[Runs];
+    bool live_rows[Runs],
+        live_columns[2]; // whether a run is the unit's to store; a column of a run
+    uint32_t to[Runs];   // in shared memory
 };
 
-// A lane's finished sums, for core/fragment_epilogue.cuh. Rows have whole pairs of pixels.
+// A lane's finished sums, for core/fragment_epilogue.cuh: of a run two columns, with a pixel of
+// each tile.
 template <class Shape>
 struct OutputMap {
     static constexpr int Tiles = Shape::Tiles, Runs = Shape::Of::Runs;
@@ -132,8 +177,8 @@ struct OutputMap {
     const UnitPlace<Shape> &unit;
     int lane;
 
-    __device__ __forceinline__ bool live(int tile, int run) const {
-        return tile * TilePixels < unit.last[run] && (tile > 0 || unit.first);
+    __device__ __forceinline__ bool live(int run, int column) const {
+        return unit.live_rows[run] && unit.live_columns[column];
     }
     __device__ __forceinline__ int channel(int run) const {
         return from_here(unit.channel) + channel_of<Shape::Channels>(run, lane);
@@ -151,21 +196,35 @@ struct OutputMap {
         for (int run = 0; run < Runs; ++run) {
             const int64_t plane = int64_t(unit.image) * tiling.c + channel(run);
             const int row = from_here(unit.row) + row_of<Shape::Channels>(run, lane);
-            T *from = tensor + (plane * tiling.h + row) * tiling.w + unit.column + lane % 4 * 2;
+            T *from =
+                tensor + (plane * tiling.h + row) * tiling.w + unit.column + lane % 4 * 2 * Tiles;
 #pragma unroll
-            for (int tile = 0; tile < Tiles; ++tile)
-                body(Constant<2>(), from + tile * TilePixels, live(tile, run),
-                     [&](int i) -> float & { return sums[tile].of(run, i); });
+            for (int column = 0; column < 2; ++column)
+                body(Constant<Tiles>(), from + column * Tiles, live(run, column),
+                     [&](int i) -> float & { return sums[i].of(run, column); });
         }
     }
     __device__ __forceinline__ void activate() {
         if (tiling.activation == CF_ACT_NONE)
             return;
+        for_channels([&](int, auto count, auto value) {
 #pragma unroll
-        for (int i = 0; i < Tiles * Runs * 2; ++i) {
-            float &of = sums[i / (Runs * 2)].of(i / 2 % Runs, i % 2);
-            of = activate_keeping_nan(tiling.activation, of);
-        }
+            for (int i = 0; i < count.value; ++i)
+                value(i) = activate_keeping_nan(tiling.activation, value(i));
+        });
+    }
+    __device__ __forceinline__ void store() const {
+#pragma unroll
+        for (int run = 0; run < Runs; ++run)
+#pragma unroll
+            for (int column = 0; column < 2; ++column) {
+                float v[Tiles];
+#pragma unroll
+                for (int tile = 0; tile < Tiles; ++tile)
+                    v[tile] = sums[tile].of(run, column);
+                store_neighbours<typename Shape::Element>(
+                    unit.to[run] + column * Tiles * Shape::Size, live(run, column), v);
+            }
     }
 };
 
@@ -178,43 +237,27 @@ __device__ __forceinline__ void for_each_constant(Body body) {
     }
 }
 
-// To where the strip leaves from.
-template <class Shape>
-__device__ __forceinline__ void store_unit(const OutputMap<Shape> &map) {
-    constexpr int Runs = Shape::Of::Runs;
-    for_each_constant<0, Shape::Tiles * Runs>([&](auto i) {
-        constexpr int Run = i.value % Runs, Tile = i.value / Runs;
-        auto &sums = map.sums[Tile];
-        store_behind_if<Tile * Shape::TileBytes>(
-            map.live(Tile, Run), map.unit.staged[Run],
-            pack<typename Shape::Element>(sums.of(Run, 0), sums.of(Run, 1)));
-    });
-}
-
-// From x in shared memory, where the lane reads the unit's first pixels.
+// From x in shared memory, where the lane reads the unit's first pixels, of that row of the image.
 template <class Shape>
 __device__ __forceinline__ void compute_unit(const Tiling &tiling, const UnitPlace<Shape> &unit,
-                                             const Filter<Shape> &filter, uint32_t from,
+                                             const Filter<Shape> &filter, uint32_t from, int row,
                                              const Finish &finish, int lane) {
-    constexpr int Tiles = Shape::Tiles;
-    Sums<Shape> sums[Tiles];
-    Pixels<Shape> pixels;
+    Sums<Shape> sums[Shape::Tiles];
+    for_each_constant<0, Shape::Of::Steps>([&](auto step) {
+        Pixels<Shape> pixels;
+        pixels.template load<step.value>(tiling, from, row);
 #pragma unroll
-    for (int tile = 0; tile < Tiles; ++tile) {
-        pixels.load(tiling, from, tile);
-        sums[tile].multiply(filter, pixels.word[tile]);
-    }
-#pragma unroll
-    for (int tile = 0; tile < Tiles; ++tile)
-        sums[tile].shift(tile > 0 ? &sums[tile - 1] : nullptr,
-                         tile + 1 < Tiles ? &sums[tile + 1] : nullptr, lane);
+        for (int tile = 0; tile < Shape::Tiles; ++tile)
+            sums[tile].template multiply<step.value>(filter, pixels.word[tile]);
+    });
+    shift<Shape>(sums, lane);
     OutputMap<Shape> map = {sums, tiling, unit, lane};
     // One branch where there is nothing to do.
     if (tiling.finishes) {
         finish_fragment<typename Shape::Element>(finish, tiling.c, map);
         map.activate();
     }
-    store_unit(map);
+    map.store();
 }
 
 } // namespace cf::grouped_planar

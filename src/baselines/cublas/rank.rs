@@ -8,9 +8,9 @@ use crate::{
 };
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
-const UNROLL_HALF: f64 = 0.504;
-const UNROLL_F32: f64 = 0.528;
-const MEMORY: f64 = 0.747;
+const UNROLL_HALF: f64 = 0.502;
+const UNROLL_F32: f64 = 0.526;
+const MEMORY: f64 = 0.749;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
 const LAUNCH_US: f64 = 3.85;
 const PASS_US: f64 = 6.03;

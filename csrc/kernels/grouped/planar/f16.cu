@@ -5,5 +5,5 @@ template <>
 cf::grouped_planar::Launched
 cf::grouped_planar::kernel_for<__half>(const grouped::Instance &instance, dim3 grid,
                                        size_t shared) {
-    return kernel_among<__half>(instance, grid, shared);
+    return kernel_among<__half, 1, 4, 8, 16>(instance, grid, shared);
 }
