@@ -16,8 +16,8 @@
 //   over four rows of x: a sum runs over a group's channels in these, so that an instruction's 16
 //   (of f32: 8) are full with 4 channels already. Of the products a quarter is by zeros, in groups
 //   of 4 almost half, in groups of 16 none.
-// - y is gathered as it lies in memory, and leaves by bulk copies. One warp of four, which has the
-//   fewest rows, waits for the others, asks for the next x and stores.
+// - y is gathered as it lies in memory, and leaves by bulk copies. One warp of four, which has no
+//   more rows than any, waits for the others, asks for the next x and stores.
 //
 // Floor: the bytes of x and y over the bandwidth.
 #include "kernels/grouped/family.cuh"

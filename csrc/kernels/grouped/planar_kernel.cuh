@@ -149,8 +149,8 @@ struct Block {
         wait_for_stores_to_read();
         meeting.stored[m % Places].arrive();
     }
-    // The last warp, with the fewest pairs, waits for the others, asks for the strip that comes to
-    // this one's stage and stores y; the others go on.
+    // The last warp, which has no more pairs than any, waits for the others, asks for the strip
+    // that comes to this one's stage and stores y; the others go on.
     __device__ __forceinline__ void run() const {
         Filter<Shape> filter;
         int loaded = group_of(strips.strip<Shape::Channels>(0),

@@ -108,9 +108,10 @@ inline bool set_plane(const cf_problem &p, const grouped::Instance &instance, Ti
     return true;
 }
 
-// Fitted to 151 times of plans on an H200, fast ones most: 8 % off (root of the mean square), the
-// plan that it picks 0.1 % slower than the fastest in the mean of eight problems
-// (benches/results/evidence/h200-grouped-planar-plans.csv). Clocks of a warp's unit beside its
+// Fitted to 151 times of plans on an H200, fast ones most, those of a form before this one by a
+// quarter or half (benches/results/evidence/h200-grouped-planar-plans.csv): 11 % off (root of the
+// mean square), 8 % where a plan is within 1.35 of the fastest, and the plan that it picks 0.1 %
+// slower than the fastest in the mean of eight problems. Clocks of a warp's unit beside its
 // tiles, where many warps share a quarter of a multiprocessor and by itself; of a strip beside its
 // units, the same; of a copy; of a segment that leaves, where a strip has several; until the first
 // strip is there.
