@@ -1,19 +1,13 @@
 // How the rows of the grouped family that multiply by mma.sync pack a filter.
 #pragma once
 
-#include "core/element.cuh"
 #include "core/launch.cuh"
 #include "core/strides.cuh"
 #include "kernels/grouped/family.cuh"
 #include "kernels/grouped/nhwc_fragment.cuh"
+#include "kernels/grouped/split.cuh"
 
 namespace cf::grouped {
-
-// Part 0 of an f32 is the tf32 that is nearest, part 1 that of what is left.
-__device__ __forceinline__ uint32_t word_of(float v, int part) {
-    const float hi = Sum<CF_MATH_TF32>::operand(v);
-    return __float_as_uint(part ? Sum<CF_MATH_TF32>::operand(v - hi) : hi);
-}
 
 // A filter as words of fragments.
 template <class Element>

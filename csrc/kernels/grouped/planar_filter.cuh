@@ -1,8 +1,11 @@
 // How grouped_planar packs a filter: fragments as lanes of a warp hold them, 16 bytes to a lane.
 #pragma once
 
-#include "kernels/grouped/filter.cuh"
+#include "core/launch.cuh"
+#include "core/strides.cuh"
+#include "kernels/grouped/family.cuh"
 #include "kernels/grouped/planar_fragment.cuh"
+#include "kernels/grouped/split.cuh"
 
 namespace cf::grouped_planar {
 
