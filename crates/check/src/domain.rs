@@ -256,10 +256,11 @@ fn grouped(shape: &mut Shape) {
         shape.stride = [shape.stride[0].min(2); 2];
         shape.dilation = [1, 1];
     }
-    // Most of all are 3x3, with outputs as large as inputs; here every second one, of even width.
+    // Most of all are 3x3, with outputs as large as inputs; here every second one, of even width
+    // and in whole vectors.
     if shape.h % 4 < 2 {
         shape.w += shape.w % 2;
-        shape.align = shape.align.max(4);
+        shape.align = shape.align.max(16);
         (shape.r, shape.s) = (3, 3);
         shape.stride = [1, 1];
         shape.pad = Padding {

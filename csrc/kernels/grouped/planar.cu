@@ -61,7 +61,7 @@ bool is_for_planes(const cf_problem &p, const cf::Refusal &no) {
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
     const Tiling &t = state.tiling;
     const size_t shared =
-        size_t(t.y_bytes) * cf::grouped_planar::Places + size_t(t.stages) * t.stage_bytes;
+        size_t(t.y_bytes) * cf::grouped_planar::Slots + size_t(t.stages) * t.stage_bytes;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
         const unsigned blocks = option.blocks;

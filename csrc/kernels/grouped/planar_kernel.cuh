@@ -3,8 +3,11 @@
 #pragma once
 
 #include "kernels/grouped/planar_task.cuh"
+#include "pipeline/ring.cuh"
 #include "pipeline/segment.cuh"
 #include "ptx/grid.cuh"
+
+#include <climits>
 
 namespace cf::grouped_planar {
 
@@ -23,10 +26,10 @@ __device__ __forceinline__ void store_strip(const Tiling &tiling, const Strip &s
                                           from + i * tiling.y_pitch, lane % Lanes);
 }
 
-// What a block's warps meet on, in shared memory.
-struct Meeting {
-    Barrier full[MaxStages], done[MaxStages]; // x is there; all have multiplied it
-    Barrier stored[Places];                   // y has been read, to be stored
+// What a block's warps wait for, in shared memory.
+struct Barriers {
+    Ring<MaxStages> ring;  // of strips of x
+    Barrier stored[Slots]; // y has been read, to be stored
 };
 
 // A block's warps and what they share.
@@ -39,16 +42,15 @@ struct Block {
     const uint4 *packed;
     char *y;
     const Finish &finish;
-    Meeting &meeting;
+    Barriers &barriers;
     uint32_t y_begin, x_begin; // in shared memory
     int warp, lane;
 
     __device__ __forceinline__ void begin() const {
         if (threadIdx.x < MaxStages) {
-            meeting.full[threadIdx.x].init(1);
-            meeting.done[threadIdx.x].init(Warps * 32);
-        } else if (threadIdx.x < MaxStages + Places) {
-            meeting.stored[threadIdx.x - MaxStages].init(32);
+            barriers.ring.init_stage(threadIdx.x, 1, Warps * 32);
+        } else if (threadIdx.x < MaxStages + Slots) {
+            barriers.stored[threadIdx.x - MaxStages].init(32);
         }
         if (warp == 0)
             publish_barriers();
@@ -60,7 +62,7 @@ struct Block {
 #pragma unroll 1
         for (int m = 0; m < min(tiling.stages, strips.count); ++m) {
             if (m == 1)
-                meeting.full[0].wait(0);
+                barriers.ring.wait_full({0, 0});
             load(m, m);
         }
     }
@@ -68,7 +70,7 @@ struct Block {
     __device__ __forceinline__ void load(int m, int stage) const {
         const Strip strip = strips.strip<Shape::Channels>(m);
         load_strip(tiling, strip, x + strips.begin(strip), x_begin + stage * tiling.stage_bytes,
-                   meeting.full[stage], lane);
+                   barriers.ring.full[stage], lane);
     }
     // Of channels that are not there any group will do.
     __device__ __forceinline__ int group_of(const Strip &strip, int group) const {
@@ -93,13 +95,27 @@ struct Block {
             compute_pairs(strip, channel, pair, end, stage + channel * tiling.plane, out, filter);
         }
     }
+    // What of a unit whose pair begins in that row of the strip is there, and is its own to store:
+    // the sums of a window's outer columns are not all in it, but at the ends of a row.
+    __device__ __forceinline__ void set_live(UnitPlace<Shape> &unit, const Strip &strip, int row,
+                                             int column, bool is_last) const {
+        const bool is_first = unit.column == 0;
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            unit.live_columns[i] = (column + i > 0 || is_first) &&
+                                   (column + i < Columns - 1 || is_last) &&
+                                   unit.column + (column + i) * Shape::Tiles < tiling.w;
+        unit.row = strip.row + row;
+#pragma unroll
+        for (int run = 0; run < Shape::Of::Runs; ++run)
+            unit.live_rows[run] = row + row_of<Shape::Channels>(run, lane) < strip.rows;
+    }
     // Of the group that begins with the channel.
     __device__ __forceinline__ void compute_pairs(const Strip &strip, int channel, int pair,
                                                   int end, uint32_t x, uint32_t out,
                                                   const Filter<Shape> &filter) const {
-        constexpr int Runs = Shape::Of::Runs, Channels = Shape::Channels, Tiles = Shape::Tiles;
-        // Windows share two columns: the sums of an outer one are not all in a window.
-        constexpr int Step = (Columns - 2) * Tiles;
+        constexpr int Channels = Shape::Channels, Tiles = Shape::Tiles;
+        constexpr int Step = (Columns - 2) * Tiles;     // windows share two columns
         const int column = lane % 4 * 2;                // of the sums
         const int pixel = lane / 4 * Tiles;             // of x
         const int above = Pixels<Shape>::row(lane) - 1; // row of x from y's
@@ -108,23 +124,14 @@ struct Block {
         unit.column = 0;
         x += Pixels<Shape>::place(tiling, lane) + pair * PairRows * tiling.row_bytes;
 #pragma unroll
-        for (int run = 0; run < Runs; ++run)
+        for (int run = 0; run < Shape::Of::Runs; ++run)
             unit.to[run] = out + (channel + channel_of<Channels>(run, lane)) * tiling.y_pitch +
                            (pair * PairRows + row_of<Channels>(run, lane)) * tiling.row_bytes +
                            column * Tiles * Shape::Size;
 #pragma unroll 1
         for (int row = pair * PairRows; row < end * PairRows;) {
-            const bool is_first = unit.column == 0;
             const bool is_last = unit.column + Columns * Tiles >= tiling.w;
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-                unit.live_columns[i] = (column + i > 0 || is_first) &&
-                                       (column + i < Columns - 1 || is_last) &&
-                                       unit.column + (column + i) * Tiles < tiling.w;
-            unit.row = strip.row + row;
-#pragma unroll
-            for (int run = 0; run < Runs; ++run)
-                unit.live_rows[run] = row + row_of<Channels>(run, lane) < strip.rows;
+            set_live(unit, strip, row, column, is_last);
             // Where there are no pixels there is no row of them either.
             const int row_of_x = unit.column + pixel < tiling.w ? unit.row + above : INT_MAX / 2;
             compute_unit<Shape>(tiling, unit, filter, x, row_of_x, finish, lane);
@@ -141,15 +148,15 @@ struct Block {
     __device__ __forceinline__ uint64_t address(const Strip &strip) const {
         return reinterpret_cast<uint64_t>(y) + strips.begin(strip);
     }
-    __device__ __forceinline__ uint32_t y_place(const Strip &strip, int m) const {
-        return y_begin + m % Places * tiling.y_bytes + (uint32_t(address(strip)) & 15);
+    __device__ __forceinline__ uint32_t y_slot(const Strip &strip, int m) const {
+        return y_begin + m % Slots * tiling.y_bytes + (uint32_t(address(strip)) & 15);
     }
     // The lanes that asked for strip m to be stored wait until it has been read.
     __device__ __forceinline__ void end_store(int m) const {
         wait_for_stores_to_read();
-        meeting.stored[m % Places].arrive();
+        barriers.stored[m % Slots].arrive();
     }
-    // The last warp, which has no more pairs than any, waits for the others, asks for the strip
+    // The loader, which has no more pairs than any, waits for the others, asks for the strip
     // that comes to this one's stage and stores y; the others go on.
     __device__ __forceinline__ void run() const {
         Filter<Shape> filter;
@@ -158,31 +165,28 @@ struct Block {
         filter.load(packed, loaded, lane);
         if (warp == 0)
             begin_loads();
-        int stage = 0, round = 0;
-        const bool is_mover = warp == Warps - 1;
+        RingPosition at;
 #pragma unroll 1
-        for (int m = 0; m < strips.count; ++m) {
+        for (int m = 0; m < strips.count; ++m, at.next(tiling.stages)) {
             const Strip strip = strips.strip<Shape::Channels>(m);
-            const uint32_t x_at = x_begin + stage * tiling.stage_bytes;
-            if (is_mover && m > 0)
+            const uint32_t stage = x_begin + at.stage * tiling.stage_bytes;
+            if (warp == Loader && m > 0)
                 end_store(m - 1);
-            meeting.full[stage].wait(round & 1);
+            barriers.ring.wait_full(at);
             // Where the strip that was there has left.
-            if (m >= Places)
-                meeting.stored[m % Places].wait((m / Places - 1) & 1);
-            compute(strip, x_at, y_place(strip, m), filter, loaded);
+            if (m >= Slots)
+                barriers.stored[m % Slots].wait((m / Slots - 1) & 1);
+            compute(strip, stage, y_slot(strip, m), filter, loaded);
             publish_to_bulk_copies();
-            meeting.done[stage].arrive();
-            if (is_mover) {
-                meeting.done[stage].wait(round & 1);
+            barriers.ring.release(at);
+            if (warp == Loader) {
+                barriers.ring.wait_empty({at.stage, at.round + 1});
                 if (m + tiling.stages < strips.count)
-                    load(m + tiling.stages, stage);
-                store_strip<Element>(tiling, strip, address(strip), y_place(strip, m), lane);
+                    load(m + tiling.stages, at.stage);
+                store_strip<Element>(tiling, strip, address(strip), y_slot(strip, m), lane);
             }
-            if (++stage == tiling.stages)
-                stage = 0, ++round;
         }
-        if (is_mover)
+        if (warp == Loader)
             wait_for_stores_to_read();
     }
 };
@@ -195,15 +199,15 @@ __global__ void __launch_bounds__(Warps * 32, blocks_of(sizeof(Element), Product
                           const __grid_constant__ Finish finish) {
 #if CF_SM90
     extern __shared__ __align__(128) unsigned char dynamic[];
-    __shared__ Meeting meeting;
-    static_assert(sizeof(meeting) <= grouped::StaticShared, "the plan leaves room");
+    __shared__ Barriers barriers;
+    static_assert(sizeof(barriers) <= grouped::StaticShared, "the plan leaves room");
     const auto mine = StridedTiles::of_block();
     const Strips strips = {tiling, mine, mine.count(tiling.strips)};
     const uint32_t y_begin = shared_address(dynamic);
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const Block<Shape<Element, Products, Channels, Tiles>> block = {
-        tiling, strips, x, filter, y, finish, meeting, y_begin, y_begin + Places * tiling.y_bytes,
+        tiling, strips, x, filter, y, finish, barriers, y_begin, y_begin + Slots * tiling.y_bytes,
         warp,   lane};
     block.begin();
     let_next_kernel_begin();

@@ -6,9 +6,10 @@
 
 namespace cf::grouped_planar {
 
-constexpr int Warps = 4;     // of a block
+constexpr int Warps = 4; // of a block
+constexpr int Loader = Warps - 1;
 constexpr int MaxStages = 3; // strips of x that a block has at a time
-constexpr int Places = 2;    // of strips of y that leave
+constexpr int Slots = 2;     // of strips of y that leave
 constexpr int MaxChannels = 64;
 constexpr int Bulk = 16; // bytes that bulk copies take multiples of
 
@@ -46,7 +47,7 @@ inline grouped::Instance instance_of(const cf_problem &p) {
 }
 
 // A strip is some rows of y, or all, in some groups of an image: x comes to a stage of the ring as
-// it lies in the tensor, and y leaves from one of two places. A unit of a warp is a pair of rows in
+// it lies in the tensor, and y leaves from one of two slots. A unit of a warp is a pair of rows in
 // a group and, where rows are long, in a window of them. Offsets in shared memory are bytes.
 struct Tiling {
     int c, h, w;
@@ -177,7 +178,7 @@ inline void tile(const cf_query &query, const grouped::Instance &instance, int c
     t.pairs = int(ceil_div(rows, PairRows));
     t.in_rows = t.pairs * PairRows + FilterSide - 1;
     // Too much for shared memory, whatever lies in between.
-    const double least = std::min(t.in_rows, p.h) + double(Places) * rows;
+    const double least = std::min(t.in_rows, p.h) + double(Slots) * rows;
     if (least * channels * p.w * element_bytes(p) > query.device.shared_per_block)
         return;
     t.windows = windows_of(p, instance);
@@ -196,14 +197,14 @@ inline void tile(const cf_query &query, const grouped::Instance &instance, int c
     const int64_t apart = t.whole ? 0 : ((t.plane_bytes - y_rows) % Bulk + Bulk) % Bulk;
     t.y_pitch = uint32_t(std::min<int64_t>(y_rows + apart, UINT32_MAX));
     const double y_bytes = double(t.y_pitch) * channels + 2 * Bulk;
-    if (strips > INT32_MAX / 2 || stage + Places * y_bytes > query.device.shared_per_block)
+    if (strips > INT32_MAX / 2 || stage + Slots * y_bytes > query.device.shared_per_block)
         return;
     t.strips = int(strips);
     t.stage_bytes = uint32_t(round_up(int64_t(stage), Bulk));
     t.y_bytes = uint32_t(round_up(int64_t(y_bytes), Bulk));
     set_divisors(t);
     grouped::share_multiprocessors(
-        query, instance, instance.blocks, grouped::StaticShared + int64_t(t.y_bytes) * Places,
+        query, instance, instance.blocks, grouped::StaticShared + int64_t(t.y_bytes) * Slots,
         option,
         [&](int blocks) {
             return int(std::clamp<int64_t>(ceil_div(t.strips, blocks), 1, MaxStages));

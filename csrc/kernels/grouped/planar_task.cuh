@@ -96,16 +96,16 @@ struct Sums {
     using Tile = Fragment<typename Shape::Element, float>;
     Tile all[Of::Outer + Of::Middle];
 
-    // Of the left column or the right one, a run's pixel of two.
-    __device__ __forceinline__ float get(int right, int run, int pixel) const {
+    // Of the filter's left column or its right one, in one of a run's two columns.
+    __device__ __forceinline__ float get(int right, int run, int column) const {
         if constexpr (Shape::Channels == 4)
-            return all[0].value[right * 2 + pixel];
+            return all[0].value[right * 2 + column];
         else
-            return all[right * Of::Middle + run / 2].value[run % 2 * 2 + pixel];
+            return all[right * Of::Middle + run / 2].value[run % 2 * 2 + column];
     }
     // Of the middle column, and in the end of all.
-    __device__ __forceinline__ float &of(int run, int pixel) {
-        return all[Of::Outer + run / 2].value[run % 2 * 2 + pixel];
+    __device__ __forceinline__ float &of(int run, int column) {
+        return all[Of::Outer + run / 2].value[run % 2 * 2 + column];
     }
     template <int Step>
     __device__ __forceinline__ void multiply(const Filter<Shape> &filter,
@@ -160,11 +160,11 @@ __device__ __forceinline__ void shift(Sums<Shape> (&sums)[Shape::Tiles], int lan
 template <class Shape>
 struct UnitPlace {
     static constexpr int Runs = Shape::Of::Runs;
-    int image, channel; // the group's first
-    int row, column;    // the unit's first
-    bool live_rows[Runs],
-        live_columns[2]; // whether a run is the unit's to store; a column of a run
-    uint32_t to[Runs];   // in shared memory
+    int image, channel;   // the group's first
+    int row, column;      // the unit's first
+    bool live_rows[Runs]; // whether a run is the unit's to store,
+    bool live_columns[2]; // and a column of a run
+    uint32_t to[Runs];    // in shared memory
 };
 
 // A lane's finished sums, for core/fragment_epilogue.cuh: of a run two columns, with a pixel of
