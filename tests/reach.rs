@@ -133,7 +133,11 @@ fn endless_padding_is_planned_or_refused() -> Result<(), Failed> {
     let plane = "g2mb1ic8ih2147484iw1000oc8oh2147484ow1000kh3ph1+f16";
     common::ensure(!is_planned("grouped_planar", plane)?, plane)?;
     let smaller = "g2mb1ic8ih1000000iw1000oc8oh1000000ow1000kh3ph1+f16";
-    common::ensure(is_planned("grouped_planar", smaller)?, smaller)
+    common::ensure(is_planned("grouped_planar", smaller)?, smaller)?;
+    let plane = "g8mb1ic8ih2147484iw1000oc8oh2147484ow1000kh3ph1+f16";
+    common::ensure(!is_planned("depthwise_planar", plane)?, plane)?;
+    let smaller = "g8mb1ic8ih1000000iw1000oc8oh1000000ow1000kh3ph1+f16";
+    common::ensure(is_planned("depthwise_planar", smaller)?, smaller)
 }
 
 #[cfg(feature = "cuda")]

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ptx/bulk.cuh"
+#include "ptx/l2_policy.cuh"
 #include "ptx/load_store.cuh"
 #include "ptx/predicated.cuh"
 
@@ -51,8 +52,10 @@ __device__ __forceinline__ void store_segment(uint64_t begin, uint32_t bytes, ui
 
 // A warp loads a segment of 16-bit elements to `to`, a multiple of 16 bytes, plus what `from` lies
 // behind one, and writes so many bytes of zeros behind it. `full` expects an arrival of each lane.
+// `evict_first` says whether its lines leave the cache before others (ptx/l2_policy.cuh).
 __device__ __forceinline__ void load_segment(const uint16_t *from, uint32_t bytes, uint32_t zeros,
-                                             uint32_t to, Barrier &full, int lane) {
+                                             uint32_t to, Barrier &full, int lane,
+                                             bool evict_first = false) {
     const auto begin = reinterpret_cast<uint64_t>(from);
     const uint32_t skew = begin & 15, end = skew + bytes; // behind `to`
     const uint32_t first = min((skew + 15) & ~15u, end), last = max(end & ~15u, first);
@@ -64,7 +67,7 @@ __device__ __forceinline__ void load_segment(const uint16_t *from, uint32_t byte
     __syncwarp();
     if (lane == 0 && last > first) {
         full.expect(last - first);
-        copy_bulk(to + first, base + first / 2, last - first, full);
+        copy_bulk(to + first, base + first / 2, last - first, full, evict_first);
     }
     if (head < first)
         store_shared_u16(to + head, before);

@@ -199,13 +199,26 @@ fn tiles(shape: &mut Shape) {
 fn depthwise(shape: &mut Shape) {
     let side = [3, 5, 7][shape.r % 3];
     (shape.r, shape.s) = (side, side);
+    // Every second one is of even width, and padded by half the filter; of these some have any number of
+    // channels.
+    let is_padded = (shape.h / 4 + shape.k).is_multiple_of(2);
     shape.c = match shape.c {
         few @ 0..8 => few.max(2),
+        many if is_padded && shape.k.is_multiple_of(3) => many,
         many => many.next_multiple_of(8),
     };
     (shape.groups, shape.k) = (shape.c, shape.c);
     shape.stride = [shape.stride[0].min(2); 2];
     shape.dilation = [1, 1];
+    if is_padded {
+        shape.w += shape.w % 2;
+        shape.pad = Padding {
+            top: side / 2,
+            bottom: side / 2,
+            left: side / 2,
+            right: side / 2,
+        };
+    }
     shape.math = shape.storage.maths()[0];
     shape.align = shape.align.max(16);
     shape.epilogue.pool = None;
@@ -258,7 +271,7 @@ fn grouped(shape: &mut Shape) {
     }
     // Most of all are 3x3, with outputs as large as inputs; here every second one, of even width
     // and in whole vectors.
-    if shape.h % 4 < 2 {
+    if (shape.h / 4 + shape.w / 2).is_multiple_of(2) {
         shape.w += shape.w % 2;
         shape.align = shape.align.max(16);
         (shape.r, shape.s) = (3, 3);

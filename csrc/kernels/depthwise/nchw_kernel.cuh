@@ -72,8 +72,13 @@ __launch_bounds__(Warps * 32, OnBands ? BandBlocks
     __syncthreads();
     let_next_kernel_begin();
     wait_for_kernels_before();
-    for (int m = warp; m < min(strips.count, tiling.stages); m += Warps)
+    // The first strip alone: all blocks begin at the same time, and what they ask for together
+    // comes together, late.
+    for (int m = warp; m < min(strips.count, tiling.stages); m += Warps) {
+        if (m > 0)
+            shared.ring.full[0].wait(0);
         strips.load<Shape>(x, w, m, m, lane);
+    }
     __syncwarp();
     compute<Shape>(strips, warp, lane, scratch, x, w, y, finish);
 #else

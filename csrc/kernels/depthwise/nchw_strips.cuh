@@ -8,6 +8,7 @@
 #include "pipeline/scheduler.cuh"
 #include "pipeline/segment.cuh"
 #include "ptx/cp_async.cuh"
+#include "ptx/l2_policy.cuh"
 
 namespace cf::depthwise_nchw {
 
@@ -156,7 +157,7 @@ struct Strips {
         const int rows = from.planes == 1 ? from.count : from.planes * tiling.h;
         load_segment(reinterpret_cast<const uint16_t *>(begin(x, from)),
                      uint32_t(rows) * tiling.w * Shape::Size, 0, this->rows(at),
-                     shared.ring.full[at], lane);
+                     shared.ring.full[at], lane, tiling.evict_first);
         if (lane == 0) {
             wait_for_stores_to_read();
             shared.ring.full[at].arrive();

@@ -4,6 +4,7 @@
 #include "kernels/grouped/nhwc_plan.cuh"
 #include "pipeline/scheduler.cuh"
 #include "pipeline/turns.cuh"
+#include "ptx/l2_policy.cuh"
 #include "ptx/tensor.cuh"
 
 namespace cf::grouped {
@@ -53,7 +54,8 @@ struct Strips {
         for (int b = 0; b < tiling.boxes; ++b)
             copy_box(stage(at) + b * tiling.box_bytes, x, (from.box + b) * (PixelBytes / Size),
                      from.column * tiling.w_step - tiling.pad_left,
-                     row * tiling.h_step - tiling.pad_top, from.n, ring.full[at]);
+                     row * tiling.h_step - tiling.pad_top, from.n, ring.full[at],
+                     tiling.evict_first);
     }
 };
 #endif

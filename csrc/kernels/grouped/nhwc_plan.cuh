@@ -3,6 +3,7 @@
 
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
+#include "core/evict_first.cuh"
 #include "core/fragment_epilogue.cuh"
 #include "core/ranking.cuh"
 #include "core/swizzled_map.cuh"
@@ -110,8 +111,9 @@ struct Tiling {
     int all_chunks;
     int strips, channel_blocks, column_pieces, row_pieces;
     int stages;
-    int finishes;   // whether there is an epilogue
-    int activation; // beyond what cf::Finish does
+    int finishes;     // whether there is an epilogue
+    int activation;   // beyond what cf::Finish does
+    bool evict_first; // whether lines of x leave the cache first (core/evict_first.cuh)
     uint32_t stage_bytes, box_bytes, copied_bytes;
     int width, image; // pixels of a box from row to row, from image to image
     Divisor by_channel_blocks, by_column_pieces, by_row_pieces, by_units, by_items, by_chunks;
@@ -295,6 +297,7 @@ inline void tile(const cf_query &query, const Instance &instance, const StripSiz
     Option option = {};
     Tiling &t = option.tiling;
     set_problem(p, instance, t);
+    t.evict_first = evicts_first(query);
     const double strips = set_strip(p, instance, strip, t);
     option.warps = int(ceil_div(strip.images * strip.units, 2)) * t.chunks;
     if (option.warps > instance.warps)

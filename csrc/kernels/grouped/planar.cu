@@ -59,9 +59,7 @@ bool is_for_planes(const cf_problem &p, const cf::Refusal &no) {
 }
 
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
-    const Tiling &t = state.tiling;
-    const size_t shared =
-        size_t(t.y_bytes) * cf::grouped_planar::Slots + size_t(t.stages) * t.stage_bytes;
+    const size_t shared = cf::plane_strips::shared_bytes(state.tiling.strips);
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
         const unsigned blocks = option.blocks;
@@ -93,8 +91,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.us = best->us;
     const Tiling &t = state.tiling;
     cf::tell(plan, "channels=%d rows=%d tiles=%d windows=%d strips=%d stages=%d blocks=%d",
-             t.channels, t.rows, instance.tiles, t.windows, t.strips, t.stages,
-             best->choice.blocks);
+             t.strips.channels, t.strips.rows, instance.tiles, t.strips.windows, t.strips.strips,
+             t.strips.stages, best->choice.blocks);
     choose_kernel(instance, best->choice, state);
     return true;
 }

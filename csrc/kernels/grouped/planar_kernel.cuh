@@ -1,10 +1,9 @@
-// The kernel of grouped_planar: strips of x go through a ring of stages, are multiplied, and y
+// The kernel of grouped_planar: strips of x stream through shared memory, are multiplied, and y
 // leaves in bulk.
 #pragma once
 
 #include "kernels/grouped/planar_task.cuh"
-#include "pipeline/ring.cuh"
-#include "pipeline/segment.cuh"
+#include "pipeline/plane_ring.cuh"
 #include "ptx/grid.cuh"
 
 #include <climits>
@@ -14,205 +13,118 @@ namespace cf::grouped_planar {
 using Launched = cf::Kernel<Tiling, const void *, const void *, void *, Finish>;
 
 #if CF_SM90
-// A strip of y leaves, by a warp; everybody has published what he wrote.
-template <class Element>
-__device__ __forceinline__ void store_strip(const Tiling &tiling, const Strip &strip, uint64_t to,
-                                            uint32_t from, int lane) {
-    constexpr int Lanes = 8; // of a segment
-    const int segments = tiling.whole ? 1 : strip.channels;
-    const uint32_t bytes = strip.rows * tiling.row_bytes * (tiling.whole ? strip.channels : 1);
-    for (int i = lane / Lanes; i < segments; i += 32 / Lanes)
-        store_segment<Element, 32, Lanes>(to + uint64_t(i) * tiling.plane_bytes, bytes,
-                                          from + i * tiling.y_pitch, lane % Lanes);
-}
-
-// What a block's warps wait for, in shared memory.
-struct Barriers {
-    Ring<MaxStages> ring;  // of strips of x
-    Barrier stored[Slots]; // y has been read, to be stored
-};
-
-// A block's warps and what they share.
+// A warp, and what it computes.
 template <class Shape>
-struct Block {
-    using Element = typename Shape::Element;
+struct Warp {
     const Tiling &tiling;
-    const Strips &strips;
-    const char *x;
     const uint4 *packed;
-    char *y;
     const Finish &finish;
-    Barriers &barriers;
-    uint32_t y_begin, x_begin; // in shared memory
-    int warp, lane;
+    int number, lane;
+    Filter<Shape> filter;
+    int loaded; // the group that it is of
 
-    __device__ __forceinline__ void begin() const {
-        if (threadIdx.x < MaxStages) {
-            barriers.ring.init_stage(threadIdx.x, 1, Warps * 32);
-        } else if (threadIdx.x < MaxStages + Slots) {
-            barriers.stored[threadIdx.x - MaxStages].init(32);
-        }
-        if (warp == 0)
-            publish_barriers();
-        __syncthreads();
-    }
-    // The first strip alone: all blocks begin at the same time, and what they ask for together
-    // comes together, late.
-    __device__ __forceinline__ void begin_loads() const {
-#pragma unroll 1
-        for (int m = 0; m < min(tiling.stages, strips.count); ++m) {
-            if (m == 1)
-                barriers.ring.wait_full({0, 0});
-            load(m, m);
-        }
-    }
-    // Strip m, to a stage that nobody reads any more.
-    __device__ __forceinline__ void load(int m, int stage) const {
-        const Strip strip = strips.strip<Shape::Channels>(m);
-        load_strip(tiling, strip, x + strips.begin(strip), x_begin + stage * tiling.stage_bytes,
-                   barriers.ring.full[stage], lane);
-    }
-    // Of channels that are not there any group will do.
-    __device__ __forceinline__ int group_of(const Strip &strip, int group) const {
-        return min(strip.group + group, tiling.c / Shape::Channels - 1);
-    }
-    // A warp's units lie behind each other: windows of a pair of rows, pairs of a group.
-    __device__ __forceinline__ void compute(const Strip &strip, uint32_t stage, uint32_t out,
-                                            Filter<Shape> &filter, int &loaded) const {
-        const StripRows rows(tiling, strip);
-        const int first = warp * tiling.warp_pairs;
-        int group = tiling.by_pairs.quotient(first), pair = first - group * tiling.pairs;
-        int left = min(tiling.warp_pairs, tiling.all_pairs - first);
-        // One row above the strip's.
-        stage += rows.skew + (rows.above - FilterSide / 2) * tiling.row_bytes;
-#pragma unroll 1
-        for (; left > 0; left -= tiling.pairs - pair, pair = 0, ++group) {
-            const int channel = group * Shape::Channels, of_all = group_of(strip, group);
-            if (of_all != loaded)
-                filter.load(packed, of_all, lane);
-            loaded = of_all;
-            const int end = channel < strip.channels ? min(pair + left, tiling.pairs) : 0;
-            compute_pairs(strip, channel, pair, end, stage + channel * tiling.plane, out, filter);
-        }
-    }
-    // What of a unit whose pair begins in that row of the strip is there, and is its own to store:
-    // the sums of a window's outer columns are not all in it, but at the ends of a row.
-    __device__ __forceinline__ void set_live(UnitPlace<Shape> &unit, const Strip &strip, int row,
-                                             int column, bool is_last) const {
-        const bool is_first = unit.column == 0;
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-            unit.live_columns[i] = (column + i > 0 || is_first) &&
-                                   (column + i < Columns - 1 || is_last) &&
-                                   unit.column + (column + i) * Shape::Tiles < tiling.w;
-        unit.row = strip.row + row;
-#pragma unroll
-        for (int run = 0; run < Shape::Of::Runs; ++run)
-            unit.live_rows[run] = row + row_of<Shape::Channels>(run, lane) < strip.rows;
-    }
-    // Of the group that begins with the channel.
-    __device__ __forceinline__ void compute_pairs(const Strip &strip, int channel, int pair,
-                                                  int end, uint32_t x, uint32_t out,
-                                                  const Filter<Shape> &filter) const {
-        constexpr int Channels = Shape::Channels, Tiles = Shape::Tiles;
-        constexpr int Step = (Columns - 2) * Tiles;     // windows share two columns
-        const int column = lane % 4 * 2;                // of the sums
-        const int pixel = lane / 4 * Tiles;             // of x
-        const int above = Pixels<Shape>::row(lane) - 1; // row of x from y's
-        UnitPlace<Shape> unit;
-        unit.image = strip.n, unit.channel = strip.channel + channel;
-        unit.column = 0;
-        x += Pixels<Shape>::place(tiling, lane) + pair * PairRows * tiling.row_bytes;
-#pragma unroll
-        for (int run = 0; run < Shape::Of::Runs; ++run)
-            unit.to[run] = out + (channel + channel_of<Channels>(run, lane)) * tiling.y_pitch +
-                           (pair * PairRows + row_of<Channels>(run, lane)) * tiling.row_bytes +
-                           column * Tiles * Shape::Size;
-#pragma unroll 1
-        for (int row = pair * PairRows; row < end * PairRows;) {
-            const bool is_last = unit.column + Columns * Tiles >= tiling.w;
-            set_live(unit, strip, row, column, is_last);
-            // Where there are no pixels there is no row of them either.
-            const int row_of_x = unit.column + pixel < tiling.w ? unit.row + above : INT_MAX / 2;
-            compute_unit<Shape>(tiling, unit, filter, x, row_of_x, finish, lane);
-            // From the last window of a pair to the first of the next.
-            const int columns = is_last ? -unit.column : Step;
-            unit.column += columns;
-            x += columns * Shape::Size + (is_last ? PairRows * tiling.row_bytes : 0);
-#pragma unroll
-            for (uint32_t &to : unit.to)
-                to += columns * Shape::Size + (is_last ? PairRows * int(tiling.row_bytes) : 0);
-            row += is_last ? PairRows : 0;
-        }
-    }
-    __device__ __forceinline__ uint64_t address(const Strip &strip) const {
-        return reinterpret_cast<uint64_t>(y) + strips.begin(strip);
-    }
-    __device__ __forceinline__ uint32_t y_slot(const Strip &strip, int m) const {
-        return y_begin + m % Slots * tiling.y_bytes + (uint32_t(address(strip)) & 15);
-    }
-    // The lanes that asked for strip m to be stored wait until it has been read.
-    __device__ __forceinline__ void end_store(int m) const {
-        wait_for_stores_to_read();
-        barriers.stored[m % Slots].arrive();
-    }
-    // The loader, which has no more pairs than any, waits for the others, asks for the strip
-    // that comes to this one's stage and stores y; the others go on.
-    __device__ __forceinline__ void run() const {
-        Filter<Shape> filter;
-        int loaded = group_of(strips.strip<Shape::Channels>(0),
-                              tiling.by_pairs.quotient(warp * tiling.warp_pairs));
+    // The filter of the strip's first unit, before that is there.
+    __device__ __forceinline__ void begin(const plane_strips::Strip &strip) {
+        const int group = tiling.strips.by_units.quotient(number * tiling.strips.warp_units);
+        // Of channels that are not there any group will do.
+        loaded =
+            min(strip.channel / Shape::Channels + group, tiling.strips.c / Shape::Channels - 1);
         filter.load(packed, loaded, lane);
-        if (warp == 0)
-            begin_loads();
-        RingPosition at;
-#pragma unroll 1
-        for (int m = 0; m < strips.count; ++m, at.next(tiling.stages)) {
-            const Strip strip = strips.strip<Shape::Channels>(m);
-            const uint32_t stage = x_begin + at.stage * tiling.stage_bytes;
-            if (warp == Loader && m > 0)
-                end_store(m - 1);
-            barriers.ring.wait_full(at);
-            // Where the strip that was there has left.
-            if (m >= Slots)
-                barriers.stored[m % Slots].wait((m / Slots - 1) & 1);
-            compute(strip, stage, y_slot(strip, m), filter, loaded);
-            publish_to_bulk_copies();
-            barriers.ring.release(at);
-            if (warp == Loader) {
-                barriers.ring.wait_empty({at.stage, at.round + 1});
-                if (m + tiling.stages < strips.count)
-                    load(m + tiling.stages, at.stage);
-                store_strip<Element>(tiling, strip, address(strip), y_slot(strip, m), lane);
-            }
+    }
+    __device__ __forceinline__ void compute(const plane_strips::Strip &strip, uint32_t stage,
+                                            uint32_t out) {
+        constexpr int Channels = Shape::Channels, Tiles = Shape::Tiles;
+        constexpr int Step = (Columns - 2) * Tiles; // windows share two columns
+        const plane_strips::Tiling &strips = tiling.strips;
+        const plane_strips::StripRows rows(strips, strip);
+        const uint32_t x = stage + rows.skew - rows.outside * strips.row_bytes +
+                           Pixels<Shape>::place(tiling, lane);
+        const uint32_t y = out + channel_of<Channels>(0, lane) * strips.y_pitch +
+                           row_of<Channels>(0, lane) * strips.y_row_bytes +
+                           lane % 4 * 2 * Tiles * Shape::Size;
+        plane_strips::for_units<Channels, 1, Shape::Size>(
+            strips, strip, number, Columns * Tiles, Step, x, y,
+            [&](const plane_strips::Unit &unit) {
+                if (unit.is_first)
+                    load_filter((strip.channel + unit.channel) / Channels);
+                compute(strip, unit);
+            });
+    }
+
+  private:
+    __device__ __forceinline__ void load_filter(int group) {
+        if (group == loaded)
+            return;
+        filter.load(packed, group, lane);
+        loaded = group;
+    }
+    // What of a unit is there, and is its own to store: the sums of a window's outer columns are
+    // not all in it, but at the ends of a row.
+    __device__ __forceinline__ UnitPlace<Shape> place_of(const plane_strips::Strip &strip,
+                                                         const plane_strips::Unit &unit) const {
+        UnitPlace<Shape> place = {};
+        place.image = strip.n, place.channel = strip.channel + unit.channel;
+        place.row = strip.row + unit.row, place.column = unit.column, place.to = unit.y;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int column = lane % 4 * 2 + i;
+            place.live_columns[i] = (column > 0 || unit.column == 0) &&
+                                    (column < Columns - 1 || unit.is_last) &&
+                                    unit.column + column * Shape::Tiles < tiling.strips.w;
         }
-        if (warp == Loader)
-            wait_for_stores_to_read();
+#pragma unroll
+        for (int run = 0; run < Shape::Of::Runs; ++run)
+            place.live_rows[run] = unit.row + row_of<Shape::Channels>(run, lane) < strip.rows;
+        return place;
+    }
+    __device__ __forceinline__ void compute(const plane_strips::Strip &strip,
+                                            const plane_strips::Unit &unit) const {
+        const UnitPlace<Shape> place = place_of(strip, unit);
+        // Where there are no pixels there is no row of them either.
+        const int pixel = unit.column + lane / 4 * Shape::Tiles;
+        const int row = place.row + Pixels<Shape>::row(lane) - tiling.strips.pad;
+        const int row_of_x = pixel < tiling.strips.w ? row : INT_MAX / 2;
+        Sums<Shape> sums[Shape::Tiles];
+        for_each_constant<0, Shape::Of::Steps>([&](auto step) {
+            Pixels<Shape> pixels;
+            pixels.template load<step.value>(tiling, unit.x, row_of_x);
+#pragma unroll
+            for (int tile = 0; tile < Shape::Tiles; ++tile)
+                sums[tile].template multiply<step.value>(filter, pixels.word[tile]);
+        });
+        shift<Shape>(sums, lane);
+        finish_and_store<typename Shape::Element>(tiling.finishes, finish, tiling.activation,
+                                                  tiling.strips.c,
+                                                  OutputMap<Shape>{sums, tiling, place, lane});
     }
 };
 #endif
 
 template <class Element, int Products, int Channels, int Tiles>
-__global__ void __launch_bounds__(Warps * 32, blocks_of(sizeof(Element), Products, Channels, Tiles))
-    grouped_planar_kernel(const __grid_constant__ Tiling tiling, const char *__restrict__ x,
-                          const uint4 *__restrict__ filter, char *__restrict__ y,
+__global__ void __launch_bounds__(plane_strips::Warps * 32,
+                                  blocks_of(sizeof(Element), Products, Channels, Tiles))
+    grouped_planar_kernel(const __grid_constant__ Tiling tiling, const void *__restrict__ x,
+                          const void *__restrict__ filter, void *__restrict__ y,
                           const __grid_constant__ Finish finish) {
 #if CF_SM90
     extern __shared__ __align__(128) unsigned char dynamic[];
-    __shared__ Barriers barriers;
+    __shared__ plane_strips::Barriers barriers;
     static_assert(sizeof(barriers) <= grouped::StaticShared, "the plan leaves room");
-    const auto mine = StridedTiles::of_block();
-    const Strips strips = {tiling, mine, mine.count(tiling.strips)};
-    const uint32_t y_begin = shared_address(dynamic);
+    const plane_strips::Stream<Element> stream(tiling.strips, barriers, x, nullptr, y,
+                                               shared_address(dynamic));
     // Taken from one lane, so that the compiler knows what is the same in all.
-    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    const Block<Shape<Element, Products, Channels, Tiles>> block = {
-        tiling, strips, x, filter, y, finish, barriers, y_begin, y_begin + Slots * tiling.y_bytes,
-        warp,   lane};
-    block.begin();
+    const int number = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    Warp<Shape<Element, Products, Channels, Tiles>> warp = {
+        tiling, static_cast<const uint4 *>(filter), finish, number, lane, {}, 0};
+    stream.begin();
     let_next_kernel_begin();
     wait_for_kernels_before();
-    block.run();
+    warp.begin(stream.strip(0));
+    if (number == 0)
+        stream.begin_loads(lane);
+    stream.run(number, lane, [&](const plane_strips::Strip &strip, uint32_t stage, uint32_t out) {
+        warp.compute(strip, stage, out);
+    });
 #else
     not_compiled();
 #endif
@@ -232,7 +144,7 @@ Launched kernel_among(const grouped::Instance &instance, dim3 grid, size_t share
             if constexpr (tiles.value <= most_tiles(channels.value))
                 kernel =
                     kernel_of(grouped_planar_kernel<Element, Products, channels.value, tiles.value>,
-                              grid, Warps * 32, shared, true);
+                              grid, plane_strips::Warps * 32, shared, true);
         });
     });
     return kernel;

@@ -1,24 +1,23 @@
 // The planner of grouped_planar: how a problem becomes strips, and what a strip takes.
 #pragma once
 
+#include "core/evict_first.cuh"
 #include "kernels/grouped/nhwc_plan.cuh"
 #include "kernels/grouped/planar_fragment.cuh"
+#include "pipeline/plane_strips.cuh"
 
 namespace cf::grouped_planar {
 
-constexpr int Warps = 4; // of a block
-constexpr int Loader = Warps - 1;
-constexpr int MaxStages = 3; // strips of x that a block has at a time
-constexpr int Slots = 2;     // of strips of y that leave
-constexpr int MaxChannels = 64;
-constexpr int Bulk = 16; // bytes that bulk copies take multiples of
+using plane_strips::Bulk;
+
+constexpr int MaxChannels = 64; // of a strip
 
 // Blocks that registers leave room for on a multiprocessor, found by compiling: by type, channels
 // of a group (4, 8, 16) and tiles of a unit (2, 4, 8).
 constexpr int blocks_of(int size, int products, int channels, int tiles) {
-    constexpr int Of16Bits[][3] = {{8, 6, 4}, {6, 5, 4}, {5, 3, 0}};
-    constexpr int OfTf32[][3] = {{7, 7, 5}, {5, 4, 3}, {3, 2, 0}};
-    constexpr int OfFp32[][3] = {{5, 5, 4}, {3, 2, 2}, {0, 0, 0}};
+    constexpr int Of16Bits[][3] = {{8, 6, 4}, {6, 5, 4}, {4, 3, 0}};
+    constexpr int OfTf32[][3] = {{7, 7, 5}, {4, 4, 3}, {3, 2, 0}};
+    constexpr int OfFp32[][3] = {{5, 4, 4}, {3, 2, 2}, {0, 0, 0}};
     return (size == 2 ? Of16Bits : products == 1 ? OfTf32 : OfFp32)[channels / 8][tiles / 4];
 }
 
@@ -46,29 +45,12 @@ inline grouped::Instance instance_of(const cf_problem &p) {
     return instance;
 }
 
-// A strip is some rows of y, or all, in some groups of an image: x comes to a stage of the ring as
-// it lies in the tensor, and y leaves from one of two slots. A unit of a warp is a pair of rows in
-// a group and, where rows are long, in a window of them. Offsets in shared memory are bytes.
+// A strip is some rows of y, or all, in some groups of an image. A unit of a warp is a pair of rows
+// in a group and, where rows are long, in a window of them.
 struct Tiling {
-    int c, h, w;
-    int channels;              // of a strip
-    int rows, in_rows;         // of y in a strip; of x
-    int pairs, windows;        // of a group's rows; of a row
-    int all_pairs, warp_pairs; // of a strip; of one warp
-    int whole;                 // whether a strip has all rows
-    int strips, channel_blocks, row_strips, stages;
-    int finishes;                    // whether there is an epilogue
-    int activation;                  // beyond what cf::Finish does
-    uint32_t row_bytes, plane_bytes; // in the tensors
-    uint32_t plane, y_pitch;         // from channel to channel of x in a stage; of y
-    uint32_t stage_bytes, y_bytes;
-    Divisor by_channel_blocks, by_row_strips, by_pairs;
+    plane_strips::Tiling strips;
+    int finishes, activation; // whether there is an epilogue; beyond what cf::Finish does
 };
-
-// Whether a strip's channels lie behind each other in shared memory as in x.
-__host__ __device__ __forceinline__ bool is_one_copy(const Tiling &t) {
-    return t.whole && t.plane == t.plane_bytes;
-}
 
 struct Option {
     Tiling tiling;
@@ -92,21 +74,15 @@ inline int conflicts(const cf_problem &p, const grouped::Instance &instance, uin
     return most;
 }
 
-// Room between channels, so that few of them meet; none where a plane is not a multiple of what is
-// copied, and a strip's planes come in one copy. False where neither is possible.
-inline bool set_plane(const cf_problem &p, const grouped::Instance &instance, Tiling &t) {
-    t.row_bytes = uint32_t(p.w * element_bytes(p));
-    t.plane_bytes = uint32_t(int64_t(p.h) * p.w * element_bytes(p));
-    t.plane = t.plane_bytes;
-    if (t.plane_bytes % Bulk)
-        return t.whole;
-    const uint32_t rows = uint32_t(std::min(t.in_rows, p.h)) * t.row_bytes;
-    const uint32_t least = uint32_t(round_up(int64_t(rows) + (t.whole ? 0 : Bulk), Bulk));
+// How far apart channels of so many bytes lie so that few of them meet.
+inline uint32_t plane_of(const cf_problem &p, const grouped::Instance &instance, uint32_t bytes) {
+    const auto row_bytes = uint32_t(p.w * element_bytes(p));
+    uint32_t best = bytes;
     int fewest = INT32_MAX;
-    for (uint32_t plane = least; plane <= least + 7 * Bulk; plane += Bulk)
-        if (const int met = conflicts(p, instance, t.row_bytes, plane); met < fewest)
-            fewest = met, t.plane = plane;
-    return true;
+    for (uint32_t plane = bytes; plane <= bytes + 7 * Bulk; plane += Bulk)
+        if (const int met = conflicts(p, instance, row_bytes, plane); met < fewest)
+            fewest = met, best = plane;
+    return best;
 }
 
 // Fitted to 151 times of plans on an H200, fast ones most, those of a form before this one by a
@@ -131,97 +107,50 @@ inline double tile_clocks(const cf_problem &p, const grouped::Instance &instance
 
 inline double estimate(const cf_query &query, const grouped::Instance &instance,
                        const Option &option) {
-    const cf_problem &p = query.problem;
-    const cf_device &d = query.device;
-    const Tiling &t = option.tiling;
-    // What strips below each other share is read again; a third of it comes from memory.
-    const double rows = double(t.row_strips - 1) * (t.in_rows - t.rows) / 3 + p.h;
-    const double bytes = double(p.n) * p.c * (rows + p.h) * p.w * element_bytes(p);
-    const double tiles = instance.tiles * tile_clocks(p, instance);
-    const double units = double(t.warp_pairs) * t.windows;
-    const double each = units * (UnitEach + tiles) + StripEach;
-    const double alone = units * (UnitAlone + tiles) + StripAlone +
-                         (is_one_copy(t) ? 1 : t.channels) * CopyAlone +
-                         (t.whole ? 0 : t.channels * SegmentAlone);
-    // One block's strips, and those of a multiprocessor.
-    const double of_block = double(ceil_div(t.strips, option.blocks));
-    const double of_sm = std::max(double(t.strips) / d.sm_count, 1.0);
-    const double first = clocks_us(d, FirstStrip, TensorClock);
-    const double computing =
-        clocks_us(d, together_us(of_block * alone, of_sm * each), TensorClock) + first;
-    return ShortLaunchUs + together_us(computing, first + bytes / (0.93 * d.bytes_per_us));
-}
-
-inline void set_divisors(Tiling &t) {
-    t.by_channel_blocks = Divisor(t.channel_blocks);
-    t.by_row_strips = Divisor(t.row_strips);
-    t.by_pairs = Divisor(t.pairs);
-}
-
-// Where rows are longer than a window, windows share two columns.
-inline int windows_of(const cf_problem &p, const grouped::Instance &instance) {
-    const int pixels = Columns * instance.tiles, step = (Columns - 2) * instance.tiles;
-    return p.w <= pixels ? 1 : int(1 + ceil_div(p.w - pixels, step));
+    const plane_strips::Tiling &s = option.tiling.strips;
+    const double tiles = instance.tiles * tile_clocks(query.problem, instance);
+    const double units = double(s.warp_units) * s.windows;
+    plane_strips::StripClocks clocks;
+    clocks.each = units * (UnitEach + tiles) + StripEach;
+    clocks.alone = units * (UnitAlone + tiles) + StripAlone +
+                   (plane_strips::is_one_copy(s) ? 1 : s.channels) * CopyAlone +
+                   (s.whole ? 0 : s.channels * SegmentAlone);
+    clocks.first = FirstStrip;
+    return plane_strips::strips_us(query, s, option.blocks, clocks, 0.93);
 }
 
 // Meets the tiling into strips of so many channels and rows of y with each number of blocks.
 inline void tile(const cf_query &query, const grouped::Instance &instance, int channels, int rows,
                  Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    // Planes are counted in 32 bits.
-    if (int64_t(p.h) * p.w * element_bytes(p) > INT32_MAX)
-        return;
     Option option = {};
     Tiling &t = option.tiling;
-    t.c = p.c, t.h = p.h, t.w = p.w;
-    t.channels = channels, t.rows = rows;
-    t.pairs = int(ceil_div(rows, PairRows));
-    t.in_rows = t.pairs * PairRows + FilterSide - 1;
-    // Too much for shared memory, whatever lies in between.
-    const double least = std::min(t.in_rows, p.h) + double(Slots) * rows;
-    if (least * channels * p.w * element_bytes(p) > query.device.shared_per_block)
-        return;
-    t.windows = windows_of(p, instance);
-    t.all_pairs = channels / group_channels(p) * t.pairs;
-    t.warp_pairs = int(ceil_div(t.all_pairs, Warps));
-    t.row_strips = int(ceil_div(p.h, rows));
-    t.channel_blocks = int(ceil_div(p.c, channels));
-    t.whole = t.row_strips == 1;
+    plane_strips::set_problem(p, element_bytes(p), t.strips);
+    t.strips.evict_first = evicts_first(query);
     t.finishes = has_epilogue(p), t.activation = late_activation(p);
-    if (!set_plane(p, instance, t))
+    const int in_rows = int(round_up(rows, PairRows)) + FilterSide - 1;
+    const auto plane = [&](uint32_t bytes) { return plane_of(p, instance, bytes); };
+    if (!plane_strips::set_strips(query, channels, rows, in_rows, 0, plane, t.strips))
         return;
-    const double strips = double(p.n) * t.row_strips * t.channel_blocks;
-    const double stage = double(t.plane) * channels;
-    const int64_t y_rows = int64_t(rows) * t.row_bytes;
-    // As far behind a multiple of 16 bytes as in the tensor.
-    const int64_t apart = t.whole ? 0 : ((t.plane_bytes - y_rows) % Bulk + Bulk) % Bulk;
-    t.y_pitch = uint32_t(std::min<int64_t>(y_rows + apart, UINT32_MAX));
-    const double y_bytes = double(t.y_pitch) * channels + 2 * Bulk;
-    if (strips > INT32_MAX / 2 || stage + Slots * y_bytes > query.device.shared_per_block)
-        return;
-    t.strips = int(strips);
-    t.stage_bytes = uint32_t(round_up(int64_t(stage), Bulk));
-    t.y_bytes = uint32_t(round_up(int64_t(y_bytes), Bulk));
-    set_divisors(t);
-    grouped::share_multiprocessors(
-        query, instance, instance.blocks, grouped::StaticShared + int64_t(t.y_bytes) * Slots,
-        option,
-        [&](int blocks) {
-            return int(std::clamp<int64_t>(ceil_div(t.strips, blocks), 1, MaxStages));
-        },
-        [&](const Option &met) { ranking.meet(met, met.us); });
+    const int tiles = instance.tiles; // windows share two columns
+    plane_strips::set_units(PairRows, group_channels(p), Columns * tiles, (Columns - 2) * tiles,
+                            t.strips);
+    plane_strips::share_multiprocessors(query, instance.blocks, grouped::StaticShared, true, option,
+                                        [&](Option &met) {
+                                            met.us = estimate(query, instance, met);
+                                            ranking.meet(met, met.us);
+                                        });
 }
 
 inline void rank_options(const cf_query &query, const grouped::Instance &instance,
                          Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
+    if (!plane_strips::is_countable(p, element_bytes(p)))
+        return;
     const int most = std::max(std::min(p.c, MaxChannels), group_channels(p));
     for (int channels = group_channels(p); channels <= most; channels *= 2)
-        for (int pairs = int(ceil_div(p.h, PairRows)), all = pairs; pairs > 0;) {
-            tile(query, instance, channels, std::min(pairs * PairRows, p.h), ranking);
-            // One more strip than now, or as many as make strips lower.
-            pairs = pairs > 1 ? int(ceil_div(all, ceil_div(all, pairs - 1))) : 0;
-        }
+        plane_strips::for_heights(
+            p.p, PairRows, [&](int rows) { tile(query, instance, channels, rows, ranking); });
 }
 
 } // namespace cf::grouped_planar

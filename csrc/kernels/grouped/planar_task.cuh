@@ -2,9 +2,9 @@
 // finished, and put to where they leave from.
 #pragma once
 
-#include "core/epilogue.cuh"
-#include "core/fragment_epilogue.cuh"
-#include "kernels/grouped/planar_load.cuh"
+#include "core/fragment_finish.cuh"
+#include "kernels/grouped/planar_plan.cuh"
+#include "kernels/grouped/split.cuh"
 #include "ptx/from_here.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/predicated_shared.cuh"
@@ -47,8 +47,8 @@ struct Pixels {
     // Where a lane reads, behind the unit's first pixel in the first channel, one row above y.
     static __device__ __forceinline__ uint32_t place(const Tiling &tiling, int lane) {
         const int of_sum = lane % 4 * Each;
-        return of_sum % Channels * tiling.plane + of_sum / Channels * tiling.row_bytes +
-               lane / 4 * Tiles * Shape::Size;
+        return of_sum % Channels * tiling.strips.plane +
+               of_sum / Channels * tiling.strips.row_bytes + lane / 4 * Tiles * Shape::Size;
     }
     // The row of x that it begins with.
     static __device__ __forceinline__ int row(int lane) { return lane % 4 * Each / Channels; }
@@ -64,8 +64,8 @@ struct Pixels {
     template <int Step, int Half>
     __device__ __forceinline__ void load_half(const Tiling &tiling, uint32_t from, int row) {
         constexpr int OfSum = Step * Shape::Of::Step + Half * 4 * Each;
-        const bool live = unsigned(row + OfSum / Channels) < unsigned(tiling.h);
-        from += OfSum % Channels * tiling.plane + OfSum / Channels * tiling.row_bytes;
+        const bool live = unsigned(row + OfSum / Channels) < unsigned(tiling.strips.h);
+        from += OfSum % Channels * tiling.strips.plane + OfSum / Channels * tiling.strips.row_bytes;
         uint32_t first[Tiles / Each];
         load_shared_if(live, from, first);
         if constexpr (Each == 1) {
@@ -74,7 +74,7 @@ struct Pixels {
                 split(tile, Half, __uint_as_float(first[tile]));
         } else {
             uint32_t second[Tiles / Each];
-            load_shared_if(live, from + tiling.plane, second);
+            load_shared_if(live, from + tiling.strips.plane, second);
 #pragma unroll
             for (int tile = 0; tile < Tiles; ++tile)
                 word[tile][0][Half] =
@@ -138,12 +138,16 @@ struct Sums {
 template <class Shape>
 __device__ __forceinline__ void shift(Sums<Shape> (&sums)[Shape::Tiles], int lane) {
     constexpr int Last = Shape::Tiles - 1;
+    // Numbers whose past the compiler does not know: it would branch around the shuffles.
+    const int has_before = from_here(lane % 4 > 0 ? -1 : 0);
+    const int has_behind = from_here(lane % 4 < 3 ? -1 : 0);
+    const auto masked = [](float v, int mask) { return __int_as_float(__float_as_int(v) & mask); };
 #pragma unroll
     for (int run = 0; run < Shape::Of::Runs; ++run) {
         const float before = __shfl_up_sync(~0u, sums[Last].get(0, run, 1), 1, 4);
         const float behind = __shfl_down_sync(~0u, sums[0].get(1, run, 0), 1, 4);
-        const float ends[2][2] = {{lane % 4 == 0 ? 0.0f : before, sums[0].get(1, run, 1)},
-                                  {sums[Last].get(0, run, 0), lane % 4 == 3 ? 0.0f : behind}};
+        const float ends[2][2] = {{masked(before, has_before), sums[0].get(1, run, 1)},
+                                  {sums[Last].get(0, run, 0), masked(behind, has_behind)}};
 #pragma unroll
         for (int tile = 0; tile <= Last; ++tile)
 #pragma unroll
@@ -164,8 +168,16 @@ struct UnitPlace {
     int row, column;      // the unit's first
     bool live_rows[Runs]; // whether a run is the unit's to store,
     bool live_columns[2]; // and a column of a run
-    uint32_t to[Runs];    // in shared memory
+    uint32_t to;          // the first run, in shared memory
 };
+
+// Bytes of shared memory from a lane's first run to another.
+template <int Channels>
+__device__ __forceinline__ uint32_t behind_first_run(const Tiling &tiling, int run) {
+    const plane_strips::Tiling &strips = tiling.strips;
+    return (channel_of<Channels>(run, 0) - channel_of<Channels>(0, 0)) * strips.y_pitch +
+           (row_of<Channels>(run, 0) - row_of<Channels>(0, 0)) * strips.y_row_bytes;
+}
 
 // A lane's finished sums, for core/fragment_epilogue.cuh: of a run two columns, with a pixel of
 // each tile.
@@ -194,24 +206,16 @@ struct OutputMap {
     __device__ __forceinline__ void for_runs(T *tensor, Body body) {
 #pragma unroll
         for (int run = 0; run < Runs; ++run) {
-            const int64_t plane = int64_t(unit.image) * tiling.c + channel(run);
+            const plane_strips::Tiling &strips = tiling.strips;
+            const int64_t plane = int64_t(unit.image) * strips.c + channel(run);
             const int row = from_here(unit.row) + row_of<Shape::Channels>(run, lane);
             T *from =
-                tensor + (plane * tiling.h + row) * tiling.w + unit.column + lane % 4 * 2 * Tiles;
+                tensor + (plane * strips.p + row) * strips.q + unit.column + lane % 4 * 2 * Tiles;
 #pragma unroll
             for (int column = 0; column < 2; ++column)
                 body(Constant<Tiles>(), from + column * Tiles, live(run, column),
                      [&](int i) -> float & { return sums[i].of(run, column); });
         }
-    }
-    __device__ __forceinline__ void activate() {
-        if (tiling.activation == CF_ACT_NONE)
-            return;
-        for_channels([&](int, auto count, auto value) {
-#pragma unroll
-            for (int i = 0; i < count.value; ++i)
-                value(i) = activate_keeping_nan(tiling.activation, value(i));
-        });
     }
     __device__ __forceinline__ void store() const {
 #pragma unroll
@@ -223,7 +227,9 @@ struct OutputMap {
                 for (int tile = 0; tile < Tiles; ++tile)
                     v[tile] = sums[tile].of(run, column);
                 store_neighbours<typename Shape::Element>(
-                    unit.to[run] + column * Tiles * Shape::Size, live(run, column), v);
+                    unit.to + behind_first_run<Shape::Channels>(tiling, run) +
+                        column * Tiles * Shape::Size,
+                    live(run, column), v);
             }
     }
 };
@@ -235,29 +241,6 @@ __device__ __forceinline__ void for_each_constant(Body body) {
         body(Constant<I>());
         for_each_constant<I + 1, Count>(body);
     }
-}
-
-// From x in shared memory, where the lane reads the unit's first pixels, of that row of the image.
-template <class Shape>
-__device__ __forceinline__ void compute_unit(const Tiling &tiling, const UnitPlace<Shape> &unit,
-                                             const Filter<Shape> &filter, uint32_t from, int row,
-                                             const Finish &finish, int lane) {
-    Sums<Shape> sums[Shape::Tiles];
-    for_each_constant<0, Shape::Of::Steps>([&](auto step) {
-        Pixels<Shape> pixels;
-        pixels.template load<step.value>(tiling, from, row);
-#pragma unroll
-        for (int tile = 0; tile < Shape::Tiles; ++tile)
-            sums[tile].template multiply<step.value>(filter, pixels.word[tile]);
-    });
-    shift<Shape>(sums, lane);
-    OutputMap<Shape> map = {sums, tiling, unit, lane};
-    // One branch where there is nothing to do.
-    if (tiling.finishes) {
-        finish_fragment<typename Shape::Element>(finish, tiling.c, map);
-        map.activate();
-    }
-    map.store();
 }
 
 } // namespace cf::grouped_planar

@@ -103,6 +103,13 @@ bool takes(const cf_problem &p, const cf::Refusal &no) {
     return copies_lines(p, 16 / cf::element_bytes(p), no) && counts_images(p, no);
 }
 
+// What it takes of what tiles are compared by: more where a pixel of f32 has few channels. With 4
+// and 12 of them, 1 to 10000 images, ten problems took 1.21 to 1.77 times what they were told
+// without, 1.3 in the middle.
+double told(const cf_problem &p) {
+    return p.storage == CF_STORE_F32 && p.c / p.groups < 16 ? 1.3 : 1;
+}
+
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = query.problem;
     if (!takes(p, no))
@@ -118,7 +125,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (!best)
         return no_copies(p, no);
     plan.packed_bytes = packed_bytes(p);
-    plan.us = best->us;
+    plan.us = told(p) * best->us;
     const Option &option = best->choice;
     tell_tiling(plan, option.tiling.im2col ? "im2col" : "boxes", option.width, option.grid,
                 option.tiling);
