@@ -1,6 +1,7 @@
 // Strips of planes, where a channel's pixels lie beside each other (NCHW): some rows of y, or all,
 // in some channels of an image. What a strip reads of x comes to a stage of a ring as it lies in
-// memory, by bulk copies, and y leaves from one of two slots in the same way: nothing is turned.
+// memory, by bulk copies, and y leaves from one of up to two slots in the same way: nothing is
+// turned.
 //
 // This header has how strips lie, for planners and kernels; plane_units.cuh what warps compute of
 // them, plane_ring.cuh how they stream.

@@ -158,7 +158,7 @@ inline bool has_bands(const cf_problem &p) {
 }
 
 // Clocks of a quarter's tensor core for a row of the filter: two halves of a step, which take as
-// long as whole ones, by the times of 3x3 and 7x7 (h200-depthwise-bands.txt).
+// long as whole ones; fitted with the rest (h200-depthwise-nchw-first-strips.csv).
 constexpr double StepClocks = 12.3;
 
 // What a warp's tasks cost on tensor cores.

@@ -57,11 +57,12 @@ void choose_kernel(const Instance &instance, const Option &option, State &state)
 }
 
 // What it takes of what strips are compared by: more where a group has one channel, with 5x5 taps
-// or more by 1.12 to 1.40 on 13 such layers of an H200 and an H100, with fewer by 0.98
-// to 1.32, 1.05 in the middle, on seven in 16 bits of an H200.
+// or more by 1.12 to 1.40 on 13 such layers of an H200 and an H100, with fewer in 16 bits by 0.98
+// to 1.32, 1.05 in the middle, on seven of an H200 in both types (h200-told-few-channels.csv).
 double told(const cf_problem &p) {
-    const double of_channels = p.r * p.s >= 25 ? 1.2 : 1.04;
-    return p.c == p.groups ? of_channels : 1;
+    if (p.c != p.groups)
+        return 1;
+    return p.r * p.s >= 25 ? 1.2 : p.storage != CF_STORE_F32 ? 1.04 : 1;
 }
 
 constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};

@@ -85,13 +85,13 @@ inline uint32_t plane_of(const cf_problem &p, const grouped::Instance &instance,
     return best;
 }
 
-// Fitted to 151 times of plans on an H200, fast ones most, those of a form before this one by a
-// quarter or half (benches/results/evidence/h200-grouped-planar-plans.csv): 11 % off (root of the
-// mean square), 8 % where a plan is within 1.35 of the fastest, and the plan that it picks 0.1 %
-// slower than the fastest in the mean of eight problems. Clocks of a warp's unit beside its
-// tiles, where many warps share a quarter of a multiprocessor and by itself; of a strip beside its
-// units, the same; of a copy; of a segment that leaves, where a strip has several; until the first
-// strip is there.
+// Fitted, before strips were shared with depthwise_planar, to 151 times of plans on an H200, fast
+// ones most, those of a form before this one by a quarter or half
+// (benches/results/evidence/h200-grouped-planar-plans.csv): 11 % off (root of the mean square), 8 %
+// where a plan is within 1.35 of the fastest, and the plan that it picks 0.1 % slower than the
+// fastest in the mean of eight problems. Clocks of a warp's unit beside its tiles, where many warps
+// share a quarter of a multiprocessor and by itself; of a strip beside its units, the same; of a
+// copy; of a segment that leaves, where a strip has several; until the first strip is there.
 constexpr double UnitEach = 29, UnitAlone = 160, StripEach = 82, StripAlone = 1700, CopyAlone = 58,
                  SegmentAlone = 90, FirstStrip = 5000;
 

@@ -101,7 +101,8 @@ constexpr double BeginClocks = 1050;
 
 // What it takes of what tiles are compared by: more where x is copied in pieces of few channels and
 // multiprocessors have more than a block each. In tf32 with 4 and 12 channels, 16 to 10000 images,
-// eight problems took 1.16 to 1.34 times what they were told without, one image 0.97 and 0.99.
+// eight problems took 1.16 to 1.34 times what they were told without, one image 0.97 and 0.99
+// (h200-told-few-channels.csv).
 double told(const cf_query &query, const Option &best) {
     const cf_problem &p = query.problem;
     const bool is_few = best.tiling.copied && p.storage == CF_STORE_F32 && p.c / p.groups < 16;
