@@ -41,9 +41,9 @@ struct Unit {
 };
 
 // Calls body(unit) for a warp's units of a strip, which lie behind each other: windows of rows,
-// rows of a group of so many channels. A window has so many columns of y, and the next begins
-// `step` behind it. x is where row -pad of the strip begins for a lane, y its first pixel in a
-// slot.
+// rows of a group of so many channels, of which the last may not all be there. A window has so many
+// columns of y, and the next begins `step` behind it. x is where a lane reads the strip's first
+// unit, y where it puts that one's first pixel.
 template <int Channels, int Stride, int Size, class Body>
 __device__ __forceinline__ void for_units(const Tiling &tiling, const Strip &strip, int warp,
                                           int columns, int step, uint32_t x, uint32_t y,

@@ -1,12 +1,11 @@
 // The planner of depthwise_planar: how a problem becomes strips and units, and what these take.
 #pragma once
 
-#include "core/estimate.cuh"
 #include "core/evict_first.cuh"
 #include "core/fragment_epilogue.cuh"
 #include "core/ranking.cuh"
 #include "kernels/depthwise/family.cuh"
-#include "pipeline/plane_strips.cuh"
+#include "pipeline/plane_plan.cuh"
 
 namespace cf::depthwise_planar {
 
@@ -33,7 +32,7 @@ inline int tiles_of(const cf_problem &p) {
     return tiles;
 }
 
-// Rows of y that a product has sums of, of images of more than 16 rows at most.
+// Rows of y that a product has sums of, where an image has more than 16.
 inline int unit_rows(const cf_problem &p) { return (SumRows - p.r) / p.stride_h + 1; }
 
 // Columns at the ends of a window that have sums over pixels outside it.

@@ -4,7 +4,7 @@
 #include "core/evict_first.cuh"
 #include "kernels/grouped/nhwc_plan.cuh"
 #include "kernels/grouped/planar_fragment.cuh"
-#include "pipeline/plane_strips.cuh"
+#include "pipeline/plane_plan.cuh"
 
 namespace cf::grouped_planar {
 
