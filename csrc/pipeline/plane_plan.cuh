@@ -5,11 +5,14 @@
 #include "core/estimate.cuh"
 #include "pipeline/plane_strips.cuh"
 
+#include <cmath>
+
 namespace cf::plane_strips {
 
 // Meets the option with each number of blocks to a multiprocessor, `most` as registers leave room
-// for, each with so many bytes of shared memory beside the strips'. `keeps_channels` says whether
-// a block gains by strips of the same channels.
+// for, each with so many bytes of shared memory beside the strips', and with units for all warps or
+// for all but the loader. `keeps_channels` says whether a block gains by strips of the same
+// channels.
 template <class Option, class Meet>
 void share_multiprocessors(const cf_query &query, int most, int beside, bool keeps_channels,
                            Option option, Meet meet) {
@@ -31,6 +34,12 @@ void share_multiprocessors(const cf_query &query, int most, int beside, bool kee
         if (t.stages < std::min(useful, 2) || (t.stages == before && option.blocks == met))
             continue;
         met = option.blocks;
+        t.warp_units = int(ceil_div(t.strip_units, Warps));
+        meet(option);
+        const int without_loader = int(ceil_div(t.strip_units, Warps - 1));
+        if (without_loader == t.warp_units)
+            continue;
+        t.warp_units = without_loader;
         meet(option);
     }
 }
@@ -53,23 +62,37 @@ inline double traffic(const cf_problem &p, const Tiling &t) {
     return double(p.n) * t.c * ((again + t.h) * t.row_bytes + double(t.p) * t.y_row_bytes);
 }
 
-// Clocks of a multiprocessor for strips: for each, where others go on beside it, and alone; until
-// the first is there.
-struct StripClocks {
-    double each, alone, first;
+// What strips take, fitted to times: clocks, and shares.
+struct Costs {
+    double unit, unit_alone;   // of a warp's unit, where many share a quarter, and by itself
+    double strip, strip_alone; // of a strip beside its units, where others go on, and by itself
+    double loader, copy, segment, kb; // of the loader for each strip, and for each copy of it, each
+                                      // segment that leaves, where it has several, and each KB
+    double first;                     // until the first strip is there
+    double bandwidth;                 // of the memory's
+    double unbalanced;                // of the time that some blocks have no strip any more
+    double edges;                     // of what the first strips take to come and the last to leave
 };
 
-// What strips take, with a share of the memory's bandwidth.
-inline double strips_us(const cf_query &query, const Tiling &t, int blocks,
-                        const StripClocks &clocks, double share) {
+inline double strips_us(const cf_query &query, const Tiling &t, int blocks, const Costs &costs) {
     const cf_device &d = query.device;
-    const double of_block = double(ceil_div(t.strips, blocks));
+    const double bytes = double(t.channels) * (double(std::min(t.in_rows, t.h)) * t.row_bytes +
+                                               double(t.rows) * t.y_row_bytes);
+    const double units = double(t.warp_units) * t.windows;
+    const int of_loader = std::max(t.strip_units - (Warps - 1) * t.warp_units, 0);
+    const int copies = is_one_copy(t) ? 1 : t.channels, segments = t.whole ? 0 : t.channels;
+    const double loader = of_loader * t.windows * costs.unit_alone + costs.loader +
+                          copies * costs.copy + segments * costs.segment + bytes / 1024 * costs.kb;
+    const double alone = std::max(units * costs.unit_alone, loader) + costs.strip_alone;
+    const double in_mean = double(std::max(t.strips, 1)) / blocks;
+    const double rounds = in_mean + (std::ceil(in_mean) - in_mean) * costs.unbalanced;
     const double of_sm = std::max(double(t.strips) / d.sm_count, 1.0);
-    const double first = clocks_us(d, clocks.first, TensorClock);
-    const double all = together_us(of_block * clocks.alone, of_sm * clocks.each);
-    return ShortLaunchUs +
+    const double all = together_us(rounds * alone, of_sm * (units * costs.unit + costs.strip));
+    const double first = clocks_us(d, costs.first, TensorClock);
+    const double edges = costs.edges * bytes * blocks / d.bytes_per_us;
+    return ShortLaunchUs + edges +
            together_us(first + clocks_us(d, all, TensorClock),
-                       first + traffic(query.problem, t) / (share * d.bytes_per_us));
+                       first + traffic(query.problem, t) / (costs.bandwidth * d.bytes_per_us));
 }
 
 } // namespace cf::plane_strips

@@ -35,7 +35,7 @@ struct Tiling {
     uint32_t stage_bytes, y_bytes;  // of a stage; of a slot
     int unit_rows, units, windows;  // rows of y; units of a group; windows of a row
     int group_rows;                 // rows of a group's units
-    int warp_units;                 // of a strip, for each warp
+    int strip_units, warp_units;    // of a strip, and of each of its warps that compute
     uint32_t x_unit, y_unit;        // bytes from unit to unit, in a stage and in a slot
     uint32_t x_group, y_group;      // from behind the last of a group to the next group
     Divisor by_channel_blocks, by_row_strips, by_units;
@@ -95,12 +95,13 @@ bool set_strips(const cf_query &query, int channels, int rows, int in_rows, int 
 }
 
 // Sets units of so many rows of y in groups of so many channels, when strips are set, and windows
-// of a row: of so many pixels of x, that far apart, where one does not do.
+// of a row: of so many pixels of x, that far apart, where one does not do. How warps share them is
+// the plan's.
 inline void set_units(int unit_rows, int group, int pixels, int step, Tiling &t) {
     t.unit_rows = unit_rows, t.units = int(ceil_div(t.rows, unit_rows));
     t.group_rows = t.units * unit_rows;
     t.windows = t.w <= pixels ? 1 : int(1 + ceil_div(t.w - pixels, step));
-    t.warp_units = int(ceil_div(ceil_div(t.channels, group) * t.units, Warps));
+    t.strip_units = int(ceil_div(t.channels, group)) * t.units;
     t.x_unit = t.unit_rows * t.stride * t.row_bytes, t.y_unit = t.unit_rows * t.y_row_bytes;
     t.x_group = group * t.plane - t.units * t.x_unit;
     t.y_group = group * t.y_pitch - t.units * t.y_unit;

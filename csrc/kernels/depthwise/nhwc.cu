@@ -5,12 +5,13 @@
 // each row of x once, and adds it to all rows of y that it meets, whose sums are in registers as
 // the filter is. So a sum takes its products and little else, and x is read from memory once.
 //
-// - Boxes of x come by tensor copies: 32 or 64 channels of some columns and rows of some images,
+// - Boxes of x come by tensor copies: 32, 48 or 64 channels of some columns and rows of some
+// images,
 //   with zeros where the filter hangs over an edge. Rows stream through a ring of stages, from the
 //   top of a strip to its bottom, so that a row is loaded once however high the filter is.
-// - Strips are rows of y in columns and images that 8 warps cover, a column tile of 7 or 4 to a
-//   warp or half a warp: several images together where they are small. The plan takes the number
-//   of images, columns, rows and channels of a strip that leave the fewest blocks idle.
+// - Strips are rows of y in columns and images that 8 warps cover, a column tile of 7 or 4 to as
+//   many lanes as have all channels: several images together where they are small. The plan takes
+//   the number of images, columns, rows and channels of a strip that leave the fewest blocks idle.
 // - The first product of a row's sums writes to the next row's registers, so that nothing is moved
 //   as rows go by.
 //
@@ -41,11 +42,9 @@ void choose_kernel(const Option &option, State &state) {
                                           decltype(lanes)::value>,
                     unsigned(option.blocks), unsigned(option.warps) * 32, shared, true);
             };
-            // Two channels of f32 are 8 bytes: 16 lanes have as many as 32 have in 16 bits.
-            if constexpr (sizeof(Stored) == 2)
-                if (option.lanes == 32)
-                    return choose(cf::Constant<32>());
-            choose(cf::Constant<16>());
+            if (option.lanes == 16)
+                return choose(cf::Constant<16>());
+            choose(cf::Constant<wide_lanes(sizeof(Stored))>());
         });
     });
 }

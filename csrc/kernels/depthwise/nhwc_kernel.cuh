@@ -113,11 +113,12 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, i
     constexpr int FilterBytes = Shape::R * Shape::R * Shape::LaneBytes; // of a lane
     const Tiling &tiling = strips.tiling;
     // Units are column tiles of images. Lanes without one read the first one's.
-    const int number = warp * (32 / Shape::Lanes) + lane / Shape::Lanes;
+    const int thread = warp * 32 + lane;
+    const int number = thread / Shape::Lanes;
     const bool busy = number < tiling.images * tiling.tiles;
     const int unit = busy ? number : 0;
     const int image = tiling.by_tiles.quotient(unit), tile = unit - image * tiling.tiles;
-    const int of_lane = lane % Shape::Lanes;
+    const int of_lane = thread % Shape::Lanes;
     const uint32_t offset = image * tiling.image +
                             tile * (Shape::Columns * Shape::Stride * Shape::PixelBytes) +
                             of_lane * Shape::LaneBytes;

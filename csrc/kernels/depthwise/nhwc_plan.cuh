@@ -8,6 +8,9 @@ namespace cf::depthwise {
 
 constexpr int MaxWarps = 8; // of a block
 constexpr int LaneChannels = 2;
+// Lanes to a channel block where they are not 16: two channels of f32 are 8 bytes, so that 24 have
+// 48 channels in 192 bytes of a pixel, and 32 have 64 in 128 bytes of 16-bit ones.
+constexpr int wide_lanes(int element_bytes) { return element_bytes == 4 ? 24 : 32; }
 
 // Adjacent columns of y that a thread has sums of.
 constexpr int columns_of(int r) { return r == 3 ? 7 : 4; }
@@ -85,7 +88,7 @@ inline bool tile(const cf_query &query, int lanes, const StripSize &size, Option
     const cf_problem &p = query.problem;
     option = {};
     option.lanes = lanes;
-    option.warps = int(ceil_div(size.images * size.tiles, 32 / lanes));
+    option.warps = int(ceil_div(size.images * size.tiles * lanes, 32));
     const StripShape shape = {columns_of(p.r), lanes * LaneChannels, 1, 128};
     return option.warps <= MaxWarps && tile_strips(p, shape, size, option.tiling, option.box);
 }
@@ -117,8 +120,8 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
             stages = option.tiling.stages, all_blocks = option.blocks;
         }
     };
-    for (int lanes = p.storage == CF_STORE_F32 ? 16 : 32; lanes >= 16; lanes /= 2)
-        for_strip_sizes(p, columns_of(p.r), MaxWarps * (32 / lanes), 32768,
+    for (const int lanes : {wide_lanes(element_bytes(p)), 16})
+        for_strip_sizes(p, columns_of(p.r), MaxWarps * 32 / lanes, 32768,
                         [&](const StripSize &size, int steps_before) {
                             Option option;
                             if (!tile(query, lanes, size, option))

@@ -72,9 +72,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const int blocks = best->choice.blocks;
     plan.us = best->us;
     cf::tell(plan,
-             "channels=%d rows=%d unit_rows=%d tiles=%d windows=%d strips=%d stages=%d blocks=%d",
+             "channels=%d rows=%d unit_rows=%d tiles=%d windows=%d warp_units=%d strips=%d "
+             "stages=%d blocks=%d",
              t.strips.channels, t.strips.rows, t.strips.unit_rows, tiles_of(p), t.strips.windows,
-             t.strips.strips, t.strips.stages, blocks);
+             t.strips.warp_units, t.strips.strips, t.strips.stages, blocks);
     state.filter.plan(p, t, plan);
     const size_t shared = cf::plane_strips::shared_bytes(t.strips);
     state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, blocks, shared)

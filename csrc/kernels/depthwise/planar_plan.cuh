@@ -90,33 +90,22 @@ constexpr int blocks_of(int side, int stride, int tiles) {
     return Blocks[side / 2 - 1][stride - 1][tiles / 4];
 }
 
-// Fitted to 621 times of plans on an H200, fast ones most (of units of several channels and even
-// widths in benches/results/evidence/h200-depthwise-planar-plans.csv, but for a shape of heldout):
-// 16 % off (root of the mean square), 13 % where a plan is within 1.35 of the fastest, and the plan
-// that it picks 3.8 % slower than the fastest in the mean of 32 sweeps of 27 problems, 21 % at
-// most. Clocks of a warp's unit beside what goes with its channels, of a product for all tiles of
-// it, and of a channel; how many times as long its channels take by themselves. Of a strip beside
-// its units where others go on, and by itself; of each KB of it, of a copy, and of a segment that
-// leaves, where it has several; until the first strip is there.
-constexpr double UnitEach = 46, ProductEach = 35.4, ChannelEach = 34, Alone = 2.72, StripEach = 18,
-                 StripAlone = 494, KbAlone = 33.7, CopyAlone = 27, SegmentAlone = 130,
-                 FirstStrip = 3000;
-
+// Fitted to 1461 times of plans on an H200, fast ones most
+// (benches/results/evidence/h200-depthwise-planar-plans.csv and h200-planar-plans.csv, but for a
+// shape of heldout): 12 % off (root of the mean square), 9 % where a plan is within 1.35 of the
+// fastest, and the plan that it picks 1.8 % slower than the fastest in the mean of 65 sweeps of 27
+// problems, 10 % at most.
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
-    const plane_strips::Tiling &s = option.tiling.strips;
-    const double units = double(s.warp_units) * s.windows;
-    const double channels = ProductEach * p.s + ChannelEach * planes_of(tiles_of(p), p.stride_h);
-    const double of_strip = double(std::min(s.in_rows, p.h)) * s.row_bytes +
-                            double(s.rows) * s.y_row_bytes; // bytes of a channel
-    plane_strips::StripClocks clocks;
-    clocks.each = units * (UnitEach + channels) + StripEach;
-    clocks.alone = units * (UnitEach + Alone * channels) + StripAlone +
-                   s.channels * of_strip / 1024 * KbAlone +
-                   (plane_strips::is_one_copy(s) ? 1 : s.channels) * CopyAlone +
-                   (s.whole ? 0 : s.channels * SegmentAlone);
-    clocks.first = FirstStrip;
-    return plane_strips::strips_us(query, s, option.blocks, clocks, 0.83);
+    // Of a unit's products with all tiles, and of its channels.
+    const double products = 43.8 * p.s + 51.3 * planes_of(tiles_of(p), p.stride_h);
+    plane_strips::Costs costs;
+    costs.unit = 60 + products, costs.unit_alone = 60 + 2.17 * products;
+    costs.strip = 13, costs.strip_alone = 589;
+    costs.loader = 734, costs.copy = 70, costs.segment = 121, costs.kb = 9.35;
+    costs.first = 2250;
+    costs.bandwidth = 0.89, costs.unbalanced = 0.74, costs.edges = 0.25;
+    return plane_strips::strips_us(query, option.tiling.strips, option.blocks, costs);
 }
 
 // Meets the tilings into strips of so many channels and rows of y; what of an option is the same in
@@ -156,7 +145,7 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     t.finishes = has_epilogue(p), t.activation = late_activation(p);
     const int least = planes_of(tiles_of(p), p.stride_h);
     for (int channels = least; channels <= std::max(std::min(p.c, MaxChannels), least);
-         channels *= 2)
+         channels += least)
         plane_strips::for_heights(p.p, unit_rows(p),
                                   [&](int rows) { tile(query, option, channels, rows, ranking); });
 }

@@ -90,9 +90,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.filter.plan(p, parts_of(instance.products), plan);
     plan.us = best->us;
     const Tiling &t = state.tiling;
-    cf::tell(plan, "channels=%d rows=%d tiles=%d windows=%d strips=%d stages=%d blocks=%d",
-             t.strips.channels, t.strips.rows, instance.tiles, t.strips.windows, t.strips.strips,
-             t.strips.stages, best->choice.blocks);
+    cf::tell(plan,
+             "channels=%d rows=%d tiles=%d windows=%d warp_units=%d strips=%d stages=%d blocks=%d",
+             t.strips.channels, t.strips.rows, instance.tiles, t.strips.windows,
+             t.strips.warp_units, t.strips.strips, t.strips.stages, best->choice.blocks);
     choose_kernel(instance, best->choice, state);
     return true;
 }

@@ -85,38 +85,30 @@ inline uint32_t plane_of(const cf_problem &p, const grouped::Instance &instance,
     return best;
 }
 
-// Fitted, before strips were shared with depthwise_planar, to 151 times of plans on an H200, fast
-// ones most, those of a form before this one by a quarter or half
-// (benches/results/evidence/h200-grouped-planar-plans.csv): 11 % off (root of the mean square), 8 %
-// where a plan is within 1.35 of the fastest, and the plan that it picks 0.1 % slower than the
-// fastest in the mean of eight problems. Clocks of a warp's unit beside its tiles, where many warps
-// share a quarter of a multiprocessor and by itself; of a strip beside its units, the same; of a
-// copy; of a segment that leaves, where a strip has several; until the first strip is there.
-constexpr double UnitEach = 29, UnitAlone = 160, StripEach = 82, StripAlone = 1700, CopyAlone = 58,
-                 SegmentAlone = 90, FirstStrip = 5000;
-
-// Clocks of a tile: a product takes four or five of a multiprocessor's quarter; what is read,
-// rounded, shifted and stored some for each channel.
+// Clocks of a tile: a product takes five of a multiprocessor's quarter; what is read, rounded,
+// shifted and stored some for each channel.
 inline double tile_clocks(const cf_problem &p, const grouped::Instance &instance) {
     const int channels = group_channels(p);
     const int products = channels == 4 ? 2 : channels == 8 ? 6 : 18;
     const bool is_f32 = element_bytes(p) == 4;
-    const double of_channel = !is_f32 ? 1.75 : instance.products == 1 ? 2 : 11;
-    return 4.4 * products * instance.products * (is_f32 ? 2 : 1) + of_channel * channels;
+    const double of_channel = !is_f32 ? 1.52 : instance.products == 1 ? 3.7 : 8.8;
+    return 5.35 * products * instance.products * (is_f32 ? 2 : 1) + of_channel * channels;
 }
 
+// Fitted to 432 times of plans of 18 problems on an H200, fast ones most
+// (benches/results/evidence/h200-planar-plans.csv): 11 % off (root of the mean square), 8 % where a
+// plan is within 1.35 of the fastest, and the plan that it picks 0.5 % slower than the fastest in
+// the mean, 6 % at most.
 inline double estimate(const cf_query &query, const grouped::Instance &instance,
                        const Option &option) {
-    const plane_strips::Tiling &s = option.tiling.strips;
     const double tiles = instance.tiles * tile_clocks(query.problem, instance);
-    const double units = double(s.warp_units) * s.windows;
-    plane_strips::StripClocks clocks;
-    clocks.each = units * (UnitEach + tiles) + StripEach;
-    clocks.alone = units * (UnitAlone + tiles) + StripAlone +
-                   (plane_strips::is_one_copy(s) ? 1 : s.channels) * CopyAlone +
-                   (s.whole ? 0 : s.channels * SegmentAlone);
-    clocks.first = FirstStrip;
-    return plane_strips::strips_us(query, s, option.blocks, clocks, 0.93);
+    plane_strips::Costs costs;
+    costs.unit = 14 + tiles, costs.unit_alone = 211 + 1.35 * tiles;
+    costs.strip = 78, costs.strip_alone = 691;
+    costs.loader = 543, costs.copy = 73, costs.segment = 109, costs.kb = 5.7;
+    costs.first = 3470;
+    costs.bandwidth = 0.95, costs.unbalanced = 1, costs.edges = 0.35;
+    return plane_strips::strips_us(query, option.tiling.strips, option.blocks, costs);
 }
 
 // Meets the tiling into strips of so many channels and rows of y with each number of blocks.

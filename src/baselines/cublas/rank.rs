@@ -9,7 +9,7 @@ use crate::{
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
 const UNROLL_HALF: f64 = 0.502;
-const UNROLL_F32: f64 = 0.526;
+const UNROLL_F32: f64 = 0.528;
 const MEMORY: f64 = 0.749;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
 const LAUNCH_US: f64 = 3.85;
@@ -19,7 +19,7 @@ const PASS_US: f64 = 6.03;
 const FP32: f64 = 0.657;
 const TF32: f64 = 0.61;
 const HALF: f64 = 0.834;
-const ONE_CHANNEL: f64 = 0.805;
+const ONE_CHANNEL: f64 = 0.807;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
 const UNALIGNED: f64 = 3.54;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
