@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Draws the suites of layers of real networks, and `heldout`, and writes their files in crates/tools/src/suites.
+"""Draws the suites of layers of real networks, `random` and `heldout`, and writes their files in
+crates/tools/src/suites.
 
 Of each network (networks.py) a suite has all distinct convolutions of its kind, or 12 that are drawn where there are
 more: first one of each filter and stride, then others. `nets-tenth` has a tenth of all of them. `heldout` has layers
 of networks that are in no other suite, and random problems; no layer of it is a layer of another suite, or of
-another suite's network. A draw depends on the seed and on names alone.
+another suite's network. `random` has other random problems. A draw depends on the seed and on names alone.
 
 With --check nothing is written; the exit status says whether the files are what would be drawn.
 """
@@ -28,6 +29,7 @@ SEED = 17
 IMAGES = 64
 MOST = 12  # layers of a network
 HELD_OUT_MOST, HELD_OUT_RANDOM = 6, 48
+RANDOM_SEED, RANDOM = SEED + 1, 72
 
 # By kind: the suite, its function in networks.py, what people call it.
 NETS = {
@@ -140,7 +142,8 @@ def read(path):
 
 def taken():
     """Every shape that `heldout` may not have: of the other suites, and of the networks that they are drawn from."""
-    files = [path for path in SUITES.glob("*.txt") if path.name not in ("heldout.txt", "nets-tenth.txt")]
+    drawn_later = "heldout.txt", "nets-tenth.txt", "random.txt"
+    files = [path for path in SUITES.glob("*.txt") if path.name not in drawn_later]
     shapes = {shape(problem) for path in files for _, problem in read(path)}
     for _, function, _ in itertools.chain.from_iterable(NETS.values()):
         shapes |= {shape(conv.text(1)) for _, conv in getattr(networks, function)().convs}
@@ -214,12 +217,19 @@ def held_out():
         free = [(name, conv) for name, conv in distinct if shape(conv.text(1)) not in met]
         for name, conv in draw(f"heldout-{net}", free, HELD_OUT_MOST):
             keep(f"{net}/{name}", conv, IMAGES)
-    for number, kind in zip(range(HELD_OUT_RANDOM), itertools.cycle(NETS)):
-        dice = Dice(1000 * SEED + number)  # one that is taken changes no other
+    return problems + random_problems(SEED, HELD_OUT_RANDOM, met)
+
+
+def random_problems(seed, count, met):
+    """Names and problems, as many of each kind, none of which was met before."""
+    problems = []
+    for number, kind in zip(range(count), itertools.cycle(NETS)):
+        dice = Dice(1000 * seed + number)  # one that is taken changes no other
         conv, images = random_problem(dice, kind)
         while shape(conv.text(1)) in met:
             conv, images = random_problem(dice, kind)
-        keep(f"random/{number:02}.{kind}", conv, images)
+        met.add(shape(conv.text(1)))
+        problems.append((f"random/{number:02}.{kind}", conv.text(images)))
     return problems
 
 
@@ -252,7 +262,14 @@ def drawn():
         "of them is in another suite.",
         by,
     ]
-    files["heldout.txt"] = text(about, held_out())
+    kept = held_out()
+    files["heldout.txt"] = text(about, kept)
+    about = [
+        "Random problems, a third of them depthwise, grouped and dense each: what a choice is fitted to beside networks.",
+        f"Drawn by scripts/draw_suites.py, seed {RANDOM_SEED}.",
+    ]
+    met = taken() | {shape(problem) for _, problem in kept}
+    files["random.txt"] = text(about, random_problems(RANDOM_SEED, RANDOM, met))
     return files
 
 

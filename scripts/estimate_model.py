@@ -147,7 +147,9 @@ def cublas_gemm(p, limits, c):
     """Microseconds, with these constants."""
     product = Product(p)
     unrolled = p.pixels * p.groups * product.depth * product.operand
-    us = c["LAUNCH_US"]
+    # A call takes all images, or all groups.
+    calls = max(min(p.n, p.groups), 1) if product.form == "batched" else 1
+    us = calls * c["LAUNCH_US"]
     if not product.reads_x:
         share = c["UNROLL_HALF"] if product.operand == 2 else c["UNROLL_F32"]
         us += c["PASS_US"] + limits.memory_us(p.read + unrolled, share)

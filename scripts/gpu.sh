@@ -23,7 +23,7 @@ usage: gpu.sh [options] COMMAND
                      benches/results have measured with the code and the libraries of now. Where
                      benches/cudnn-plans.jsonl knows cuDNN's fastest plans, only those race again. With
                      --device gpu:0,gpu:1 several GPUs share the comparisons. What has a star there is taken
-                     only by its name, or by names with a star: 'nets-*'
+                     only by its name, or by names with a star: 'nets-*'; several GPUs share its problems
   plan [NAME...]     say what `record` would measure, and about how many minutes of one GPU it would take;
                      with --as h200 on a machine without one
   infer [V...]       classify the images with the variants V (rule)

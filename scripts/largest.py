@@ -18,11 +18,11 @@ SUITES = ROOT / "crates/tools/src/suites/nets"
 ROWS = {
     "depthwise": [
         ("depthwise_nhwc", "+f16+nhwc"), ("depthwise_nhwc", "+nhwc"), ("depthwise_mma", "+f16+nhwc"),
-        ("depthwise_nchw", "+f16"), ("depthwise_nchw", ""),
+        ("depthwise_nchw", "+f16"), ("depthwise_nchw", ""), ("depthwise_planar", "+f16"),
     ],
     "grouped": [
         ("grouped_nhwc", "+f16+nhwc"), ("grouped_nhwc", "+nhwc"),
-        ("grouped_nchw", "+f16"), ("grouped_nchw", ""),
+        ("grouped_nchw", "+f16"), ("grouped_nchw", ""), ("grouped_planar", "+f16"), ("grouped_planar", ""),
     ],
     "dense": [
         ("implicit_gemm_nhwc", "+f16+nhwc"), ("implicit_gemm_nhwc", "+nhwc+math=tf32"),
@@ -35,6 +35,8 @@ ROWS = {
 LARGE = {"depthwise": [("depthwise_any", "+f16+nhwc"), ("depthwise_any", "+nhwc"), ("depthwise_any", "+f16")]}
 LARGEST_FAST = 11
 LEAST_CHANNELS = 8
+# Rows that do not take all of their kind: these are given the largest that they take.
+PLANAR_GROUPS = (4, 8)  # channels of a group, in f32 too
 SIZE = re.compile(r"(mb|ic|ih|iw|oc|oh|ow|kh|kw|g)(\d+)")
 
 
@@ -44,6 +46,13 @@ def sizes(problem):
         found.setdefault(width, found[height])
     found.setdefault("g", 1)
     return found
+
+
+def takes(variant, problem):
+    """Whether the row takes the problem, of those of its kind and filter."""
+    at = sizes(problem)
+    return variant != "grouped_planar" or (
+        (at["kh"], at["kw"]) == (3, 3) and at["oh"] == at["ih"] and at["ic"] // at["g"] in PLANAR_GROUPS)
 
 
 def weight(kind, problem):
@@ -80,11 +89,18 @@ def lines():
     yield "# The largest layer of each filter size, and the rows that ncu counts it by (`gpu.sh counters`)."
     yield "# Written by scripts/largest.py."
     for kind, rows in ROWS.items():
-        for problem in largest(kind, problems(kind)):
+        of_kind = list(problems(kind))
+        for problem in largest(kind, of_kind):
             at = sizes(problem)
             beyond = max(at["kh"], at["kw"]) > LARGEST_FAST
             for variant, words in LARGE[kind] if beyond else rows:
-                yield f"{variant} {problem}{words}"
+                if takes(variant, problem):
+                    yield f"{variant} {problem}{words}"
+        for variant, words in rows:
+            taken = [problem for problem in of_kind if takes(variant, problem)]
+            if len(taken) < len(of_kind):
+                for problem in largest(kind, taken):
+                    yield f"{variant} {problem}{words}"
 
 
 def main():

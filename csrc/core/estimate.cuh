@@ -14,7 +14,9 @@
 
 namespace cf {
 
-constexpr double LaunchUs = 5;
+// Of kernels that the catalogue's reports describe, as direct and fused rows of random problems
+// were measured (benches/results/evidence/h200-random-fp32.csv).
+constexpr double LaunchUs = 2.5;
 // Of kernels whose first block starts with little to prepare, as they were measured on one image.
 constexpr double ShortLaunchUs = 1.5;
 // What passes over memory reach of its pins.
@@ -48,10 +50,10 @@ inline double busy_us(const cf_device &d, double operations, double per_clock, d
 
 inline double pixels(const cf_problem &p) { return double(p.n) * p.p * p.q; }
 inline double reduction(const cf_problem &p) { return double(p.c / p.groups) * p.r * p.s; }
-// What a kernel takes however few its blocks are, where a thread walks a whole sum: some 120 clocks
-// for each product.
-inline double alone_us(const cf_query &q) {
-    return LaunchUs + 120 * reduction(q.problem) / q.device.clocks_per_us;
+// What a kernel takes however few its blocks are, where a thread walks a whole sum: clocks for each
+// product.
+inline double alone_us(const cf_query &q, double launch_us, double product) {
+    return launch_us + product * reduction(q.problem) / q.device.clocks_per_us;
 }
 inline double padded(double v, int tile) { return double((int64_t(v) + tile - 1) / tile) * tile; }
 

@@ -20,7 +20,8 @@ find_searches() {
 }
 
 # Sets what `record` and `plan` share, and makes COMPARISONS those of record.txt without a star, in its order,
-# or those whose names fit these patterns, in theirs: a name, its number among those of this name, the options.
+# or those whose names fit these patterns, in theirs: a name, its number among those of this name, the options. Those
+# with a star are suites of networks, minutes each: where several GPUs share the comparisons they come in as many shards.
 begin_record() {
     right_libraries
     mkdir -p "$out/record" || exit 1
@@ -39,12 +40,18 @@ begin_record() {
 
 # add_comparisons STARRED PATTERN: those that fit, with a star or without; without alone if STARRED is empty.
 add_comparisons() {
-    local star name number options found=1
+    local star name number options found=1 shards=${#devices[@]} i
     while read -r star name number options; do
         # shellcheck disable=SC2053 # a pattern
         [[ $name == $2 && (-n $1 || $star == 0) ]] || continue
-        comparisons+=("$name $number $options")
         found=0
+        if [[ $star == 0 || $shards -eq 1 ]]; then
+            comparisons+=("$name $number $options")
+            continue
+        fi
+        for ((i = 1; i <= shards; ++i)); do
+            comparisons+=("$name $number-$i-of-$shards $options --shard $i/$shards")
+        done
     done < <(awk '/^\*?[a-z]/ { star = sub(/^\*/, ""); name = $1; sub(/^[^ ]+ /, "")
                                 print star, name, ++number[name], $0 }' "$benches/record.txt")
     return $found

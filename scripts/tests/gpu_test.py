@@ -125,6 +125,12 @@ class Records(PackedFolder):
         for file in (self.results / "record").iterdir():
             self.assertRegex(file.name, r"^\w+-(small|large)-01234567-gpu[01]\.json$")
 
+    def test_gpus_share_the_problems_of_what_has_a_star(self):
+        answer, options = self.run_it("record", "smaller", "large", device="gpu:0,gpu:1")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual(sorted(options), ["--suite b", "--suite d --shard 1/2", "--suite d --shard 2/2"])
+        self.assertIn("record-smaller-1-2-of-2-01234567", answer.stdout)
+
     def test_a_device_does_not_measure_beside_itself(self):
         answer, options = self.run_it("record", device="gpu:0,gpu:0")
         self.assertEqual((answer.returncode, options), (2, []))

@@ -36,6 +36,7 @@ const FILES: &[File] = suites!("":
     "depthwise"
     "huge"
     "nets-tenth"
+    "random"
     "heldout"
 );
 

@@ -1387,6 +1387,11 @@ fn what_is_recorded_is_not_measured_again() {
         says(&[&words, &problems[..], more].concat())
     };
     assert!(compare(&["--plan"]).ends_with(" s for 2 problems, 0 are fresh\n"));
+    let share = compare(&["--plan", "--shard", "2/2"]);
+    assert!(
+        share.contains(problems[3]) && !share.contains(problems[1]),
+        "{share}"
+    );
     // What is fresh is known of comparisons only.
     fails(&["sweep", "--plan"], &["unexpected argument '--plan'"]);
     fails(&["compare", "--plan", "--json"], &["cannot be used with"]);

@@ -17,7 +17,6 @@
 //
 // 64 KB is all there is, which is 16384 weights in f32. The filter is packed there once, as it is.
 #include "core/constant.cuh"
-#include "core/tensors.cuh"
 #include "kernels/direct/outputs.cuh"
 
 namespace {
@@ -71,20 +70,13 @@ struct State {
     void *constants;
 };
 
-// As direct_naive with one load less per product, of the two that it is bound by: assumed to be a
-// tenth faster, as report C saw.
-double estimate(const cf_query &q) {
-    const cf_problem &p = q.problem;
-    const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
-    return cf::LaunchUs + cf::beside_tensors_us(q, cf::busy_us(q.device, flops, 4));
-}
-
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!cf::plan_constant(p, plan, no))
         return false;
     state.blocks = cf::DirectTiles(p, Planes).blocks();
-    plan.us = estimate(query);
+    // As direct_naive with one load less per product, of the two that it is bound by.
+    plan.us = cf::direct_us(query, Planes, 6.3, 260);
     cf::for_storage_and_math(p, [&](auto storage, auto math) {
         using T = typename cf::StorageType<decltype(storage)::value>::type;
         state.kernel =

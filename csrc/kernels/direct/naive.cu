@@ -12,7 +12,6 @@
 //
 // Threads run along the dimension that is contiguous in the output: columns in NCHW, channels in
 // NHWC. With pooling a thread evaluates all sums of its window.
-#include "core/tensors.cuh"
 #include "kernels/direct/outputs.cuh"
 
 namespace {
@@ -60,18 +59,12 @@ struct State {
     int64_t blocks;
 };
 
-// Loads bound it, at one or two per product: 0.75 to 1.04 TFLOP/s measured over four layers. Sums
-// that pooling windows share are computed again.
-double estimate(const cf_query &q) {
-    const cf_problem &p = q.problem;
-    const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
-    return cf::LaunchUs + cf::beside_tensors_us(q, cf::busy_us(q.device, flops, 3.6));
-}
-
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &) {
     const cf_problem &p = state.problem = query.problem;
     state.blocks = cf::DirectTiles(p, p.layout == CF_NCHW).blocks();
-    plan.us = estimate(query);
+    // Loads bound it, at one or two per product. Sums that pooling windows share are computed
+    // again.
+    plan.us = cf::direct_us(query, p.layout == CF_NCHW, 3.4, 440);
     cf::for_storage_and_math(p, [&](auto storage, auto math) {
         using T = typename cf::StorageType<decltype(storage)::value>::type;
         state.kernel =

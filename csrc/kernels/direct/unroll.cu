@@ -13,7 +13,6 @@
 // The code is a copy per side, so sides come from a list; channels, strides, dilations, padding and
 // groups are run-time values. 11x11 is left out: its 121 taps in every type would take as long to
 // compile as all others together. Threads lie as in direct_naive.
-#include "core/tensors.cuh"
 #include "kernels/direct/outputs.cuh"
 
 namespace {
@@ -75,19 +74,13 @@ struct State {
     int64_t blocks;
 };
 
-// Two loads per product; assumed to run at 40 % of what the first-level cache can serve.
-double estimate(const cf_query &q) {
-    const cf_problem &p = q.problem;
-    const double flops = 2 * cf::direct_sums(p) * cf::reduction(p) * cf::idle(q);
-    return cf::LaunchUs + cf::beside_tensors_us(q, cf::busy_us(q.device, flops, 11.5));
-}
-
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {
     const cf_problem &p = state.problem = query.problem;
     if (!cf::has_unrolled_side(p, no))
         return false;
     state.blocks = cf::DirectTiles(p, p.layout == CF_NCHW).blocks();
-    plan.us = estimate(query);
+    // Two loads per product, from the first-level cache.
+    plan.us = cf::direct_us(query, p.layout == CF_NCHW, 13.5, 110);
     const bool plain = p.layout == CF_NCHW && p.dilation_h == 1 && p.dilation_w == 1 &&
                        !p.pad_top && !p.pad_left && !p.pad_bottom && !p.pad_right;
     cf::for_unrolled_side(p, [&](auto side) {

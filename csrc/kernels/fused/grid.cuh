@@ -62,9 +62,9 @@ struct FusedState {
     }
 };
 
-// The estimate of a row whose own kernel takes `us` on a busy device.
-inline double fused_us(const cf_query &q, double us) {
-    return alone_us(q) + beside_tensors_us(q, us) + (q.problem.epilogue.pool_h ? finish_us(q) : 0);
+// The estimate of a row whose own kernel takes `us` on a busy device, and `alone` in any case.
+inline double fused_us(const cf_query &q, double alone, double us) {
+    return alone + beside_tensors_us(q, us) + (q.problem.epilogue.pool_h ? finish_us(q) : 0);
 }
 
 } // namespace cf

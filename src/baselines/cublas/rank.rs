@@ -61,7 +61,16 @@ pub(super) fn microseconds(problem: &Problem, product: &Product, limits: &Limits
             PASS_US + memory_us(limits, bytes, PASS)
         }
     };
-    Some(LAUNCH_US + unroll + gemm(problem, product, unrolled, limits) + finish)
+    let launches = calls(problem, product) * LAUNCH_US;
+    Some(launches + unroll + gemm(problem, product, unrolled, limits) + finish)
+}
+
+/// A call takes all images, or all groups.
+fn calls(problem: &Problem, product: &Product) -> f64 {
+    match product.form {
+        Form::Batched => problem.n().min(problem.groups()).max(1) as f64,
+        Form::Rows | Form::Wide => 1.0,
+    }
 }
 
 /// The product of the unrolled matrix, or of x, of so many bytes.

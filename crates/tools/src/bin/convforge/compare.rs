@@ -12,7 +12,7 @@ use convforge_tools::{
 };
 
 use crate::{
-    args::{ProblemArgs, VariantArgs},
+    args::{ProblemArgs, Shard, VariantArgs},
     failure::Failure,
     measuring::{MeasuringArgs, Run},
     terminal,
@@ -35,6 +35,9 @@ pub const DEFAULT_SUITE: &str = "quick";
 pub struct Args {
     #[command(flatten)]
     problems: ProblemArgs,
+    /// Only the I-th of N shares of the problems, as where several GPUs measure a suite
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: Shard,
     #[command(flatten)]
     variants: VariantArgs,
     /// Compare the fastest configuration of a variant, too, where it is another than the default: of those near the
@@ -95,9 +98,10 @@ impl Args {
     }
 
     fn layers(&self) -> Result<Vec<Layer>, Failure> {
-        match self.problems.is_empty() {
-            true => self.problems.adapt(&Suite::find(DEFAULT_SUITE)?.layers),
-            false => self.problems.layers(),
-        }
+        let all = match self.problems.is_empty() {
+            true => self.problems.adapt(&Suite::find(DEFAULT_SUITE)?.layers)?,
+            false => self.problems.layers()?,
+        };
+        Ok(self.shard.of(all).collect())
     }
 }
