@@ -217,7 +217,7 @@ def held_out():
         free = [(name, conv) for name, conv in distinct if shape(conv.text(1)) not in met]
         for name, conv in draw(f"heldout-{net}", free, HELD_OUT_MOST):
             keep(f"{net}/{name}", conv, IMAGES)
-    return problems + random_problems(SEED, HELD_OUT_RANDOM, met)
+    return problems + [(f"random/{name}", problem) for name, problem in random_problems(SEED, HELD_OUT_RANDOM, met)]
 
 
 def random_problems(seed, count, met):
@@ -229,7 +229,7 @@ def random_problems(seed, count, met):
         while shape(conv.text(1)) in met:
             conv, images = random_problem(dice, kind)
         met.add(shape(conv.text(1)))
-        problems.append((f"random/{number:02}.{kind}", conv.text(images)))
+        problems.append((f"{number:02}.{kind}", conv.text(images)))
     return problems
 
 

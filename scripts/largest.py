@@ -35,8 +35,9 @@ ROWS = {
 LARGE = {"depthwise": [("depthwise_any", "+f16+nhwc"), ("depthwise_any", "+nhwc"), ("depthwise_any", "+f16")]}
 LARGEST_FAST = 11
 LEAST_CHANNELS = 8
-# Rows that do not take all of their kind: these are given the largest that they take.
-PLANAR_GROUPS = (4, 8)  # channels of a group, in f32 too
+# grouped_planar does not take the largest of its kind, and is given the largest that it takes with each type: of groups
+# of so many channels.
+PLANAR_GROUPS = (4, 8)
 SIZE = re.compile(r"(mb|ic|ih|iw|oc|oh|ow|kh|kw|g)(\d+)")
 
 
@@ -98,8 +99,8 @@ def lines():
                     yield f"{variant} {problem}{words}"
         for variant, words in rows:
             taken = [problem for problem in of_kind if takes(variant, problem)]
-            if len(taken) < len(of_kind):
-                for problem in largest(kind, taken):
+            for problem in largest(kind, taken):
+                if problem not in largest(kind, of_kind):
                     yield f"{variant} {problem}{words}"
 
 

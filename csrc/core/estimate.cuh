@@ -14,8 +14,8 @@
 
 namespace cf {
 
-// Of kernels that the catalogue's reports describe, as direct and fused rows of random problems
-// were measured (benches/results/evidence/h200-random-fp32.csv).
+// A launch of the direct and fused rows, and each of the three of im2col_gemm, as they were
+// measured on random problems (benches/results/evidence/h200-random-fp32.csv).
 constexpr double LaunchUs = 2.5;
 // Of kernels whose first block starts with little to prepare, as they were measured on one image.
 constexpr double ShortLaunchUs = 1.5;

@@ -76,11 +76,12 @@ struct Costs {
 
 inline double strips_us(const cf_query &query, const Tiling &t, int blocks, const Costs &costs) {
     const cf_device &d = query.device;
-    const double bytes = double(t.channels) * (double(std::min(t.in_rows, t.h)) * t.row_bytes +
-                                               double(t.rows) * t.y_row_bytes);
+    const int channels = std::min(t.channels, t.c);
+    const double bytes = double(channels) * (double(std::min(t.in_rows, t.h)) * t.row_bytes +
+                                             double(t.rows) * t.y_row_bytes);
     const double units = double(t.warp_units) * t.windows;
     const int of_loader = std::max(t.strip_units - (Warps - 1) * t.warp_units, 0);
-    const int copies = is_one_copy(t) ? 1 : t.channels, segments = t.whole ? 0 : t.channels;
+    const int copies = is_one_copy(t) ? 1 : channels, segments = t.whole ? 0 : channels;
     const double loader = of_loader * t.windows * costs.unit_alone + costs.loader +
                           copies * costs.copy + segments * costs.segment + bytes / 1024 * costs.kb;
     const double alone = std::max(units * costs.unit_alone, loader) + costs.strip_alone;

@@ -35,7 +35,7 @@ struct Tiling {
     uint32_t stage_bytes, y_bytes;  // of a stage; of a slot
     int unit_rows, units, windows;  // rows of y; units of a group; windows of a row
     int group_rows;                 // rows of a group's units
-    int strip_units, warp_units;    // of a strip, and of each of its warps that compute
+    int strip_units, warp_units;    // of a strip, and of each warp but the last that has any
     uint32_t x_unit, y_unit;        // bytes from unit to unit, in a stage and in a slot
     uint32_t x_group, y_group;      // from behind the last of a group to the next group
     Divisor by_channel_blocks, by_row_strips, by_units;

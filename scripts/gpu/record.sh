@@ -20,8 +20,9 @@ find_searches() {
 }
 
 # Sets what `record` and `plan` share, and makes COMPARISONS those of record.txt without a star, in its order,
-# or those whose names fit these patterns, in theirs: a name, its number among those of this name, the options. Those
-# with a star are suites of networks, minutes each: where several GPUs share the comparisons they come in as many shards.
+# or those whose names fit these patterns, in theirs: a name, its number among those of this name, the options. What
+# has a star is a whole suite, minutes each: where several GPUs share the comparisons it comes in as many shards. With
+# another number of GPUs these are other steps, which leave out what is measured.
 begin_record() {
     right_libraries
     mkdir -p "$out/record" || exit 1

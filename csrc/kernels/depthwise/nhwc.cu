@@ -6,9 +6,8 @@
 // the filter is. So a sum takes its products and little else, and x is read from memory once.
 //
 // - Boxes of x come by tensor copies: 32, 48 or 64 channels of some columns and rows of some
-// images,
-//   with zeros where the filter hangs over an edge. Rows stream through a ring of stages, from the
-//   top of a strip to its bottom, so that a row is loaded once however high the filter is.
+//   images, with zeros where the filter hangs over an edge. Rows stream through a ring of stages,
+//   from the top of a strip to its bottom, so that a row is loaded once however high the filter is.
 // - Strips are rows of y in columns and images that 8 warps cover, a column tile of 7 or 4 to as
 //   many lanes as have all channels: several images together where they are small. The plan takes
 //   the number of images, columns, rows and channels of a strip that leave the fewest blocks idle.

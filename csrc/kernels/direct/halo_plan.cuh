@@ -57,7 +57,7 @@ struct HaloTiling {
         const double all_images = padded(double(p.n), images);
         const double instructions = all_images * p.k * double(tiles) * channels * channel;
         // A block meets at barriers for each channel, which few blocks do not hide: fitted to one
-        // image of the reports' layers.
+        // image of the reports' layers, with a launch of 5 us.
         const double alone = alone_us(q, LaunchUs, 120) + clocks_us(q.device, 5000 * channels, 1);
         const double busy = beside_tensors_us(q, busy_us(q.device, instructions, 34));
         return std::max(alone, LaunchUs + busy) + (p.epilogue.pool_h ? finish_us(q) : 0);

@@ -102,9 +102,9 @@ inline double direct_sums(const cf_problem &p) {
 // For estimates: what a row takes that does so many operations of its sums in a clock of a
 // multiprocessor, and by itself takes so many clocks for each. A warp has 16 columns of two rows,
 // idle where the output has none, and each thread of a tile costs some clocks beside its sum,
-// whether it has one or not. Fitted to 1137 times of the three rows on an H200, 123 of random
-// problems (benches/results/evidence/h200-random-fp32.csv): 29 to 43 % off (root of the mean
-// square).
+// whether it has one or not. Fitted to 1137 times of the three rows on an H200; 123 of random
+// problems (benches/results/evidence/h200-random-fp32.csv) are 0.30 to 0.36 off (root of the mean
+// square of logarithms).
 inline double direct_us(const cf_query &q, bool planes, double per_clock, double product) {
     const cf_problem &p = q.problem;
     const DirectTiles tiles(p, planes);

@@ -132,7 +132,7 @@ double estimate(const cf_query &q) {
     const double products = cf::padded(cf::pixels(p), Pixels) *
                             cf::padded(p.k / p.groups, Channels) *
                             cf::padded(cf::reduction(p), Depth) * p.groups;
-    return cf::fused_us(q, cf::alone_us(q, 5, 120), cf::busy_us(q.device, 2 * products, 46));
+    return cf::fused_us(q, cf::tensor_rows_alone_us(q), cf::busy_us(q.device, 2 * products, 46));
 }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {

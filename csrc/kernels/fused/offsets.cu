@@ -251,10 +251,10 @@ unsigned image_blocks(int64_t images) {
     return unsigned(std::min<int64_t>(cf::ceil_div(images, Images), cf::MaxGrid));
 }
 
-// Clocks for each slab, of an element that a thread copies and of a product: of a multiprocessor
-// with many warps, and of a block by itself, which waits for what it copies. And of a
-// multiprocessor for each output. Fitted to 407 times of an H200, a seventh of them of random
-// problems: these are 15 % off (root of the mean square), the others 25 %.
+// Clocks of an element that a thread copies and of a product: of a multiprocessor with many warps,
+// and of a block by itself, which waits for what it copies and, besides, for each slab. And of a
+// multiprocessor for each output. Fitted to 407 times of an H200: 55 of random problems are 15 %
+// off (root of the mean square of logarithms), the others 25 %.
 double estimate(const cf_query &q, const Tiling &tiling) {
     constexpr double CopyEach = 27, ProductEach = 6.6, CopyAlone = 880, ProductAlone = 36,
                      SlabAlone = 4300, OfOutput = 1.5;
@@ -266,7 +266,10 @@ double estimate(const cf_query &q, const Tiling &tiling) {
     const double busy = std::max(std::min(blocks, double(q.device.sm_count)), 1.0);
     const double each =
         blocks / busy * slabs * (CopyEach * copied + ProductEach * products) * (Threads / 32);
-    const double turns = std::ceil(blocks / (double(q.device.sm_count) * Resident));
+    const double slab_bytes = double(tiling.slab) * (tiling.plane + p.r * p.s) * quad_bytes(p);
+    const double resident =
+        std::clamp(std::floor(q.device.shared_per_sm / (slab_bytes + 1024)), 1.0, double(Resident));
+    const double turns = std::ceil(blocks / (q.device.sm_count * resident));
     const double alone = turns * slabs * (CopyAlone * copied + ProductAlone * products + SlabAlone);
     const double us = cf::clocks_us(q.device, cf::together_us(each, alone), cf::TensorClock) +
                       cf::busy_us(q.device, OfOutput * cf::pixels(p) * p.k, 1);

@@ -225,7 +225,7 @@ inline double wmma_gathered(const cf_problem &p, int pixel_tile, int channel_til
 // The estimate of a row that spends so many instructions of a thread on a gathered element, at a
 // share of the issue rate: 128 lanes in a clock of a multiprocessor.
 inline double wmma_us(const cf_query &q, double gathered, double instructions, double share = 0.5) {
-    return fused_us(q, alone_us(q, 5, 120),
+    return fused_us(q, tensor_rows_alone_us(q),
                     busy_us(q.device, gathered * instructions, 128 * share * TensorClock));
 }
 

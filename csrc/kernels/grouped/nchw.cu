@@ -29,7 +29,7 @@ using cf::grouped_nchw::Tiling;
 // What it takes of what strips are compared by: 1.2 times as much in the mean over 21 depthwise and
 // grouped layers of an H200 and 14 of an H100; over the grouped ones of the latter 1.09. By filters
 // that no kernel is compiled for, two random problems took 1.8 and 3.1 times what they were told by
-// that (h200-random-fp32.csv).
+// that (told before, in h200-random-fp32.csv).
 constexpr double Told = 1.2, ToldOfAny = 2;
 
 struct State {

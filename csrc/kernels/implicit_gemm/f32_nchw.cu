@@ -68,7 +68,7 @@ bool is_of(int32_t config, const PlanarChoice &choice) {
 }
 
 // What it takes of what tilings are compared by, where windows share no pixels: of three random
-// problems 1.34 to 1.59 times as much (h200-random-fp32.csv).
+// problems 1.34 to 1.59 times as much (told before, in h200-random-fp32.csv).
 double told(const cf_problem &p) { return p.s > 1 && p.stride_w >= p.s ? 1.45 : 1; }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {

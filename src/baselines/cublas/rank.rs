@@ -65,7 +65,7 @@ pub(super) fn microseconds(problem: &Problem, product: &Product, limits: &Limits
     Some(launches + unroll + gemm(problem, product, unrolled, limits) + finish)
 }
 
-/// A call takes all images, or all groups.
+/// A call takes all images, or all groups; of large problems, which come in chunks, those of one chunk.
 fn calls(problem: &Problem, product: &Product) -> f64 {
     match product.form {
         Form::Batched => problem.n().min(problem.groups()).max(1) as f64,

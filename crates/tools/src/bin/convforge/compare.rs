@@ -35,8 +35,13 @@ pub const DEFAULT_SUITE: &str = "quick";
 pub struct Args {
     #[command(flatten)]
     problems: ProblemArgs,
-    /// Only the I-th of N shares of the problems, as where several GPUs measure a suite
-    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    /// Only the I-th of N shares of the problems, every N-th from the I-th on, as where several GPUs measure a suite
+    #[arg(
+        long,
+        value_name = "I/N",
+        default_value = "1/1",
+        conflicts_with = "model"
+    )]
     shard: Shard,
     #[command(flatten)]
     variants: VariantArgs,
