@@ -19,6 +19,7 @@ ROWS = {
     "depthwise": [
         ("depthwise_nhwc", "+f16+nhwc"), ("depthwise_nhwc", "+nhwc"), ("depthwise_mma", "+f16+nhwc"),
         ("depthwise_nchw", "+f16"), ("depthwise_nchw", ""), ("depthwise_planar", "+f16"),
+        ("depthwise_any", "+f16+nhwc"), ("depthwise_any", "+nhwc"), ("depthwise_any", "+f16"),
     ],
     "grouped": [
         ("grouped_nhwc", "+f16+nhwc"), ("grouped_nhwc", "+nhwc"),
@@ -31,13 +32,9 @@ ROWS = {
         ("implicit_gemm_nchw", "+f16"), ("implicit_gemm_mma", "+f16+nhwc"),
     ],
 }
-# Filters beyond the fast paths.
-LARGE = {"depthwise": [("depthwise_any", "+f16+nhwc"), ("depthwise_any", "+nhwc"), ("depthwise_any", "+f16")]}
-LARGEST_FAST = 11
+LARGEST_FAST = 11  # depthwise_any is for filters beyond the fast paths
 LEAST_CHANNELS = 8
-# grouped_planar does not take the largest of its kind, and is given the largest that it takes with each type: of groups
-# of so many channels.
-PLANAR_GROUPS = (4, 8)
+PLANAR_GROUPS = (4, 8)  # channels of a group that grouped_planar takes in every type
 SIZE = re.compile(r"(mb|ic|ih|iw|oc|oh|ow|kh|kw|g)(\d+)")
 
 
@@ -50,10 +47,14 @@ def sizes(problem):
 
 
 def takes(variant, problem):
-    """Whether the row takes the problem, of those of its kind and filter."""
+    """Whether the row is for the problem, one of its kind."""
     at = sizes(problem)
-    return variant != "grouped_planar" or (
-        (at["kh"], at["kw"]) == (3, 3) and at["oh"] == at["ih"] and at["ic"] // at["g"] in PLANAR_GROUPS)
+    if variant == "grouped_planar":
+        without_stride = (at["kh"], at["kw"], at["oh"]) == (3, 3, at["ih"])
+        return without_stride and at["ic"] // at["g"] in PLANAR_GROUPS
+    if variant.startswith("depthwise"):
+        return (max(at["kh"], at["kw"]) > LARGEST_FAST) == (variant == "depthwise_any")
+    return True
 
 
 def weight(kind, problem):
@@ -91,17 +92,9 @@ def lines():
     yield "# Written by scripts/largest.py."
     for kind, rows in ROWS.items():
         of_kind = list(problems(kind))
-        for problem in largest(kind, of_kind):
-            at = sizes(problem)
-            beyond = max(at["kh"], at["kw"]) > LARGEST_FAST
-            for variant, words in LARGE[kind] if beyond else rows:
-                if takes(variant, problem):
-                    yield f"{variant} {problem}{words}"
         for variant, words in rows:
-            taken = [problem for problem in of_kind if takes(variant, problem)]
-            for problem in largest(kind, taken):
-                if problem not in largest(kind, of_kind):
-                    yield f"{variant} {problem}{words}"
+            for problem in largest(kind, [problem for problem in of_kind if takes(variant, problem)]):
+                yield f"{variant} {problem}{words}"
 
 
 def main():

@@ -80,9 +80,9 @@ double estimate(const cf_query &q, int tile) {
     const cf_problem &p = q.problem;
     const int threads = tile * tile;
     const double per_clock = 19.7 * 2 / (1 + 16.0 / tile) * threads / cf::padded(threads, 32);
-    const double sums = cf::padded(cf::pixels(p), tile) * cf::padded(p.k / p.groups, tile);
-    const double operations =
-        2 * sums * (cf::padded(cf::reduction(p), tile) + Beside) * double(p.groups);
+    const double outputs =
+        cf::padded(cf::pixels(p), tile) * cf::padded(p.k / p.groups, tile) * p.groups;
+    const double operations = cf::tiled_flops(p, tile) + 2 * Beside * outputs;
     return cf::fused_us(q, cf::alone_us(q, cf::LaunchUs, 80),
                         cf::busy_us(q.device, operations, per_clock));
 }
