@@ -1,7 +1,7 @@
 // depthwise_nchw: one filter per channel, planes one after the other.
 //
 // As in depthwise_nhwc a thread slides down over rows of x and keeps the sums of all rows of y that
-// they meet; here it has four or eight columns of one plane, and its neighbours the next ones, of
+// they meet; here it has four to eight columns of one plane, and its neighbours the next ones, of
 // the next plane where a row ends.
 //
 // - Planes lie one after the other in memory, so any number of them is one bulk copy, whatever
@@ -13,6 +13,8 @@
 // - y of a strip lies as its planes do. Its rows are gathered in shared memory, and the last warp
 //   to leave the strip stores them by one bulk copy: threads would write few bytes to each of many
 //   lines.
+//   With large filters of f32 in rows of whole 16 bytes, where the products take longer than that,
+//   they do so: shared memory has room for twice as much of x.
 // - A strip's tasks are column tiles by pieces of rows, 32 to a warp.
 // - In 16 bits, without stride and where rows are whole 16 bytes, tensor cores multiply
 //   (nchw_bands.cuh): a row of the filter as a band matrix, 16 rows of y by 8 columns at a time.

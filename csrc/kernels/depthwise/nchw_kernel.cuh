@@ -18,23 +18,27 @@ compute(const Strips &strips, int warp, int lane, uint32_t scratch, const typena
     RingPosition at;
     int set = warp; // counted on from strip to strip, so that warps share the sets evenly
     for (int m = 0; m < strips.count; ++m, at.next(tiling.stages)) {
-        const Strip strip = strips.strip<Shape>(m);
-        const auto skew = uint32_t(reinterpret_cast<uint64_t>(strips.begin(x, strip)) & 15);
-        const uint32_t gathered = strips.gathered(strips.output(y, strip), at.stage);
         strips.shared.ring.wait_full(at);
-        const uint32_t rows = strips.rows(at.stage) + skew;
-        for (; set < sets; set += Warps)
-            if constexpr (Shape::OnBands)
-                compute_bands<Shape>(strips, strip, at.stage, rows, gathered, set, lane, scratch, w,
-                                     finish);
-            else
-                compute_task<Shape>(strips, strip, at.stage, rows, gathered, set * 32 + lane,
-                                    scratch, w, finish);
+        if (set < sets) {
+            const Strip strip = strips.strip<Shape>(m);
+            const auto skew = uint32_t(reinterpret_cast<uint64_t>(strips.begin(x, strip)) & 15);
+            const uint32_t gathered = strips.gathered(strips.output(y, strip), at.stage);
+            const uint32_t rows = strips.rows(at.stage) + skew;
+            for (; set < sets; set += Warps)
+                if constexpr (Shape::OnBands)
+                    compute_bands<Shape>(strips, strip, at.stage, rows, gathered, set, lane,
+                                         scratch, w, finish);
+                else
+                    compute_task<Shape>(strips, strip, at.stage, rows, gathered, set * 32 + lane,
+                                        scratch, w, y, finish);
+            if constexpr (!Shape::StoresDirectly)
+                publish_to_bulk_copies();
+        }
         set -= sets;
         // The last warp to leave a stage stores what all have gathered, and loads the next strip.
-        publish_to_bulk_copies();
         if (strips.shared.leave(at, lane)) {
-            strips.store(y, strip, at.stage, lane);
+            if constexpr (!Shape::StoresDirectly)
+                strips.store(y, strips.strip<Shape>(m), at.stage, lane);
             if (m + tiling.stages < strips.count)
                 strips.load<Shape>(x, w, m + tiling.stages, at.stage, lane);
         }
@@ -107,8 +111,12 @@ Launched kernel_among(const cf_problem &p, const Option &option) {
         if constexpr (Size == 2 && Stride == 1)
             if (option.on_bands)
                 return choose(Constant<16>(), Constant<1>());
-        largest<16, 8, 4, Size>([&](int bytes) { return bytes == vector_bytes(p); },
-                                [&](auto vector) { choose(vector, Constant<0>()); });
+        const auto fits = [&](int bytes) { return bytes == vector_bytes(p); };
+        const auto with_windows = [&](auto vector) { choose(vector, Constant<0>()); };
+        if constexpr (loads_words(R, Stride, Size))
+            largest<16, 4>(fits, with_windows);
+        else
+            largest<16, 8, 4, Size>(fits, with_windows);
     });
     return kernel;
 }

@@ -15,19 +15,31 @@ namespace cf::depthwise_nchw {
 
 using namespace depthwise;
 
-constexpr int Warps = 4;        // of a block
-constexpr int MaxStages = 16;   // of the ring that strips go through
-constexpr int MostPlanes = 256; // that lie whole in a strip, but for those that make pieces whole
-constexpr int StaticShared = 1024;
+constexpr int Warps = 4;          // of a block
+constexpr int MaxStages = 16;     // of the ring that strips go through
+constexpr int MostPlanes = 256;   // that lie whole in a strip, but for those that make pieces whole
+constexpr int StaticShared = 384; // bytes that the barriers take
 
+// Large filters of f32 have products enough to hide more loads and stores: with vectors of 16 bytes
+// threads store y themselves, so that shared memory has room for more of x, and where rows are no
+// multiples of those they load single words.
+__host__ __device__ constexpr bool stores_directly(int r, int element_bytes, int vector) {
+    return r > 3 && element_bytes == 4 && vector == 16;
+}
+__host__ __device__ constexpr bool loads_words(int r, int stride, int element_bytes) {
+    return r > 3 && element_bytes == 4 && stride == 1;
+}
 // Adjacent columns of a thread, where rows of x are loaded by vectors of so many bytes: as many as
-// registers have room for, but no more than let neighbours load from different banks.
+// registers have room for, but no more than let neighbours load from different banks. Single words
+// let 7 do so, which are whole tiles of rows of 7, 14, 28 and 56.
 __host__ __device__ constexpr int columns_of(int r, int stride, int element_bytes, int vector) {
-    return stride == 1 && (element_bytes == 2 || vector == 16) ? 8 : 4;
+    return stride == 1 && (element_bytes == 2 || vector == 16)    ? 8
+           : loads_words(r, stride, element_bytes) && vector == 4 ? 7
+                                                                  : 4;
 }
 // Blocks that registers leave room for on a multiprocessor.
 __host__ __device__ constexpr int blocks_of(int r, int columns) {
-    return r == 3 ? 6 : r == 7 && columns == 8 ? 3 : 4;
+    return r == 3 ? 6 : r == 7 && columns > 4 ? 3 : 4;
 }
 
 // Tensor cores multiply rows of 16 in columns of 8, of which the first begins so far behind a
@@ -101,12 +113,21 @@ inline int vector_bytes(int64_t row, int align, int element_bytes) {
 // the same place of one in every tile: padding as it is common.
 inline int vector_bytes(const cf_problem &p) {
     const int size = element_bytes(p);
-    return p.pad_left == p.r / 2 ? vector_bytes(int64_t(p.w) * size, p.align, size) : size;
+    if (p.pad_left != p.r / 2)
+        return size;
+    const int most = vector_bytes(int64_t(p.w) * size, p.align, size);
+    // What is stored directly is stored by such vectors, too.
+    if (!stores_directly(p.r, size, 16) || (most == 16 && p.q % 4 == 0))
+        return most;
+    return loads_words(p.r, p.stride_h, size) ? size : std::min(most, 8);
 }
 inline int columns_of(const cf_problem &p) {
     return columns_of(p.r, p.stride_h, element_bytes(p), vector_bytes(p));
 }
 inline int blocks_of(const cf_problem &p) { return blocks_of(p.r, columns_of(p)); }
+inline bool stores_directly(const cf_problem &p) {
+    return stores_directly(p.r, element_bytes(p), vector_bytes(p));
+}
 
 inline int columns_together(const cf_problem &p) {
     const int size = element_bytes(p);
@@ -158,7 +179,7 @@ inline bool has_bands(const cf_problem &p) {
 }
 
 // Clocks of a quarter's tensor core for a row of the filter: two halves of a step, which take as
-// long as whole ones; fitted with the rest (h200-depthwise-nchw-first-strips.csv).
+// long as whole ones; fitted to h200-depthwise-nchw-first-strips.csv.
 constexpr double StepClocks = 12.3;
 
 // What a warp's tasks cost on tensor cores.
@@ -209,28 +230,34 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     const double asking = 2.0 * rows_ahead * 3 * p.r;
     const double widening = size == 2 ? width : 0, narrowing = size == 2 ? columns / 2.0 : 0;
     Cost cost;
-    cost.slots = 125 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
-                 steps * (p.stride_h * (loads + widening + 5) + 12) +
+    cost.slots = 134.4 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
+                 steps * (p.stride_h * (loads + widening + 5) + 9) +
                  t.rows * (10 + 2.0 * stores + narrowing);
     cost.shared = double(steps) * p.stride_h * load_clocks +
                   double(t.rows) * stores * shared_clocks(stored, writes) + double(p.r) * p.s;
     return cost;
 }
 
-// These and what follows are fitted to 360 times of plans of 18 problems
-// (h200-depthwise-nchw-first-strips.csv), those of fast plans most: 7 % off (root of the mean
-// square), the plan that it picks 2 % slower than the fastest in the mean. Bytes of the memory's
+// These and what follows but BandSlotClocks are fitted to 2189 times of plans of 32 problems
+// (h200-depthwise-large-filters.csv, and those in 16 bits of h200-depthwise-nchw-first-strips.csv),
+// those of fast plans most: 8 % off (root of the mean square), the plan that it picks 2.6 % slower
+// than the fastest in the mean and 11 % at most, the fastest of seven 0.6 %. Bytes of the memory's
 // pins that loads and stores beside each other move.
-constexpr double StreamShare = 0.89;
+constexpr double StreamShare = 0.898;
 // From a load to its bytes; from the last store to the kernel's end is about as long.
-constexpr double LatencyClocks = 2400;
-// Issue slots: of a strip, by each warp, by the one that moves it, and for the filters of 32 of its
-// planes. Clocks of shared memory of those that are counted.
-constexpr double StripSlots = 280, MoverSlots = 230, FilterSlots = 60, SharedShare = 0.87;
+constexpr double LatencyClocks = 1377;
+// Issue slots: of a strip, by each warp that has tasks there and by each that has none, by the one
+// that moves it, and for the filters of 32 of its planes. Clocks of shared memory of those that are
+// counted.
+constexpr double StripSlots = 285, VisitSlots = 247, MoverSlots = 273.5, FilterSlots = 56.6,
+                 SharedShare = 0.973;
+// How much of the blocks' stages fills and empties while nothing else goes on, and how much of the
+// time that blocks have no strip in the last round the others do not make up for.
+constexpr double EndsShare = 0.586, Unbalanced = 0.215;
 
 // Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor:
 // what it waits for by itself, and its turn.
-inline double slot_clocks(double warps) { return 1.92 + warps * 0.7; }
+inline double slot_clocks(double warps) { return 1.906 + warps * 0.666; }
 // By itself a warp on tensor cores waits for a chain of products, in clocks for each slot.
 constexpr double BandSlotClocks = 3.52;
 
@@ -244,7 +271,7 @@ inline double estimate(const cf_query &query, const Option &option) {
     // Rows that two strips load are in the second-level cache for one of them, mostly.
     const double bytes =
         double(t.planes) * (area + shared_rows * p.w / 3 + double(p.p) * p.q) * size;
-    const double bandwidth = StreamShare * d.bytes_per_us, memory = bytes / bandwidth;
+    const double bandwidth = StreamShare * d.bytes_per_us;
 
     const double sets = sets_of(t, option.on_bands);
     // Ends that no bulk copy takes are waited for.
@@ -254,11 +281,14 @@ inline double estimate(const cf_query &query, const Option &option) {
     // Of the busiest multiprocessor and the busiest block.
     const double strips = double(ceil_div(t.strips, d.sm_count));
     const double of_block = double(ceil_div(t.strips, std::max(option.blocks, 1)));
+    const double balance = of_block * option.blocks / std::max(t.strips, 1);
+    const double memory = bytes / bandwidth * (1 + (balance - 1) * Unbalanced);
     const double together = std::min(double(option.blocks) / d.sm_count, strips / of_block);
     const double busy = std::max(together * std::min<double>(Warps, sets * t.stages) / 4, 0.25);
     const double slot = std::max(slot_clocks(busy), option.on_bands ? BandSlotClocks : 0);
-    const double issue =
-        strips * (sets * task.slots + Warps * StripSlots + mover) * slot / (4 * busy);
+    const double with_tasks = std::min<double>(sets, Warps);
+    const double of_warps = with_tasks * StripSlots + (Warps - with_tasks) * VisitSlots;
+    const double issue = strips * (sets * task.slots + of_warps + mover) * slot / (4 * busy);
     const double shared = strips * (sets * task.shared * SharedShare + t.stage_bytes / 128.0);
     // A stage's strip is loaded, computed and stored; its stages go on beside each other.
     const double strip = LatencyClocks * (ends ? 2 : 1) +
@@ -266,8 +296,9 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double cycle = strip * std::max(of_block / t.stages, 1.0);
     const double computing = clocks_us(d, std::max({issue, shared, cycle}), FmaClock);
     // Nothing is computed before the first strips have come, nor while the last ones leave.
-    const double ends_us = clocks_us(d, LatencyClocks, FmaClock) +
-                           0.4 * std::min(double(option.blocks) * t.stage_bytes, bytes) / bandwidth;
+    const double ends_us =
+        clocks_us(d, LatencyClocks, FmaClock) +
+        EndsShare * std::min(double(option.blocks) * t.stage_bytes, bytes) / bandwidth;
     return ShortLaunchUs + ends_us + together_us(computing, memory);
 }
 
@@ -286,7 +317,8 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
         row_strips == 1 ? p.h : std::min<int64_t>(int64_t(strip_rows - 1) * p.stride_h + p.r, p.h);
     const int64_t filter_bytes = round_up(int64_t(set) * filter_words(p.r, size) * 4, 16);
     const int64_t output = filter_bytes + round_up(in_rows * set * p.w * size + 15, 16);
-    const int64_t stage_bytes = output + round_up(int64_t(strip_rows) * set * p.q * size + 15, 16);
+    const int64_t gathered = stores_directly(p) ? 0 : int64_t(strip_rows) * set * p.q * size + 15;
+    const int64_t stage_bytes = output + round_up(gathered, 16);
     const int64_t pieces = ceil_div(strip_rows, rows);
     const int64_t tiles = on_bands ? 1 : ceil_div(p.q, columns_of(p));
     const int64_t tasks = set * pieces * tiles;

@@ -108,6 +108,7 @@ struct Output {
     int64_t place; // of its first element in y
     uint32_t at;   // in shared memory, where the strip's are gathered
     int channel, columns, rows;
+    char *to; // in y
 };
 
 // The oldest row of sums, the task's row number `row` of y.
@@ -118,7 +119,7 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, const Output &o
     static_assert(Shape::Columns % Together == 0, "whole runs");
     const int columns = row < output.rows ? output.columns : 0;
     // By itself, so that it costs one branch where there is none.
-    if (tiling.finishes) {
+    if (__builtin_expect(tiling.finishes, 0)) {
         const OutputMap<Shape, Together> map = {sums, output.place + int64_t(row) * tiling.q,
                                                 output.channel, columns};
         finish_fragment<Stored>(finish, tiling.c, map);
@@ -130,7 +131,10 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, const Output &o
 #pragma unroll
         for (int i = 0; i < Together; ++i)
             v[i] = sums.oldest(q + i, 0);
-        store_neighbours<Stored>(output.at + q * Shape::Size, q < columns, v);
+        if constexpr (Shape::StoresDirectly)
+            store_neighbours<Stored>(output.to + q * Shape::Size, q < columns, v);
+        else
+            store_neighbours<Stored>(output.at + q * Shape::Size, q < columns, v);
     }
 }
 
@@ -152,7 +156,7 @@ __device__ __forceinline__ void compute_task(const Tiling &tiling, Window<Shape>
             at += pitch;
         };
         const int least = step - tiling.rows + 1;
-        if (step >= first && least <= 0)
+        if (!Shape::AsksAlways && step >= first && least <= 0)
             sums.template step<false>(weights, 0, first, load);
         else
             sums.template step<true>(weights, least, step, load);
@@ -160,14 +164,16 @@ __device__ __forceinline__ void compute_task(const Tiling &tiling, Window<Shape>
             continue;
         finish_row<Together, Shape>(tiling, output, step - first, sums, finish);
         output.at += tiling.q * Shape::Size;
+        output.to += tiling.q * Shape::Size;
     }
 }
 
 // Task `number` of a strip in stage `stage`, whose first row of x lies at `rows`.
 template <class Shape>
-__device__ __forceinline__ void
-compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows, uint32_t gathered,
-             int number, uint32_t scratch, const typename Shape::Stored *w, const Finish &finish) {
+__device__ __forceinline__ void compute_task(const Strips &strips, const Strip &strip, int stage,
+                                             uint32_t rows, uint32_t gathered, int number,
+                                             uint32_t scratch, const typename Shape::Stored *w,
+                                             typename Shape::Stored *y, const Finish &finish) {
     const Tiling &tiling = strips.tiling;
     const int task = min(number, tiling.tasks - 1);
     const int line = tiling.by_tiles.quotient(task), tile = task - line * tiling.tiles;
@@ -187,6 +193,7 @@ compute_task(const Strips &strips, const Strip &strip, int stage, uint32_t rows,
     Output output;
     output.place = (int64_t(strip.plane + plane) * tiling.p + strip.row + p) * tiling.q + q;
     output.at = gathered + ((plane * strip.rows + p) * tiling.q + q) * Shape::Size;
+    output.to = reinterpret_cast<char *>(y + output.place);
     output.channel = channel;
     output.columns = live ? tiling.q - q : 0;
     output.rows = strip.rows - p;

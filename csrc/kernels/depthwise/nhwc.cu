@@ -1,16 +1,18 @@
 // depthwise_nhwc: one filter per channel, channels beside each other.
 //
 // Each output needs R x R products and, unless rows and columns share what they read, as many
-// loads. Here a thread has two channels and a few adjacent columns of y, and slides down: it reads
-// each row of x once, and adds it to all rows of y that it meets, whose sums are in registers as
-// the filter is. So a sum takes its products and little else, and x is read from memory once.
+// loads. Here a thread has two channels, or one, and a few adjacent columns of y, and slides down:
+// it reads each row of x once, and adds it to all rows of y that it meets, whose sums are in
+// registers as the filter is. So a sum takes its products and little else, and x is read from
+// memory once.
 //
 // - Boxes of x come by tensor copies: 32, 48 or 64 channels of some columns and rows of some
 //   images, with zeros where the filter hangs over an edge. Rows stream through a ring of stages,
 //   from the top of a strip to its bottom, so that a row is loaded once however high the filter is.
-// - Strips are rows of y in columns and images that 8 warps cover, a column tile of 7 or 4 to as
-//   many lanes as have all channels: several images together where they are small. The plan takes
-//   the number of images, columns, rows and channels of a strip that leave the fewest blocks idle.
+// - Strips are rows of y in columns and images that 8 or 12 warps cover, a column tile of 7 or 4 to
+//   as many lanes as have all channels: several images together where they are small. The plan
+//   takes the number of images, columns, rows and channels of a strip that leave the fewest blocks
+//   idle.
 // - The first product of a row's sums writes to the next row's registers, so that nothing is moved
 //   as rows go by.
 //
@@ -35,15 +37,15 @@ void choose_kernel(const Option &option, State &state) {
     for_element(state.problem, [&](auto stored) {
         for_filter(state.problem, [&](auto r, auto stride) {
             using Stored = decltype(stored);
-            const auto choose = [&](auto lanes) {
-                state.kernel = cf::kernel_of(
-                    depthwise_nhwc_kernel<Stored, decltype(r)::value, decltype(stride)::value,
-                                          decltype(lanes)::value>,
-                    unsigned(option.blocks), unsigned(option.warps) * 32, shared, true);
-            };
-            if (option.lanes == 16)
-                return choose(cf::Constant<16>());
-            choose(cf::Constant<wide_lanes(sizeof(Stored))>());
+            constexpr int R = decltype(r)::value, Stride = decltype(stride)::value;
+            auto kernel = option.per_lane == PerLane::Pairs
+                              ? depthwise_nhwc_kernel<Stored, R, Stride, PerLane::Pairs>
+                              : depthwise_nhwc_kernel<Stored, R, Stride, PerLane::WidePairs>;
+            if constexpr (has_singles(R, sizeof(Stored)))
+                if (option.per_lane == PerLane::Singles)
+                    kernel = depthwise_nhwc_kernel<Stored, R, Stride, PerLane::Singles>;
+            state.kernel = cf::kernel_of(kernel, unsigned(option.blocks),
+                                         unsigned(option.warps) * 32, shared, true);
         });
     });
 }
@@ -77,7 +79,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.box = best->choice.box;
     plan.us = best->us;
     tell_strips(plan, state.tiling, best->choice.blocks);
-    cf::tell(plan, " lanes=%d warps=%d", best->choice.lanes, best->choice.warps);
+    const Option &option = best->choice;
+    cf::tell(plan, " lanes=%d channels=%d warps=%d",
+             lanes_of(cf::element_bytes(p), option.per_lane), channels_of(option.per_lane),
+             option.warps);
     choose_kernel(best->choice, state);
     return true;
 }

@@ -11,23 +11,33 @@
 
 namespace cf::depthwise {
 
-// What a kernel is compiled for: stored elements, filter, stride, and lanes to a channel block.
-template <class StoredOf, int FilterOf, int StrideOf, int LanesOf>
+// What a kernel is compiled for: stored elements, filter, stride, and what its lanes have.
+template <class StoredOf, int FilterOf, int StrideOf, PerLane LaneOf>
 struct Shape {
     using Stored = StoredOf;
-    static constexpr int R = FilterOf, Stride = StrideOf, Lanes = LanesOf;
-    using Sums = depthwise::Sums<R, Stride, columns_of(R), LaneChannels>;
+    static constexpr int R = FilterOf, Stride = StrideOf, Size = sizeof(Stored);
+    static constexpr int Lanes = lanes_of(Size, LaneOf), LaneChannels = channels_of(LaneOf);
+    static constexpr int Columns = columns_of(R, LaneOf);
+    using Sums = depthwise::Sums<R, Stride, Columns, LaneChannels>;
     using Weights = depthwise::Weights<R, LaneChannels>;
-    static constexpr int Columns = Sums::Columns, Rows = Sums::Rows;
+    static constexpr int Rows = Sums::Rows;
     static constexpr int Channels = Lanes * LaneChannels; // of a strip
-    static constexpr int LaneBytes = LaneChannels * int(sizeof(Stored));
+    static constexpr int LaneBytes = LaneChannels * Size;
     static constexpr int PixelBytes = Lanes * LaneBytes;
+    // Whether rows of sums that a strip does not have are left out at its edges, which takes a step
+    // of its own: asked everywhere it would cost more than it gains.
+    static constexpr bool Asks = R > 3;
 };
 
 #if CF_SM90
-// Two channels of a pixel in shared memory.
+// One or two channels of a pixel in shared memory.
 template <class Stored, int Offset>
-__device__ __forceinline__ void load_pixel(uint32_t at, float (&v)[LaneChannels]) {
+__device__ __forceinline__ void load_pixel(uint32_t at, float (&v)[1]) {
+    static_assert(std::is_same_v<Stored, float>, "in 16 bits they come by pairs");
+    v[0] = __uint_as_float(load_shared_behind<Offset>(at));
+}
+template <class Stored, int Offset>
+__device__ __forceinline__ void load_pixel(uint32_t at, float (&v)[2]) {
     if constexpr (std::is_same_v<Stored, float>) {
         const float2 two = load_shared_f32x2<Offset>(at);
         v[0] = two.x, v[1] = two.y;
@@ -38,24 +48,25 @@ __device__ __forceinline__ void load_pixel(uint32_t at, float (&v)[LaneChannels]
 }
 
 // A lane's filters in shared memory, those of its channels one after the other.
-template <class Shape, int... Pair>
+template <class Shape, int... Load>
 __device__ __forceinline__ void load_weights(uint32_t at, typename Shape::Weights &weights,
-                                             std::integer_sequence<int, Pair...>) {
-    constexpr int R = Shape::R, Taps = R * R;
-    const auto load = [&](auto pair) {
-        constexpr int First = 2 * decltype(pair)::value, Second = First + 1;
-        constexpr int Behind = First * int(sizeof(typename Shape::Stored));
-        float two[2];
-        load_pixel<typename Shape::Stored, Behind>(at, two);
-        weights.value[First % Taps / R][First % R][First / Taps] = two[0];
-        weights.value[Second % Taps / R][Second % R][Second / Taps] = two[1];
+                                             std::integer_sequence<int, Load...>) {
+    constexpr int R = Shape::R, Taps = R * R, Together = Shape::LaneChannels;
+    const auto load = [&](auto number) {
+        constexpr int First = Together * decltype(number)::value;
+        float v[Together];
+        load_pixel<typename Shape::Stored, First * Shape::Size>(at, v);
+#pragma unroll
+        for (int i = 0; i < Together; ++i)
+            weights.value[(First + i) % Taps / R][(First + i) % R][(First + i) / Taps] = v[i];
     };
-    (load(Constant<Pair>()), ...);
+    (load(Constant<Load>()), ...);
 }
 
 // The window's pixels of a row, which begin at `at`.
 template <class Shape, int... Pixel>
-__device__ __forceinline__ void load_row(uint32_t at, float (&x)[Shape::Sums::Width][LaneChannels],
+__device__ __forceinline__ void load_row(uint32_t at,
+                                         float (&x)[Shape::Sums::Width][Shape::LaneChannels],
                                          std::integer_sequence<int, Pixel...>) {
     (load_pixel<typename Shape::Stored, Pixel * Shape::PixelBytes>(at, x[Pixel]), ...);
 }
@@ -72,7 +83,7 @@ struct OutputMap {
     template <class Body>
     __device__ __forceinline__ void for_channels(Body body) {
 #pragma unroll
-        for (int e = 0; e < LaneChannels; ++e)
+        for (int e = 0; e < Shape::LaneChannels; ++e)
             body(channel + e, Constant<Shape::Columns>(),
                  [&](int q) -> float & { return value(q, e); });
     }
@@ -81,7 +92,7 @@ struct OutputMap {
         T *at = tensor + place;
 #pragma unroll
         for (int q = 0; q < Shape::Columns; ++q, at += channels)
-            body(Constant<LaneChannels>(), at, q < columns,
+            body(Constant<Shape::LaneChannels>(), at, q < columns,
                  [&](int e) -> float & { return value(q, e); });
     }
 };
@@ -90,7 +101,10 @@ template <class Shape>
 __device__ __forceinline__ void store_row(OutputMap<Shape> map, typename Shape::Stored *y) {
     using Stored = typename Shape::Stored;
     map.for_runs(y, [](auto count, Stored *to, bool live, auto value) {
-        const float v[LaneChannels] = {value(0), value(1)};
+        float v[Shape::LaneChannels];
+#pragma unroll
+        for (int e = 0; e < Shape::LaneChannels; ++e)
+            v[e] = value(e);
         store_neighbours<Stored>(reinterpret_cast<char *>(to), live, v);
     });
 }
@@ -99,7 +113,7 @@ template <class Shape>
 __device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape> map,
                                            typename Shape::Stored *y, const Finish &finish) {
     // By itself, so that it costs one branch where there is none.
-    if (!tiling.finishes)
+    if (__builtin_expect(!tiling.finishes, 1))
         return store_row<Shape>(map, y);
     finish_fragment<typename Shape::Stored>(finish, tiling.c, map);
     map.sums.activate_oldest(tiling.activation);
@@ -133,7 +147,7 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, i
         load_weights<Shape>(strips.stage(turns.stage()) + of_lane * FilterBytes, weights,
                             std::make_integer_sequence<int, Shape::R * Shape::R>());
         turns.leave();
-        const int channel = strip.channel + of_lane * LaneChannels;
+        const int channel = strip.channel + of_lane * Shape::LaneChannels;
         const int n = strip.n + image, q = strip.column + tile * Shape::Columns;
         const bool live = busy && n < tiling.n && channel < tiling.c;
         OutputMap<Shape> map = {
@@ -148,11 +162,14 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, i
             uint32_t from = strips.stage(turns.stage()) + offset;
 #pragma unroll 1
             for (int step = 0; step < tiling.steps; ++step, ++row) {
-                const auto row_of = [&](int i, float(&x)[Shape::Sums::Width][LaneChannels]) {
+                const auto row_of = [&](int i, auto &x) {
                     load_row<Shape>(from + i * tiling.pitch, x,
                                     std::make_integer_sequence<int, Shape::Sums::Width>());
                 };
-                sums.step(weights, row - rows + 1, row, row_of);
+                if (!Shape::Asks || (row >= First && row < rows))
+                    sums.template step<false>(weights, 0, First, row_of);
+                else
+                    sums.template step<true>(weights, row - rows + 1, row, row_of);
                 from += Shape::Stride * tiling.pitch;
                 if (row < First || row >= First + rows)
                     continue;
@@ -165,16 +182,16 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, i
 }
 #endif
 
-template <class Stored, int R, int Stride, int Lanes>
-__global__ void __launch_bounds__(MaxWarps * 32, blocks_of(R))
+template <class Stored, int R, int Stride, PerLane OfLane>
+__global__ void __launch_bounds__(most_warps(R, OfLane) * 32, blocks_of(R))
     depthwise_nhwc_kernel(const __grid_constant__ Tiling tiling,
                           const __grid_constant__ CUtensorMap x, const Stored *__restrict__ w,
                           Stored *__restrict__ y, const __grid_constant__ Finish finish) {
 #if CF_SM90
-    using Shape = Shape<Stored, R, Stride, Lanes>;
+    using Shape = Shape<Stored, R, Stride, OfLane>;
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ Ring<MaxStages> ring;
-    static_assert(sizeof(ring) <= StaticShared, "the plan leaves room for it");
+    static_assert(sizeof(ring) <= RingShared, "the plan leaves room for it");
     const auto mine = StridedTiles::of_block();
     const Strips<Shape> strips = {
         tiling, x, w, ring, shared_address(dynamic), mine, mine.count(tiling.strips)};

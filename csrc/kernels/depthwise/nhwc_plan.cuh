@@ -6,33 +6,43 @@
 
 namespace cf::depthwise {
 
-constexpr int MaxWarps = 8; // of a block
-constexpr int LaneChannels = 2;
-// Lanes to a channel block where they are not 16: two channels of f32 are 8 bytes, so that 24 have
-// 48 channels in 192 bytes of a pixel, and 32 have 64 in 128 bytes of 16-bit ones.
-constexpr int wide_lanes(int element_bytes) { return element_bytes == 4 ? 24 : 32; }
+constexpr int RingShared = 256; // bytes that the ring's barriers take
 
-// Adjacent columns of y that a thread has sums of.
-constexpr int columns_of(int r) { return r == 3 ? 7 : 4; }
-// Blocks of so many warps that registers leave room for on a multiprocessor.
+// Which channels and columns of y a thread has sums of: two channels (Pairs), with as many lanes to
+// a channel block as make 128 bytes of a pixel of f32 and 64 of 16 bits, or more (WidePairs); or
+// one channel of f32 and more columns (Singles). Of large filters that takes fewer registers, and
+// 7 columns are whole tiles of rows of 7, 14, 28 and 56.
+enum class PerLane { Pairs, WidePairs, Singles };
+
+constexpr int channels_of(PerLane lane) { return lane == PerLane::Singles ? 1 : 2; }
+constexpr int columns_of(int r, PerLane lane) { return r == 3 || lane == PerLane::Singles ? 7 : 4; }
+constexpr int lanes_of(int element_bytes, PerLane lane) {
+    return lane == PerLane::Pairs ? 16 : lane == PerLane::WidePairs && element_bytes == 4 ? 24 : 32;
+}
+constexpr bool has_singles(int r, int element_bytes) { return r > 3 && element_bytes == 4; }
+
+// Warps of the largest block, and blocks of so many that registers leave room for on a
+// multiprocessor.
+constexpr int most_warps(int r, PerLane lane) {
+    return r == 7 && lane == PerLane::Singles ? 12 : 8;
+}
 constexpr int blocks_of(int r) { return r == 7 ? 1 : 2; }
-inline int blocks_of(int r, int warps) { return blocks_of(r) * MaxWarps / warps; }
 
 // A tiling, what it copies, and what its launch takes.
 struct Option {
     Tiling tiling;
     Box box;
-    int warps, lanes; // of a block; of a channel block
-    int blocks;
+    PerLane per_lane;
+    int warps, blocks;
     double us;
 };
 
-// Instructions of a warp for a step, about; of 7x7 those for rows of y that a strip has.
-inline double instructions(const cf_problem &p, const Tiling &t) {
-    const int columns = columns_of(p.r), width = (columns - 1) * p.stride_w + p.r;
-    const int elements = columns * LaneChannels;
+// Instructions of a warp for a step, about; of large filters those for rows of y that a strip has.
+inline double instructions(const cf_problem &p, const Tiling &t, PerLane lane) {
+    const int columns = columns_of(p.r, lane), width = (columns - 1) * p.stride_w + p.r;
+    const int elements = columns * channels_of(lane);
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
-    const double products = double(p.r) * p.s * elements * (p.r == 7 ? t.rows / steps : 1);
+    const double products = double(p.r) * p.s * elements * (p.r > 3 ? t.rows / steps : 1);
     const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
     return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
@@ -65,16 +75,17 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double balance =
         rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
     const double in_flight = in_mean * std::min(t.stages - 1.0, items) * t.box_bytes;
-    const bool narrow =
-        option.lanes * LaneChannels * element_bytes(p) < 128 && option.lanes * LaneChannels < p.c;
+    const int element = element_bytes(p);
+    const int channels = lanes_of(element, option.per_lane) * channels_of(option.per_lane);
+    const bool narrow = channels * element < 128 && channels < p.c;
     const double bandwidth = (narrow ? NarrowShare : StreamShare) * d.bytes_per_us * in_flight /
                              (in_flight + HalfInFlight);
     const double memory = bytes / bandwidth * (1 + (balance - 1) * Unbalanced);
     // While a stage is being read, the others are on their way.
     const double read_us =
         items > t.stages ? clocks_us(d, items / (t.stages - 1.0) * InFlight, FmaClock) : 0;
-    const double step =
-        together_us(StepAlone, instructions(p, t) * option.warps * of_sm / 4 * ClocksOfMany);
+    const double step = together_us(StepAlone, instructions(p, t, option.per_lane) * option.warps *
+                                                   of_sm / 4 * ClocksOfMany);
     const double steps = t.rows + rows_of(p.r, p.stride_h) - 1;
     const double first = of_sm * OfBlock + in_mean * t.box_bytes * OfByte;
     const double computing =
@@ -83,14 +94,16 @@ inline double estimate(const cf_query &query, const Option &option) {
            together_us(computing, clocks_us(d, first, FmaClock) + std::max(memory, read_us));
 }
 
-// With so many lanes to a channel block: all but what depends on the number of blocks.
-inline bool tile(const cf_query &query, int lanes, const StripSize &size, Option &option) {
+// All but what depends on the number of blocks.
+inline bool tile(const cf_query &query, PerLane lane, const StripSize &size, Option &option) {
     const cf_problem &p = query.problem;
+    const int count = lanes_of(element_bytes(p), lane);
     option = {};
-    option.lanes = lanes;
-    option.warps = int(ceil_div(size.images * size.tiles * lanes, 32));
-    const StripShape shape = {columns_of(p.r), lanes * LaneChannels, 1, 128};
-    return option.warps <= MaxWarps && tile_strips(p, shape, size, option.tiling, option.box);
+    option.per_lane = lane;
+    option.warps = int(ceil_div(size.images * size.tiles * count, 32));
+    const StripShape shape = {columns_of(p.r, lane), count * channels_of(lane), 1, 128};
+    return option.warps <= most_warps(p.r, lane) &&
+           tile_strips(p, shape, size, option.tiling, option.box);
 }
 
 // With so many blocks to a multiprocessor; false where two stages do not fit.
@@ -98,8 +111,7 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
     const cf_device &d = query.device;
     Tiling &t = option.tiling;
     const int64_t room =
-        std::min<int64_t>(d.shared_per_sm / blocks - SystemShared, d.shared_per_block) -
-        StaticShared;
+        std::min<int64_t>(d.shared_per_sm / blocks - SystemShared, d.shared_per_block) - RingShared;
     t.stages = int(std::min<int64_t>(room / t.stage_bytes, MaxStages));
     if (t.stages < 2)
         return false;
@@ -110,26 +122,31 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
 
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
+    const int element = element_bytes(p);
     // Fewer blocks have more stages each; where strips are few, more blocks are no others.
     const auto take = [&](Option option) {
         int stages = 0, all_blocks = 0;
-        const int most = blocks_of(p.r, option.warps);
+        const int most = blocks_of(p.r) * most_warps(p.r, option.per_lane) / option.warps;
         for (int blocks = 1; blocks <= most && place(query, blocks, option); ++blocks) {
             if (option.tiling.stages != stages || option.blocks != all_blocks)
                 ranking.meet(option, option.us);
             stages = option.tiling.stages, all_blocks = option.blocks;
         }
     };
-    for (const int lanes : {wide_lanes(element_bytes(p)), 16})
-        for_strip_sizes(p, columns_of(p.r), MaxWarps * 32 / lanes, 32768,
+    for (const PerLane lane : {PerLane::WidePairs, PerLane::Pairs, PerLane::Singles}) {
+        if (lane == PerLane::Singles && !has_singles(p.r, element))
+            continue;
+        for_strip_sizes(p, columns_of(p.r, lane),
+                        most_warps(p.r, lane) * 32 / lanes_of(element, lane), 32768,
                         [&](const StripSize &size, int steps_before) {
                             Option option;
-                            if (!tile(query, lanes, size, option))
+                            if (!tile(query, lane, size, option))
                                 return steps_before;
                             if (option.tiling.steps != steps_before)
                                 take(option);
                             return option.tiling.steps;
                         });
+    }
 }
 
 } // namespace cf::depthwise

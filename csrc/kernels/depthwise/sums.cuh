@@ -16,6 +16,11 @@ __device__ __forceinline__ void widen_pair(uint32_t word, float (&v)[2]) {
     v[0] = widen(two.v[0]), v[1] = widen(two.v[1]);
 }
 
+// Bits from `least` to `most`, those of them that a word has.
+__device__ __forceinline__ uint32_t bits_between(int least, int most) {
+    return ~0u << max(least, 0) & ~(~1u << min(most, 30));
+}
+
 // A thread's filters, of neighbouring channels.
 template <int R, int Channels>
 struct Weights {
@@ -36,10 +41,11 @@ struct Sums {
     // The next rows of x, as many as the stride: row(i, x) fills in the window of the i-th. Rows of
     // sums move up by one with the first product of each, which writes to the next one's registers;
     // the oldest is whole behind it. Rows of sums from `least` to `most` are those that matter: at
-    // the edges of a strip others are left out if `Asks`, where that gains more than asking costs.
-    template <bool Asks = (R > 5), class Row>
+    // the edges of a strip others are left out if `Asks`.
+    template <bool Asks, class Row>
     __device__ __forceinline__ void step(const Weights<R, Channels> &weights, int least, int most,
                                          Row row) {
+        const uint32_t live = Asks ? bits_between(least, most) : 0;
 #pragma unroll
         for (int i = 0; i < Stride; ++i) {
             float x[Width][Channels];
@@ -47,7 +53,7 @@ struct Sums {
 #pragma unroll
             for (int a = Rows - 1; a >= 0; --a) {
                 const int r = Stride * a + i;
-                if (r >= R || (Asks && (a < least || a > most)))
+                if (r >= R || (Asks && !(live & 1u << a)))
                     continue;
 #pragma unroll
                 for (int s = 0; s < R; ++s)
