@@ -13,8 +13,8 @@
 // - y of a strip lies as its planes do. Its rows are gathered in shared memory, and the last warp
 //   to leave the strip stores them by one bulk copy: threads would write few bytes to each of many
 //   lines.
-//   With large filters of f32 in rows of whole 16 bytes, where the products take longer than that,
-//   they do so: shared memory has room for twice as much of x.
+//   With 5x5 and 7x7 in f32 and rows of whole 16 bytes threads do store: products take longer than
+//   that, and shared memory has room for twice as much of x.
 // - A strip's tasks are column tiles by pieces of rows, 32 to a warp.
 // - In 16 bits, without stride and where rows are whole 16 bytes, tensor cores multiply
 //   (nchw_bands.cuh): a row of the filter as a band matrix, 16 rows of y by 8 columns at a time.
@@ -61,8 +61,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("has no %s for this", configs[query.config]);
     if (!best)
         return no(
-            "keeps rows of x and y in shared memory, two times as many as a filter is high and "
-            "two; of %d and %d columns they do not fit",
+            "keeps rows of x, and mostly of y, in shared memory, two times as many as a filter is "
+            "high and two; of %d and %d columns they do not fit",
             p.w, p.q);
     state.tiling = best->choice.tiling;
     plan.us = best->us;

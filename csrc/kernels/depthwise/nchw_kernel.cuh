@@ -113,7 +113,7 @@ Launched kernel_among(const cf_problem &p, const Option &option) {
                 return choose(Constant<16>(), Constant<1>());
         const auto fits = [&](int bytes) { return bytes == vector_bytes(p); };
         const auto with_windows = [&](auto vector) { choose(vector, Constant<0>()); };
-        if constexpr (loads_words(R, Stride, Size))
+        if constexpr (loads_words(R, Stride, Size)) // vector_bytes says nothing between
             largest<16, 4>(fits, with_windows);
         else
             largest<16, 8, 4, Size>(fits, with_windows);

@@ -20,9 +20,9 @@ constexpr int MaxStages = 16;     // of the ring that strips go through
 constexpr int MostPlanes = 256;   // that lie whole in a strip, but for those that make pieces whole
 constexpr int StaticShared = 384; // bytes that the barriers take
 
-// Large filters of f32 have products enough to hide more loads and stores: with vectors of 16 bytes
-// threads store y themselves, so that shared memory has room for more of x, and where rows are no
-// multiples of those they load single words.
+// Large filters of f32 have products enough to hide more loads and stores. With vectors of 16 bytes
+// threads store y themselves, so that shared memory has room for more of x. Without a stride they
+// load single words where rows are no multiples of such vectors.
 __host__ __device__ constexpr bool stores_directly(int r, int element_bytes, int vector) {
     return r > 3 && element_bytes == 4 && vector == 16;
 }
@@ -93,7 +93,7 @@ struct Tiling {
     bool evict_first; // whether lines of x leave the cache first (core/evict_first.cuh)
     int together;     // columns of y that are written as one word or two
     uint32_t stage_bytes, filter_bytes; // filters first, then rows of x,
-    uint32_t output;                    // and from there on rows of y
+    uint32_t output;                    // and from there on rows of y, where they are gathered
     Divisor by_row_strips, by_tiles, by_pieces, by_channels;
 };
 
@@ -160,7 +160,7 @@ int shared_clocks(int bytes, Place place) {
 }
 
 // What a warp's tasks cost: issue slots, as they were counted in the compiled code, and clocks of
-// shared memory.
+// shared memory; what threads store to y themselves counts there, too, and is fitted so.
 struct Cost {
     double slots = 0, shared = 0;
 };
@@ -238,10 +238,11 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     return cost;
 }
 
-// These and what follows but BandSlotClocks are fitted to 2189 times of plans of 32 problems
+// These and what follows but BandSlotClocks are fitted to 2189 times of plans of 30 problems
 // (h200-depthwise-large-filters.csv, and those in 16 bits of h200-depthwise-nchw-first-strips.csv),
-// those of fast plans most: 8 % off (root of the mean square), the plan that it picks 2.6 % slower
-// than the fastest in the mean and 11 % at most, the fastest of seven 0.6 %. Bytes of the memory's
+// those of fast plans most: 8 % off (root of the mean square), the plan that it picks 3 % slower
+// than the fastest in the mean and 17 % at most (384 channels of 14x14 by 3x3 in f32, where it is
+// told the same as the fastest), the fastest of seven 0.6 %. Bytes of the memory's
 // pins that loads and stores beside each other move.
 constexpr double StreamShare = 0.898;
 // From a load to its bytes; from the last store to the kernel's end is about as long.
@@ -309,6 +310,9 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
     const cf_problem &p = query.problem;
     const int size = element_bytes(p);
     option = {};
+    // Bytes from a strip's first element of y on are counted in 31 bits.
+    if (double(strip_rows) * set * p.q * size > INT32_MAX)
+        return false;
     option.on_bands = on_bands;
     Tiling &t = option.tiling;
     const int64_t planes = p.n * p.c, row_strips = ceil_div(p.p, strip_rows);
@@ -348,7 +352,8 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
 inline bool place(const cf_query &query, int blocks, Option &option) {
     const cf_device &d = query.device;
     Tiling &t = option.tiling;
-    const int64_t room = std::min(d.shared_per_sm / blocks - 1024, d.shared_per_block);
+    // What is given to a block is a multiple of 128 bytes, and 1024 of it are the system's.
+    const int64_t room = std::min(d.shared_per_sm / blocks / 128 * 128 - 1024, d.shared_per_block);
     t.stages = int(std::min<int64_t>((room - StaticShared - ZeroBytes) / t.stage_bytes, MaxStages));
     if (t.stages < 2)
         return false;

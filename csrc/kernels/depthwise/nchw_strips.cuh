@@ -1,5 +1,5 @@
 // The strips of depthwise_nchw: planes, or rows of them, come to shared memory with their filters,
-// and leave it as y.
+// and leave it as y, but where threads store that themselves (Shape::StoresDirectly).
 #pragma once
 
 #include "kernels/depthwise/nchw_plan.cuh"

@@ -47,10 +47,10 @@ inline double instructions(const cf_problem &p, const Tiling &t, PerLane lane) {
     return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
 // Fitted to 1032 times of plans of 18 problems (benches/results/evidence/h200-depthwise-plans.csv
-// and h200-plans-by-blocks.csv), those of fast plans most. Clocks of a warp's step by itself, which
-// waits for its loads and products; of an instruction of each of many warps; of an item of the ring
-// beside them; of a block and of a byte of its first item, before anything is computed; until a
-// stage is read, where many are on their way.
+// and h200-plans-by-blocks.csv), those of fast plans most, all of them of pairs of channels. Clocks
+// of a warp's step by itself, which waits for its loads and products; of an instruction of each of
+// many warps; of an item of the ring beside them; of a block and of a byte of its first item,
+// before anything is computed; until a stage is read, where many are on their way.
 constexpr double StepAlone = 717, ClocksOfMany = 1.02, OfItem = 212, OfBlock = 89, OfByte = 0.002,
                  InFlight = 2450;
 // Bytes on their way to a multiprocessor with which half of the bandwidth is reached, and how much
