@@ -151,6 +151,6 @@ fi
 echo "$pack: $(du -sm "$pack" | cut -f 1) MB"
 if [[ -n $xz ]]; then
     # A window over everything finds what programs have in common.
-    tar -C dist -cf - convforge-gpu | xz --lzma2=preset=1,dict=256MiB,mf=hc4 >dist/convforge-gpu.tar.xz
+    tar -C dist -cf - convforge-gpu | xz --lzma2=preset=1,dict=256MiB >dist/convforge-gpu.tar.xz
     echo "dist/convforge-gpu.tar.xz: $(du -sm dist/convforge-gpu.tar.xz | cut -f 1) MB"
 fi

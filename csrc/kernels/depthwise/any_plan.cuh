@@ -12,13 +12,14 @@
 
 namespace cf::depthwise_any {
 
+using depthwise::SystemShared;
+
 constexpr int MaxThreads = 224; // of a block: those of 256 have fewer registers than they want
 constexpr int MaxBlocks = 4;    // of them that registers leave room for on a multiprocessor
 constexpr int MaxTasks = 8 * MaxThreads; // of a tile
 constexpr int Word = 4;                  // f32 that are read at once: rows of x, taps of a column
 constexpr int WordBytes = Word * sizeof(float);
 constexpr int MaxFilter = 1 << 30; // rows and columns
-constexpr int SystemShared = 1024; // bytes of each block's that are the system's
 // Fitted to 78 times of problems of all kinds (h200-any-estimates.csv): instructions of the slots
 // of a quarter; of counted clocks of shared memory; clocks of a warp's instruction that waits for
 // the one before it; of a round of parts; until the first tile is there and behind the last; bytes

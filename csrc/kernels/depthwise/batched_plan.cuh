@@ -19,7 +19,6 @@ constexpr int Columns = 8;                    // of x in a half of a step
 constexpr int WindowLead = 4;                 // columns of x in front of a tile's first of y
 constexpr int MaxWidth = 28;                  // of a plane
 constexpr int StaticShared = 1024;            // bytes, and what aligns the rest
-constexpr int SystemShared = 1024;            // bytes of each block's that are the system's
 
 // Blocks of the largest size that registers leave room for on a multiprocessor.
 __host__ __device__ constexpr int blocks_of(int r) { return r == 3 ? 3 : 2; }

@@ -9,6 +9,7 @@ namespace cf::depthwise_mma {
 
 using namespace depthwise;
 
+constexpr int StaticShared = 1024;             // bytes that the barriers may take
 constexpr int Warps = 8;                       // of a block
 constexpr int WarpChannels = 4;                // of each, the rest of a strip the same for all
 constexpr int Channels = Warps * WarpChannels; // of a strip

@@ -352,8 +352,9 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
 inline bool place(const cf_query &query, int blocks, Option &option) {
     const cf_device &d = query.device;
     Tiling &t = option.tiling;
-    // What is given to a block is a multiple of 128 bytes, and 1024 of it are the system's.
-    const int64_t room = std::min(d.shared_per_sm / blocks / 128 * 128 - 1024, d.shared_per_block);
+    // What is given to a block is a multiple of 128 bytes.
+    const int64_t room =
+        std::min(d.shared_per_sm / blocks / 128 * 128 - SystemShared, d.shared_per_block);
     t.stages = int(std::min<int64_t>((room - StaticShared - ZeroBytes) / t.stage_bytes, MaxStages));
     if (t.stages < 2)
         return false;

@@ -25,8 +25,8 @@ struct Shape {
     using Weights = depthwise::Weights<R, 1>;
     static constexpr bool StoresDirectly = stores_directly(R, Size, Vector);
     // Whether each step asks which rows of sums a task has. Elsewhere a step that does not is
-    // beside one that does, for a task's edges; together those of large filters outgrow the
-    // instructions' cache.
+    // beside one that does, for a task's edges; for large filters the two were slower than one
+    // (docs/notes/depthwise.md).
     static constexpr bool AsksAlways = R > 3 && Stride == 1;
     // Columns of a window in front of its origin, which is where it is read from: where padding is
     // as wide as half of the filter, the origin is so many tiles from the row's beginning, so

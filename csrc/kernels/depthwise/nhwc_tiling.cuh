@@ -11,10 +11,8 @@
 
 namespace cf::depthwise {
 
-constexpr int MaxStages = 16;      // of the ring that rows of x stream through
-constexpr int StaticShared = 1024; // bytes that a kernel may have
-constexpr int SystemShared = 1024; // bytes of each block's that are the system's
-constexpr int MaxBox = 256;        // elements along a side
+constexpr int MaxStages = 16; // of the ring that rows of x stream through
+constexpr int MaxBox = 256;   // elements along a side
 
 // A strip is some rows of y in some column tiles of some images, in a block of channels. Its rows
 // of x stream through the ring, a few steps to a stage: a step is as many rows of x as the vertical
