@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADLINES = ["report-86", "report-70"]
 # Problems on which cuDNN's time does not stand up: scripts/cudnn_best.py keeps the list.
 OPEN = "benches/cudnn-open.txt"
-ORDER = ["report-86", "report-70", "report-vgg", "report-gemv", "first", "vgg16", "resnet50", "batch1"]
+ORDER = ["report-86", "report-70", "report-vgg", "report-gemv", "first", "stems", "vgg16", "resnet50", "batch1"]
 BASELINES = {"cublas", "cudnn", "cpu"}
 # The library of each baseline as reports call it, and the package that scripts/toolkit.lock pins.
 LIBRARIES = {"cublas": ("cuBLAS", "nvidia-cublas"), "cudnn": ("cuDNN", "nvidia-cudnn-cu13")}

@@ -174,7 +174,10 @@ def gemm(p, product, unrolled, limits, c):
             per_clock = c["ONE_CHANNEL"] * limits.fma_peak
     read = unrolled if product.reads_x else max(unrolled - limits.l2_bytes / 2, 0)
     count = read + p.weights * product.operand + p.pixels * p.k * product.sum
-    stream = together_us(limits.busy_us(flops, per_clock), limits.memory_us(count, c["MEMORY"]))
+    # Of a short sum what is read and written is not hidden behind products.
+    short = c["SHORT_FMA"] if p.math == "fp32" else c["SHORT_HALF"]
+    memory = limits.memory_us(count, c["MEMORY"]) * (1 + short / p.reduction)
+    stream = together_us(limits.busy_us(flops, per_clock), memory)
     line = {"rows": p.k, "batched": p.plane, "wide": 0}[product.form] * product.sum
     if p.half and p.plane > 1 and line % 16:
         stream *= c["UNALIGNED"]

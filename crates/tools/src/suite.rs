@@ -29,6 +29,7 @@ const FILES: &[File] = suites!("":
     "report-vgg"
     "report-gemv"
     "first"
+    "stems"
     "vgg16"
     "resnet50"
     "batch1"

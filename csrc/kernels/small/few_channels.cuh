@@ -6,14 +6,19 @@
 
 namespace cf {
 
+// Most channels that the family is for; rows that take output channels group by group go further.
+constexpr int MostInputs = 32, MostOutputs = 64, MostGroupedOutputs = 512;
+
 // Whether a problem is one for the family; why not otherwise.
-inline bool has_few_channels(const cf_problem &p, const Refusal &no) {
+inline bool has_few_channels(const cf_problem &p, const Refusal &no,
+                             int most_outputs = MostOutputs) {
     if (p.groups != 1)
         return no("takes one group; this has %d", p.groups);
     if (p.dilation_h != 1 || p.dilation_w != 1)
         return no("takes no dilation");
-    if (p.c > 32 || p.k > 64)
-        return no("is for up to 32 input and 64 output channels; this has %d and %d", p.c, p.k);
+    if (p.c > MostInputs || p.k > most_outputs)
+        return no("is for up to %d input and %d output channels; this has %d and %d", MostInputs,
+                  most_outputs, p.c, p.k);
     return true;
 }
 

@@ -230,14 +230,14 @@ bool takes(const cf_problem &p, bool constant, const cf::Refusal &no) {
         return no("is written for NCHW");
     if (p.storage != CF_STORE_F32 || (p.math != CF_MATH_FP32 && p.math != CF_MATH_TF32))
         return no("multiplies f32 elements in fp32 (math fp32 or tf32)");
-    if (!cf::has_few_channels(p, no))
+    if (!cf::has_few_channels(p, no, cf::MostGroupedOutputs))
         return false;
     if (p.stride_h > 2 || p.r > MaxFilter || p.s > MaxFilter)
         return no("takes vertical strides up to 2 and filters up to %d x %d; this has %d and "
                   "%d x %d",
                   MaxFilter, MaxFilter, p.stride_h, p.r, p.s);
-    if (!constant && !common_height(p.r))
-        return no("reads weights from shared memory for filters of 3, 5 and 7 rows; this has %d",
+    if (!constant && !takes_shared(p.r, 1))
+        return no("reads weights from shared memory for filters of 1, 3, 5 and 7 rows; this has %d",
                   p.r);
     if (!constant && p.stride_h == 2 && !suits(p, {7, 2}, false))
         return no("reads weights from shared memory for a vertical stride of 1, or of 2 with 3 x 3 "

@@ -72,7 +72,7 @@ struct State {
 bool takes(const cf_problem &p, const cf::Refusal &no) {
     if (p.storage != CF_STORE_F32 || (p.math != CF_MATH_FP32 && p.math != CF_MATH_TF32))
         return no("multiplies f32 elements in math fp32 or tf32");
-    if (!cf::has_few_channels(p, no))
+    if (!cf::has_few_channels(p, no, cf::MostGroupedOutputs))
         return false;
     if (const double products = mean_products(p); p.math == CF_MATH_FP32 && products < MinProducts)
         return no("rounds each product a little more than fp32 does, which shows in sums of fewer "
@@ -129,8 +129,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     plan.filter_layout = state.choice.filter_layout();
     // Clocks compare tilings with each other; what a tiling takes is fitted to the layers of
     // docs/kernels/small.md.
-    const bool split_nchw = p.layout == CF_NCHW && state.choice.three;
-    const double fitted = (split_nchw ? 0.85 : 1) * (best.tiling.output_stages ? 0.7 : 1);
+    const double fitted = (state.choice.three ? 0.85 : 1) * (best.tiling.output_stages ? 0.7 : 1);
     const double launches = double(p.n) / chunk.n;
     plan.us = launches * (cf::ShortLaunchUs +
                           cf::clocks_us(device, fitted * best.clocks, cf::TensorClock)) +

@@ -124,7 +124,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const cf_problem &p = state.problem = query.problem;
     if (p.math != CF_MATH_F16 && p.math != CF_MATH_BF16)
         return no("multiplies 16-bit operands into f32 sums (math f16 or bf16)");
-    if (!cf::has_few_channels(p, no))
+    if (!cf::has_few_channels(p, no, cf::MostGroupedOutputs))
         return false;
     if (p.r > MaxFilter || p.s > MaxFilter)
         return no("takes filters up to %dx%d; this one is %dx%d", MaxFilter, MaxFilter, p.r, p.s);

@@ -35,6 +35,7 @@ constexpr int StaticShared = 1024;    // at most; barriers
 constexpr int BulkBytes = 1 << 20;    // of an image that one bulk copy loads: less
 constexpr int MaxTasks = 1 << 30;     // of a batch
 constexpr double PinShare = 0.869286; // of what memory's pins give, see memory_rate()
+constexpr double StoreRound = 3700;   // clocks of 32 bulk copies that store segments
 
 // Rows of y of a task: as many as 128 registers per thread hold the sums of.
 __host__ __device__ constexpr int rows_of(int column_tiles) {
@@ -247,7 +248,8 @@ inline uint64_t filter_layout(const cf_problem &p, const Shapes &shapes) {
     // Weights of a position's second pixel lie a stride further.
     uint64_t id = uint32_t(p.c == 1 ? p.stride_w : 0);
     const auto digit = [&](int value, int base) { id = id * base + value; };
-    digit(p.c, 33), digit(p.k, 65), digit(p.r, MaxFilter + 1), digit(p.s, MaxFilter + 1);
+    digit(p.c, MostInputs + 1), digit(p.k, MostGroupedOutputs + 1), digit(p.r, MaxFilter + 1),
+        digit(p.s, MaxFilter + 1);
     digit(p.storage, 3), digit(p.math == CF_MATH_BF16, 2), digit(p.layout, 2);
     digit(shapes.unrolled.column_tiles, MaxTiles + 1), digit(shapes.plain.groups > 0, 2);
     return id;
@@ -279,8 +281,10 @@ inline double clocks(const cf_query &query, const Tiling &t) {
     const double tensor = tasks * products * 8 / 4; // 6 alone, the others for what goes beside
     const double sums = rows * t.column_tiles * 4;
     const double shared = tasks * (t.steps * window * words + weights * 2 + sums);
+    // Weights in global memory are waited for.
+    const double others = t.unrolled ? 150 : 600;
     const double issue =
-        (tasks * (products + t.steps * window * (words + 2) + weights + sums * 2 + 150) +
+        (tasks * (products + t.steps * window * (words + 2) + weights + sums * 2 + others) +
          t.copies / 32.0 * 40) /
         4;
     const double elements = double(t.input_rows) * p.w * p.c;
@@ -292,13 +296,17 @@ inline double clocks(const cf_query &query, const Tiling &t) {
     // Ends of segments and half sectors cost more than their bytes, and so do strips that are
     // written for long: what all blocks write meanwhile lies far apart.
     const double written = t.whole_sectors ? 1 : t.segments > 1 ? 1.25 : t.staged ? 1.1 : 2.5;
-    const double apart = t.preloaded ? 1 : 1 + 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
+    const double apart = !t.preloaded ? 1 + 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0)
+                         : t.nchw     ? 1 + 0.4 * std::clamp(p.k / 64.0 - 1, 0.0, 1.0)
+                                      : 1;
     const double residual = p.epilogue.residual ? left : 0;
     const double memory = (loaded + left * written + residual) * apart / memory_rate(query.device);
     const double loading = t.copy == Direct || t.copy == Planes
                                ? 1000
                                : double(ceil_div(t.copies, 32 * 16 * 3)) * 1800;
-    const double strip = std::max({tensor, shared, issue, memory, loading});
+    // A warp stores a segment per lane; the first round is hidden.
+    const double storing = std::max((t.segments - 1) / 32, 0) * StoreRound;
+    const double strip = std::max({tensor, shared, issue, memory, loading, storing});
     return 4000 + loading + strips * (1.15 * strip + 200);
 }
 

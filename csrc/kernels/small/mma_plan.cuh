@@ -391,6 +391,8 @@ constexpr double PartialSectors = 2.5;
 // Bytes that the L2 cache gives one multiprocessor in a clock, on whatever chip: of the first
 // strip, and of weights, which come late.
 constexpr double FirstBytes = 32, WeightBytes = 24;
+// From one bulk copy of some hundred bytes to the next.
+constexpr double BulkClocks = 105;
 
 // Clocks that one task takes of a multiprocessor that is busy with as many as it takes. A product
 // of mma.sync takes 6 on one of its four schedulers and hardly overlaps with other instructions,
@@ -446,9 +448,10 @@ inline double estimated_clocks(const cf_problem &p, const cf_device &device, con
     const double moved =
         bytes + outputs * (partial ? PartialSectors : 1) + (p.epilogue.residual ? outputs : 0);
     const double memory = strips * moved / (StreamShare * bytes_per_clock(device, TensorClock));
-    // A producer takes some 200 clocks for as many small copies as it has lanes.
+    // A producer takes some 200 clocks for as many small copies as it has lanes. Bulk copies of
+    // some rows of a plane come one after the other.
     const double pieces = t.planes * t.rows * double(ceil_div(t.row_pieces, 32));
-    const double loading = t.bulk_copies ? 0 : pieces * 200 / t.producers;
+    const double loading = t.bulk_copies ? t.bulk_copies * BulkClocks : pieces * 200 / t.producers;
     const double first = 1500 + bytes / FirstBytes + loading;
     // A strip is waited for and handed back.
     return first + strips * 40 + std::max({products, memory, storing, strips * loading}) +

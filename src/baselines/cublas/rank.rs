@@ -8,25 +8,29 @@ use crate::{
 };
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
-const UNROLL_HALF: f64 = 0.502;
-const UNROLL_F32: f64 = 0.528;
-const MEMORY: f64 = 0.749;
+const UNROLL_HALF: f64 = 0.506;
+const UNROLL_F32: f64 = 0.583;
+const MEMORY: f64 = 0.769;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
-const LAUNCH_US: f64 = 3.85;
-const PASS_US: f64 = 6.03;
+const LAUNCH_US: f64 = 3.71;
+const PASS_US: f64 = 6.15;
 /// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
 /// FMAs.
-const FP32: f64 = 0.657;
-const TF32: f64 = 0.61;
-const HALF: f64 = 0.834;
-const ONE_CHANNEL: f64 = 0.807;
+const FP32: f64 = 0.619;
+const TF32: f64 = 0.578;
+const HALF: f64 = 0.808;
+const ONE_CHANNEL: f64 = 0.882;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
-const UNALIGNED: f64 = 3.54;
+const UNALIGNED: f64 = 3.29;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
-const FMA_STEP: f64 = 26.8;
-const HALF_STEP: f64 = 1.78;
+const FMA_STEP: f64 = 26.7;
+const HALF_STEP: f64 = 1.84;
 const MOST_FMA_STEPS: usize = 512;
+/// Products of a sum that take as long as what is read and written for it, by FMAs and on tensor cores:
+/// shorter ones hide little of that.
+const SHORT_FMA: f64 = 12.5;
+const SHORT_HALF: f64 = 6.04;
 /// Of a tile: fewer output channels take as long, and where each image has a product of its own, fewer
 /// pixels.
 const TILE: usize = 32;
@@ -98,16 +102,18 @@ fn gemm(problem: &Problem, product: &Product, operand: f64, limits: &Limits) -> 
     };
     let weights = (problem.w_len() * product.operand.bytes()) as f64;
     let written = images * (plane * problem.k() * product.sum.bytes()) as f64;
-    let stream = together_us(
-        busy_us(limits, flops, per_clock),
-        memory_us(limits, read + weights + written, MEMORY),
-    );
+    let steps = problem.reduction() as f64;
+    let short = match math {
+        Math::Fp32 => SHORT_FMA,
+        _ => SHORT_HALF,
+    };
+    let memory = memory_us(limits, read + weights + written, MEMORY) * (1.0 + short / steps);
+    let stream = together_us(busy_us(limits, flops, per_clock), memory);
     let slower = if is_unaligned(problem, product) {
         UNALIGNED
     } else {
         1.0
     };
-    let steps = problem.reduction() as f64;
     let clocks = match math {
         Math::Fp32 => FMA_STEP * steps.min(MOST_FMA_STEPS as f64),
         Math::Tf32 => 2.0 * HALF_STEP * steps,
