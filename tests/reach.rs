@@ -56,6 +56,7 @@ fn main() {
             some_filters_are_packed_alike,
         ),
         Trial::test("padding beyond a filter", wide_padding_is_for_others),
+        Trial::test("few channels become many", few_channels_become_so_many),
         Trial::test(
             "padding of half a billion rows",
             endless_padding_is_planned_or_refused,
@@ -123,6 +124,29 @@ fn wide_padding_is_for_others() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Which rows of the small family take more than 64 output channels, and how many.
+#[cfg(feature = "cuda")]
+fn few_channels_become_so_many() -> Result<(), Failed> {
+    let of = |channels: usize, words: &str| format!("mb2ic3ih24oc{channels}kh3ph1{words}");
+    for (name, most, words) in [
+        ("small_fma", 512, ""),
+        ("small_mma", 512, ""),
+        ("small_mma", 512, "+nhwc"),
+        ("small_mma16", 512, "+f16"),
+        ("small_mma16", 512, "+bf16+nhwc"),
+        ("small_resident", 64, ""),
+    ] {
+        let (fits, beyond) = (of(most, words), of(most + 1, words));
+        common::ensure(is_planned(name, &fits)?, &format!("{name} {fits}"))?;
+        common::ensure(!is_planned(name, &beyond)?, &format!("{name} {beyond}"))?;
+    }
+    // Filters of one row have weights in shared memory, in steps of 1.
+    let (steps_of_1, steps_of_2) = ("mb2ic16ih20oc96kh1", "mb2ic16ih20oc96oh10kh1sh2");
+    let shared = "small_fma:weights=shared";
+    common::ensure(is_planned(shared, steps_of_1)?, steps_of_1)?;
+    common::ensure(!is_planned(shared, steps_of_2)?, steps_of_2)
+}
+
 /// Numbers of rows and pixels that are beyond what a plan counts in.
 #[cfg(feature = "cuda")]
 fn endless_padding_is_planned_or_refused() -> Result<(), Failed> {
@@ -148,7 +172,8 @@ fn endless_padding_is_planned_or_refused() -> Result<(), Failed> {
 #[cfg(feature = "cuda")]
 fn is_planned(name: &str, text: &str) -> Result<bool, Failed> {
     let (limits, problem) = (nominal(), text.parse()?);
-    let mut configured = common::configured().filter(|one| one.info().name == name);
+    let is_named = |one: &Configured| one.info().name == name || one.name() == name;
+    let mut configured = common::configured().filter(is_named);
     Ok(configured.any(|configured| configured.plan(&limits, &problem).is_ok()))
 }
 

@@ -113,7 +113,7 @@ pub fn coverage(variant: &dyn Variant, limits: &Limits) -> f64 {
 type Kind = (Profile, fn(&mut Shape));
 
 /// Kinds of shapes that kernels are made for.
-static KINDS: LazyLock<[Kind; 15]> = LazyLock::new(|| {
+static KINDS: LazyLock<[Kind; 16]> = LazyLock::new(|| {
     let all = Profile {
         flops: 1e7,
         ..Profile::default()
@@ -124,6 +124,12 @@ static KINDS: LazyLock<[Kind; 15]> = LazyLock::new(|| {
         filter_side: 1..=7,
         steps: false,
         ..all.clone()
+    };
+    // First layers, and those that widen few channels.
+    let stems = Profile {
+        channels: 1..=32,
+        filters: 65..=512,
+        ..few_channels.clone()
     };
     let pixels = Profile {
         channels: 1..=4096,
@@ -154,6 +160,7 @@ static KINDS: LazyLock<[Kind; 15]> = LazyLock::new(|| {
         (few_channels.clone(), any),
         (few_channels.clone(), tidy),
         (few_channels, few_even_channels),
+        (stems, any),
         (all.clone(), tiles),
         (pixels, any),
         (batches, any),

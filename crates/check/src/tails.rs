@@ -6,6 +6,7 @@
 //! | dense: 3x3, 1x1, 3x3 with stride 2 | channels, filters, width; up to 129 height; up to 65 images |
 //! | 1x1, planes of four rows | pixels of a plane, in fours |
 //! | few channels under a 7x7 filter | width of the output; up to 33 filters, images |
+//! | few channels under 4x4 with stride 4 | filters |
 //! | depthwise: 3x3, 5x5 with stride 2, 7x7 | channels, one above each edge; width; up to 129 height |
 //! | groups of 4, 8, 16 and 32 channels | width; up to 65 groups; up to 33 height |
 //!
@@ -35,6 +36,7 @@ type Window = [usize; 3];
 
 const DENSE: [Window; 3] = [[3, 1, 1], [1, 1, 0], [3, 2, 1]];
 const FEW_CHANNELS: Window = [7, 1, 0];
+const PATCHES: Window = [4, 4, 0];
 const DEPTHWISE: [Window; 3] = [[3, 1, 1], [5, 2, 2], [7, 1, 3]];
 const GROUPED: Window = [3, 1, 1];
 /// Channels of a group.
@@ -102,6 +104,7 @@ fn few_channels_at(edge: usize) -> Vec<Shape> {
     }
     // The output is as wide as the edge.
     layers.push(dense(window, 2, [4, 40, edge + 6], 16));
+    layers.push(dense(PATCHES, 2, [3, 40, 40], edge));
     layers
 }
 
@@ -187,6 +190,7 @@ mod tests {
             has(&problems, &format!("mb2ic32ih12iw20oc{e}kh1"));
             has(&problems, &format!("mb1ic24ih12iw{e}oc40kh3sh2ph1+nhwc"));
             has(&problems, &format!("mb1ic24ih{e}iw12oc40kh1+math=tf32"));
+            has(&problems, &format!("mb2ic3ih40oc{e}kh4sh4"));
             let (few, g) = (e + 6, e + 1);
             has(&problems, &format!("mb2ic4ih40iw{few}oc16kh7+f16"));
             has(

@@ -6,7 +6,8 @@
 
 namespace cf {
 
-// Most channels that the family is for; rows that take output channels group by group go further.
+// Most channels that a row of the family is for, unless it takes output channels group by group:
+// then as many as first layers of networks have.
 constexpr int MostInputs = 32, MostOutputs = 64, MostGroupedOutputs = 512;
 
 // Whether a problem is one for the family; why not otherwise.

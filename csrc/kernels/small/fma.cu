@@ -1,7 +1,7 @@
 // small_fma: few channels in exact fp32, at the rate of the multiply-add units.
 //
-// With 1 to 32 channels on either side a matrix product has nothing to tile: 4 output channels fill
-// a quarter of a 16-wide tile. So the tile is made of pixels instead. A thread owns a column of
+// With few channels on either side a matrix product has nothing to tile: 4 output channels fill a
+// quarter of a 16-wide tile. So the tile is made of pixels instead. A thread owns a column of
 // Rows output pixels in ThreadChannels = 4 output channels, up to 116 sums in registers. For one
 // (input channel, filter column) it reads the Rows + R - 1 inputs below each other that its column
 // needs, and then R x 4 weights each meet Rows of them: one load per some twenty multiply-adds, and
@@ -236,7 +236,7 @@ bool takes(const cf_problem &p, bool constant, const cf::Refusal &no) {
         return no("takes vertical strides up to 2 and filters up to %d x %d; this has %d and "
                   "%d x %d",
                   MaxFilter, MaxFilter, p.stride_h, p.r, p.s);
-    if (!constant && !takes_shared(p.r, 1))
+    if (!constant && !shared_height(p.r))
         return no("reads weights from shared memory for filters of 1, 3, 5 and 7 rows; this has %d",
                   p.r);
     if (!constant && p.stride_h == 2 && !suits(p, {7, 2}, false))
@@ -290,9 +290,15 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("counts columns of pixels in 31 bits, too few for %lld images",
                   (long long)chunk.n);
     const Best best = search(chunk, device, constant);
+    if (!best.found && !constant)
+        return no(
+            "keeps the filter of %d bytes, and strips of %d channels, %d columns and all rows "
+            "that 8 rows of outputs need, in shared memory, which has %d bytes, and counts "
+            "columns in 31 bits",
+            filter_floats(p) * 4, p.c, p.w, device.shared_per_block);
     if (!best.found)
         return no("keeps strips of %d channels, %d columns and all rows that 8 rows of outputs "
-                  "need in shared memory, which has %d bytes",
+                  "need in shared memory, which has %d bytes, and counts columns in 31 bits",
                   p.c, p.w, device.shared_per_block);
     state.tiling = best.tiling;
     state.filter_floats = filter_floats(p);

@@ -28,19 +28,18 @@ struct ThreadTile {
     int rows, columns;
 };
 
-// With one column a vertical stride of 2 has 20 and 8 rows, weights in shared memory these, 22, 16
-// and 7 and no stride of 2, constant ones all but 16 and 7. Two columns are for 3 x 3 filters.
+// With one column, under filters of a common height, a vertical stride of 2 has 20 and 8 rows,
+// weights in shared memory these, 22, 16 and 7 and no stride of 2, constant ones all but 16 and 7.
+// Two columns are for 3 x 3 filters.
 constexpr ThreadTile ThreadTiles[] = {{29, 1}, {22, 1}, {20, 1}, {17, 1}, {16, 1},
                                       {15, 1}, {8, 1},  {7, 1},  {7, 2}};
 constexpr int ThreadTileCount = sizeof(ThreadTiles) / sizeof(ThreadTiles[0]);
 
 // Filter heights that have all of them. The others have two: columns of 8 rows, and, for a vertical
-// stride of 1, of as many as registers allow. Weights are constant there, but for filters of one
-// row in steps of 1, which have both.
+// stride of 1, of as many as registers allow. Of the others only filters of one row in steps of 1
+// have weights in shared memory, beside constant ones.
 constexpr bool common_height(int r) { return r == 3 || r == 5 || r == 7; }
-constexpr bool takes_shared(int r, int stride) {
-    return common_height(r) || (r == 1 && stride == 1);
-}
+constexpr bool shared_height(int r) { return common_height(r) || r == 1; }
 constexpr int most_rows(int r) { return r > 8 ? 16 : 20; }
 
 constexpr bool is_compiled(int r, ThreadTile tile, int stride, bool constant) {
@@ -48,7 +47,7 @@ constexpr bool is_compiled(int r, ThreadTile tile, int stride, bool constant) {
     if (tile.columns == 2)
         return r == 3;
     if (!common_height(r))
-        return (constant || takes_shared(r, stride)) &&
+        return (constant || (shared_height(r) && stride == 1)) &&
                (rows == 8 || (stride == 1 && rows == most_rows(r)));
     if (rows == 20 || rows == 8)
         return constant || stride == 1;

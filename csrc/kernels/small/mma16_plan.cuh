@@ -262,7 +262,8 @@ inline double memory_rate(const cf_device &device) {
 
 // Clocks of the busiest multiprocessor: the longest of what its four tensor cores, its shared
 // memory, its four schedulers, its producers and the device's memory need for a strip. Fitted to
-// benches/results/evidence/h200-small-mma16-experiments.txt and h200-small-mma16-tilings.txt.
+// benches/results/evidence/h200-small-mma16-experiments.txt and h200-small-mma16-tilings.txt, and
+// what more than 64 output channels and weights in global memory cost to h200-few-channels.csv.
 inline double clocks(const cf_query &query, const Tiling &t) {
     const cf_problem &p = query.problem;
     const int sets = std::max(t.strips / t.strips_per_out_stage, 1); // a batch may be empty
@@ -296,16 +297,18 @@ inline double clocks(const cf_query &query, const Tiling &t) {
     // Ends of segments and half sectors cost more than their bytes, and so do strips that are
     // written for long: what all blocks write meanwhile lies far apart.
     const double written = t.whole_sectors ? 1 : t.segments > 1 ? 1.25 : t.staged ? 1.1 : 2.5;
-    const double apart = !t.preloaded ? 1 + 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0)
-                         : t.nchw     ? 1 + 0.4 * std::clamp(p.k / 64.0 - 1, 0.0, 1.0)
-                                      : 1;
+    double apart = 1;
+    if (!t.preloaded)
+        apart += 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
+    else if (t.nchw) // as do planes of many channels
+        apart += 0.4 * std::clamp(p.k / double(MostOutputs) - 1, 0.0, 1.0);
     const double residual = p.epilogue.residual ? left : 0;
     const double memory = (loaded + left * written + residual) * apart / memory_rate(query.device);
     const double loading = t.copy == Direct || t.copy == Planes
                                ? 1000
                                : double(ceil_div(t.copies, 32 * 16 * 3)) * 1800;
     // A warp stores a segment per lane; the first round is hidden.
-    const double storing = std::max((t.segments - 1) / 32, 0) * StoreRound;
+    const double storing = t.staged ? (t.segments - 1) / 32 * StoreRound : 0;
     const double strip = std::max({tensor, shared, issue, memory, loading, storing});
     return 4000 + loading + strips * (1.15 * strip + 200);
 }
@@ -378,7 +381,10 @@ inline bool fit_rings(const cf_query &query, int64_t of_block, Tiling &t) {
         t.segments = t.nchw && t.strips_per_image > t.strips_per_out_stage ? p.k : 1;
         t.segment_bytes = uint32_t(
             std::min<int64_t>(round_up(plane * (t.segments > 1 ? 1 : p.k) + 30, 16), 1 << 24));
-        t.out_stage_bytes = t.segments * t.segment_bytes;
+        const int64_t out_stage_bytes = int64_t(t.segments) * t.segment_bytes;
+        if (out_stage_bytes > query.device.shared_per_block)
+            return false;
+        t.out_stage_bytes = uint32_t(out_stage_bytes);
     }
     const int64_t budget = int64_t(query.device.shared_per_block) - StaticShared - t.weight_bytes -
                            int64_t(PlanarBuffers) * t.planar_bytes;

@@ -164,7 +164,7 @@ __device__ __forceinline__ Columns columns_of(const Block &block, int task, int 
     constexpr TaskShape F = Task::F;
     constexpr int Mine = 8 * F.pixels();
     const Tiling &tiling = block.tiling;
-    // Mostly there is one group.
+    // Up to 64 output channels are one group, mostly.
     const int row = tiling.groups == 1 ? task : tiling.by_groups.quotient(task);
     const int begin = row * F.columns() + (F.wgmma ? block.warp % 4 * Mine : 0);
     const int end = min(begin + Mine, total);

@@ -384,7 +384,7 @@ inline void set_divisors(Tiling &t) {
 }
 
 // The estimate's numbers are fitted to the tilings of
-// benches/results/evidence/h200-small-mma-tilings.txt.
+// benches/results/evidence/h200-small-mma-tilings.txt, BulkClocks to h200-few-channels.csv.
 constexpr double StreamShare = 0.7988; // of the memory's pins, where blocks stream strips
 // Sectors that two warps write cost the memory as much as so many.
 constexpr double PartialSectors = 2.5;

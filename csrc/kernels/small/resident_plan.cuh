@@ -114,7 +114,7 @@ inline uint64_t filter_layout(const cf_problem &p) {
     const Order order = order_of(p);
     uint64_t id = 0;
     const auto digit = [&](int value, int base) { id = id * base + value; };
-    digit(order.c, 33), digit(order.k, 65);
+    digit(order.c, MostInputs + 1), digit(order.k, MostOutputs + 1);
     digit(order.r, 8 * MaxSteps + 1), digit(order.s, 16 * MaxSteps + 1);
     digit(order.row.lead, 4), digit(order.row.words, 8 * MaxSteps + 1);
     digit(p.storage, 3), digit(order.parts, 3), digit(order.nhwc, 2);

@@ -95,7 +95,7 @@ inline uint64_t packed_size(const Shapes &shapes) {
 inline uint64_t filter_layout(const cf_problem &p, const Shapes &shapes) {
     uint64_t id = 0;
     const auto digit = [&](int value, int base) { id = id * base + value; };
-    digit(p.c, 33), digit(p.k, 65), digit(p.r, 8), digit(p.s, 8);
+    digit(p.c, MostInputs + 1), digit(p.k, MostOutputs + 1), digit(p.r, 8), digit(p.s, 8);
     digit(p.math == CF_MATH_BF16, 2);
     digit(shapes.pairs.steps > 0, 2), digit(shapes.pixels.steps > 0, 2);
     return id;
