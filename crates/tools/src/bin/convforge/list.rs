@@ -75,6 +75,9 @@ struct Answer {
     layer: Layer,
     supported: bool,
     reason: Option<String>,
+    /// The configuration that does it where the first one cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<String>,
     /// Its own estimate of its time.
     rank_us: Option<f64>,
     /// The picks that choose it.
@@ -245,8 +248,12 @@ fn answers(entries: &[Entry], shared: &[&str], look: Look) -> String {
             },
             None => ("yes".to_owned(), String::new()),
         };
+        let name = match &answer.config {
+            Some(config) => format!("{}:{config}", info.name),
+            None => info.name.clone(),
+        };
         vec![
-            info.name.clone(),
+            name,
             can,
             answer.rank_us.map_or("-".to_owned(), duration),
             answer.picked_by.join(", "),
@@ -428,22 +435,33 @@ impl<'a> Asked<'a> {
     }
 
     fn ask(&self, variant: &dyn Variant) -> Answer {
-        let query = Query::new(&self.layer.problem, 0, &self.limits);
-        let name = &variant.info().name;
+        let Info { name, configs, .. } = variant.info();
+        let plan = |config| {
+            let query = Query::new(&self.layer.problem, config, &self.limits);
+            variant::plan(variant, self.limits.is_gpu(), &query)
+        };
         let chose = |(_, choice): &&Picked| {
             let choice = choice.as_ref();
-            choice.is_ok_and(|chosen| chosen.configured.info().name == *name)
+            choice.is_ok_and(|chosen| &chosen.configured.info().name == name)
         };
         let picked = || self.picks.iter().filter(chose);
-        let answer = variant::plan(variant, self.limits.is_gpu(), &query);
-        let (rank_us, reason) = match answer {
-            Ok(plan) => (plan.us, None),
-            Err(why) => (None, Some(why)),
+        // Why not is what the first configuration says.
+        let (rank_us, reason, config) = match plan(0) {
+            Ok(plan) => (plan.us, None, None),
+            Err(why) => {
+                let others = configs.iter().enumerate().skip(1);
+                let mut able = others.filter_map(|(i, config)| Some((plan(i).ok()?, config)));
+                match able.next() {
+                    Some((plan, config)) => (plan.us, None, Some(config.clone())),
+                    None => (None, Some(why), None),
+                }
+            }
         };
         Answer {
             layer: self.layer.clone(),
             supported: reason.is_none(),
             reason,
+            config,
             rank_us,
             picked_by: picked().map(|(pick, _)| pick.to_string()).collect(),
             picked_because: picked()
@@ -493,6 +511,20 @@ mod tests {
             width: Some(width),
             ..Look::default()
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn a_variant_can_do_what_one_of_its_configurations_can() {
+        // A filter that is too large for constant memory.
+        let layer = Layer::alone("mb2ic4ih20oc512oh16kh5".parse().unwrap());
+        let place = Place::Chip("h200".to_owned(), Limits::of_chip("h200").unwrap());
+        let all = Contenders::new();
+        let asked = Asked::new(&layer, &place);
+        let text = answers(&entries(&all, &[], Some(&asked)), &[], Look::default());
+        let line = text.lines().find(|line| line.contains("small_fma"));
+        let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+        assert_eq!(words[..2], ["small_fma:weights=shared", "yes"]);
     }
 
     /// Without the commas that cells get between them.
