@@ -260,6 +260,26 @@ inline double memory_rate(const cf_device &device) {
     return PinShare * bytes_per_clock(device, TensorClock);
 }
 
+// Clocks that the device's memory takes of a multiprocessor for a strip.
+inline double memory_clocks(const cf_query &query, const Tiling &t) {
+    const cf_problem &p = query.problem;
+    // Blocks that share a strip's tasks share its outputs.
+    const double outputs = double(std::min(t.row_tiles * rows_of(t.column_tiles), p.p)) * p.q *
+                           p.k / t.blocks_per_strip;
+    const double loaded = double(t.input_rows) * p.w * p.c * (p.storage == CF_STORE_F32 ? 4 : 2);
+    const double left = outputs * (t.to_floats ? 4 : 2);
+    const double residual = p.epilogue.residual ? left : 0;
+    // Ends of segments and half sectors cost more than their bytes, and so do strips that are
+    // written for long: what all blocks write meanwhile lies far apart.
+    const double written = t.whole_sectors ? 1 : t.segments > 1 ? 1.25 : t.staged ? 1.1 : 2.5;
+    double apart = 1;
+    if (!t.preloaded)
+        apart += 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
+    else if (t.nchw) // as do planes of many channels
+        apart += 0.4 * std::clamp(p.k / double(MostOutputs) - 1, 0.0, 1.0);
+    return (loaded + left * written + residual) * apart / memory_rate(query.device);
+}
+
 // Clocks of the busiest multiprocessor: the longest of what its four tensor cores, its shared
 // memory, its four schedulers, its producers and the device's memory need for a strip. Fitted to
 // benches/results/evidence/h200-small-mma16-experiments.txt and h200-small-mma16-tilings.txt, and
@@ -288,22 +308,7 @@ inline double clocks(const cf_query &query, const Tiling &t) {
         (tasks * (products + t.steps * window * (words + 2) + weights + sums * 2 + others) +
          t.copies / 32.0 * 40) /
         4;
-    const double elements = double(t.input_rows) * p.w * p.c;
-    // Blocks that share a strip's tasks share its outputs.
-    const double outputs =
-        double(std::min(t.row_tiles * int(rows), p.p)) * p.q * p.k / t.blocks_per_strip;
-    const double loaded = elements * (p.storage == CF_STORE_F32 ? 4 : 2);
-    const double left = outputs * (t.to_floats ? 4 : 2);
-    // Ends of segments and half sectors cost more than their bytes, and so do strips that are
-    // written for long: what all blocks write meanwhile lies far apart.
-    const double written = t.whole_sectors ? 1 : t.segments > 1 ? 1.25 : t.staged ? 1.1 : 2.5;
-    double apart = 1;
-    if (!t.preloaded)
-        apart += 0.6 * std::clamp(left / 150000 - 1, 0.0, 1.0);
-    else if (t.nchw) // as do planes of many channels
-        apart += 0.4 * std::clamp(p.k / double(MostOutputs) - 1, 0.0, 1.0);
-    const double residual = p.epilogue.residual ? left : 0;
-    const double memory = (loaded + left * written + residual) * apart / memory_rate(query.device);
+    const double memory = memory_clocks(query, t);
     const double loading = t.copy == Direct || t.copy == Planes
                                ? 1000
                                : double(ceil_div(t.copies, 32 * 16 * 3)) * 1800;

@@ -13,7 +13,7 @@ use clap::builder::PossibleValuesParser;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
     Choice, Device, Error, Limits, Pick, Problem, chain,
-    variant::{self, Info, Query, Variant},
+    variant::{self, Info, Plan, Query, Variant},
 };
 use convforge_check as check;
 use convforge_tools::{
@@ -434,28 +434,30 @@ impl<'a> Asked<'a> {
         self.tell_picks(out)
     }
 
-    fn ask(&self, variant: &dyn Variant) -> Answer {
-        let Info { name, configs, .. } = variant.info();
+    /// The plan of the first configuration that can do it, which is named where it is not the default; or
+    /// why the default cannot.
+    fn first_able(&self, variant: &dyn Variant) -> Result<(Plan, Option<String>), String> {
         let plan = |config| {
             let query = Query::new(&self.layer.problem, config, &self.limits);
             variant::plan(variant, self.limits.is_gpu(), &query)
         };
+        plan(0).map(|plan| (plan, None)).or_else(|why| {
+            let others = variant.info().configs.iter().enumerate().skip(1);
+            let mut able = others.filter_map(|(i, name)| Some((plan(i).ok()?, Some(name.clone()))));
+            able.next().ok_or(why)
+        })
+    }
+
+    fn ask(&self, variant: &dyn Variant) -> Answer {
+        let name = &variant.info().name;
         let chose = |(_, choice): &&Picked| {
             let choice = choice.as_ref();
-            choice.is_ok_and(|chosen| &chosen.configured.info().name == name)
+            choice.is_ok_and(|chosen| chosen.configured.info().name == *name)
         };
         let picked = || self.picks.iter().filter(chose);
-        // Why not is what the first configuration says.
-        let (rank_us, reason, config) = match plan(0) {
-            Ok(plan) => (plan.us, None, None),
-            Err(why) => {
-                let others = configs.iter().enumerate().skip(1);
-                let mut able = others.filter_map(|(i, config)| Some((plan(i).ok()?, config)));
-                match able.next() {
-                    Some((plan, config)) => (plan.us, None, Some(config.clone())),
-                    None => (None, Some(why), None),
-                }
-            }
+        let (rank_us, config, reason) = match self.first_able(variant) {
+            Ok((plan, config)) => (plan.us, config, None),
+            Err(why) => (None, None, Some(why)),
         };
         Answer {
             layer: self.layer.clone(),
