@@ -66,7 +66,7 @@ END
 
 readonly STEP_SECONDS=480 # no step takes longer than eight minutes
 readonly STUDY_STEPS=24   # shares of the study, so that one fits into a step
-readonly SUITES="report-86 report-70 report-vgg report-gemv first vgg16 resnet50 batch1 grouped depthwise"
+readonly SUITES="report-86 report-70 report-vgg report-gemv first stems vgg16 resnet50 batch1 grouped depthwise"
 
 main() {
     read_options "$@"

@@ -290,16 +290,11 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("counts columns of pixels in 31 bits, too few for %lld images",
                   (long long)chunk.n);
     const Best best = search(chunk, device, constant);
-    if (!best.found && !constant)
-        return no(
-            "keeps the filter of %d bytes, and strips of %d channels, %d columns and all rows "
-            "that 8 rows of outputs need, in shared memory, which has %d bytes, and counts "
-            "columns in 31 bits",
-            filter_floats(p) * 4, p.c, p.w, device.shared_per_block);
     if (!best.found)
         return no("keeps strips of %d channels, %d columns and all rows that 8 rows of outputs "
-                  "need in shared memory, which has %d bytes, and counts columns in 31 bits",
-                  p.c, p.w, device.shared_per_block);
+                  "need in shared memory, which has %d bytes, beside %d of the filter, and counts "
+                  "columns in 31 bits",
+                  p.c, p.w, device.shared_per_block, constant ? 0 : filter_floats(p) * 4);
     state.tiling = best.tiling;
     state.filter_floats = filter_floats(p);
     choose_kernel(query, best.option, state);

@@ -7,13 +7,14 @@ use std::{
     io::{self, Write},
     iter,
     process::ExitCode,
+    sync::Arc,
 };
 
 use clap::builder::PossibleValuesParser;
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use convforge::{
     Choice, Device, Error, Limits, Pick, Problem, chain,
-    variant::{self, Info, Plan, Query, Variant},
+    variant::{Configured, Info, Plan, Variant},
 };
 use convforge_check as check;
 use convforge_tools::{
@@ -208,7 +209,7 @@ fn entries<'a>(all: &'a Contenders, coverage: &[f64], asked: Option<&Asked>) -> 
     let entries = all.all().iter().enumerate().map(|(i, variant)| Entry {
         info: variant.info(),
         coverage: coverage.get(i).copied(),
-        answer: asked.map(|asked| asked.ask(&**variant)),
+        answer: asked.map(|asked| asked.ask(variant)),
     });
     entries.collect()
 }
@@ -434,21 +435,19 @@ impl<'a> Asked<'a> {
         self.tell_picks(out)
     }
 
-    /// The plan of the first configuration that can do it, which is named where it is not the default; or
-    /// why the default cannot.
-    fn first_able(&self, variant: &dyn Variant) -> Result<(Plan, Option<String>), String> {
-        let plan = |config| {
-            let query = Query::new(&self.layer.problem, config, &self.limits);
-            variant::plan(variant, self.limits.is_gpu(), &query)
+    /// The first configuration that can do it, and its plan; or why the default cannot.
+    fn first_able(&self, variant: &Arc<dyn Variant>) -> Result<(Configured, Plan), String> {
+        let plan = |one: Configured| {
+            let plan = one.plan(&self.limits, &self.layer.problem)?;
+            Ok((one, plan))
         };
-        plan(0).map(|plan| (plan, None)).or_else(|why| {
-            let others = variant.info().configs.iter().enumerate().skip(1);
-            let mut able = others.filter_map(|(i, name)| Some((plan(i).ok()?, Some(name.clone()))));
-            able.next().ok_or(why)
+        plan(variant.clone().into()).or_else(|why| {
+            let mut others = Configured::all_of(variant).skip(1);
+            others.find_map(|one| plan(one).ok()).ok_or(why)
         })
     }
 
-    fn ask(&self, variant: &dyn Variant) -> Answer {
+    fn ask(&self, variant: &Arc<dyn Variant>) -> Answer {
         let name = &variant.info().name;
         let chose = |(_, choice): &&Picked| {
             let choice = choice.as_ref();
@@ -456,14 +455,16 @@ impl<'a> Asked<'a> {
         };
         let picked = || self.picks.iter().filter(chose);
         let (rank_us, config, reason) = match self.first_able(variant) {
-            Ok((plan, config)) => (plan.us, config, None),
-            Err(why) => (None, None, Some(why)),
+            Ok((Configured { config, .. }, plan)) => (plan.us, config, None),
+            Err(why) => (None, 0, Some(why)),
         };
+        // Of the default nothing is said.
+        let other = (config > 0).then(|| variant.info().configs[config].clone());
         Answer {
             layer: self.layer.clone(),
             supported: reason.is_none(),
             reason,
-            config,
+            config: other,
             rank_us,
             picked_by: picked().map(|(pick, _)| pick.to_string()).collect(),
             picked_because: picked()
