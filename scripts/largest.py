@@ -18,6 +18,7 @@ SUITES = ROOT / "crates/tools/src/suites/nets"
 ROWS = {
     "depthwise": [
         ("depthwise_nhwc", "+f16+nhwc"), ("depthwise_nhwc", "+nhwc"), ("depthwise_mma", "+f16+nhwc"),
+        ("depthwise_rows", ""),
         ("depthwise_nchw", "+f16"), ("depthwise_nchw", ""), ("depthwise_planar", "+f16"),
         ("depthwise_any", "+f16+nhwc"), ("depthwise_any", "+nhwc"), ("depthwise_any", "+f16"),
     ],
@@ -52,6 +53,8 @@ def takes(variant, problem):
     if variant == "grouped_planar":
         without_stride = (at["kh"], at["kw"], at["oh"]) == (3, 3, at["ih"])
         return without_stride and at["ic"] // at["g"] in PLANAR_GROUPS
+    if variant == "depthwise_rows":
+        return at["kh"] in (5, 7) and at["oh"] == at["ih"] and at["iw"] % 4 == at["ic"] % 4 == 0
     if variant.startswith("depthwise"):
         return (max(at["kh"], at["kw"]) > LARGEST_FAST) == (variant == "depthwise_any")
     return True

@@ -211,6 +211,7 @@ fn rows_that_choose_among_many_plans_have_eight() {
         ("g32mb64ic32ih56oc32oh56kh3ph1", "depthwise_nchw"),
         ("g32mb64ic32ih56oc32oh56kh7ph3+nhwc", "depthwise_nhwc"),
         ("g32mb64ic32ih56oc32oh56kh7ph3", "depthwise_nchw"),
+        ("g32mb64ic32ih56oc32oh56kh7ph3", "depthwise_rows"),
         ("g32mb64ic32ih56oc32oh56kh3ph1+f16+nhwc", "depthwise_mma"),
         ("g384mb64ic384ih14oc384oh14kh3ph1+f16", "depthwise_batched"),
         ("g32mb64ic32ih56oc32oh56kh3ph1+f16", "depthwise_planar"),

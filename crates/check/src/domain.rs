@@ -206,8 +206,8 @@ fn tiles(shape: &mut Shape) {
 fn depthwise(shape: &mut Shape) {
     let side = [3, 5, 7][shape.r % 3];
     (shape.r, shape.s) = (side, side);
-    // Every second one is of even width, and padded by half the filter; of these some have any number of
-    // channels.
+    // Every second one is of even width, or under large filters a multiple of 4, and padded by half the filter;
+    // of these some have any number of channels.
     let is_padded = (shape.h / 4 + shape.k).is_multiple_of(2);
     shape.c = match shape.c {
         few @ 0..8 => few.max(2),
@@ -218,7 +218,7 @@ fn depthwise(shape: &mut Shape) {
     shape.stride = [shape.stride[0].min(2); 2];
     shape.dilation = [1, 1];
     if is_padded {
-        shape.w += shape.w % 2;
+        shape.w = shape.w.next_multiple_of(if side > 3 { 4 } else { 2 });
         shape.pad = Padding {
             top: side / 2,
             bottom: side / 2,

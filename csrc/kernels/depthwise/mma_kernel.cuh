@@ -69,7 +69,8 @@ __global__ void __launch_bounds__(Warps * 32, blocks_of(Shape::R))
     uint32_t stages = (shared_address(dynamic) + (HalfLineAlign - 1)) & ~(HalfLineAlign - 1);
     keep(stages); // or each use reads a special register anew
     const auto mine = StridedTiles::of_block();
-    const Strips<Shape> strips = {tiling, x, w, ring, stages, mine, mine.count(tiling.strips)};
+    const Strips<Shape> strips = {
+        tiling, x, w, ring, stages, mine, mine.count(tiling.strips), Shape::Channels};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {

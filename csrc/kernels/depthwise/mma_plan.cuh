@@ -3,7 +3,7 @@
 
 #include "core/half_line_map.cuh"
 #include "core/ranking.cuh"
-#include "kernels/depthwise/nhwc_tiling.cuh"
+#include "kernels/depthwise/tiling.cuh"
 
 namespace cf::depthwise_mma {
 
@@ -104,7 +104,7 @@ inline bool tile(const cf_query &query, const StripSize &size, Option &option) {
 
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    for_strip_sizes(p, columns_of(p.r, p.stride_h), Units, 32768,
+    for_strip_sizes(p, columns_of(p.r, p.stride_h), Units, p.n, 32768,
                     [&](const StripSize &size, int steps_before) {
                         Option option;
                         if (!tile(query, size, option))

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/depthwise/mma_plan.cuh"
-#include "kernels/depthwise/nhwc_strips.cuh"
+#include "kernels/depthwise/strips.cuh"
 #include "pipeline/output_ring.cuh"
 #include "ptx/tensor_store.cuh"
 

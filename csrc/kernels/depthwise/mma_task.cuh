@@ -21,6 +21,7 @@ template <class StoredOf, int FilterOf, int StrideOf>
 struct Shape {
     using Stored = StoredOf;
     static constexpr int R = FilterOf, Stride = StrideOf;
+    static constexpr bool OfPlanes = false;                  // but of pixels
     static constexpr int Channels = depthwise_mma::Channels; // of a strip
     static constexpr int Columns = columns_of(R, Stride);
     static constexpr int Rows = rows_of(R, Stride);

@@ -99,14 +99,13 @@ Launched kernel_for(const cf_problem &p, const Option &option);
 template <class Stored>
 Launched kernel_among(const cf_problem &p, const Option &option) {
     constexpr int Size = sizeof(Stored);
-    const size_t shared = ZeroBytes + size_t(option.tiling.stages) * option.tiling.stage_bytes;
     Launched kernel;
     for_filter(p, [&](auto r, auto stride) {
         constexpr int R = decltype(r)::value, Stride = decltype(stride)::value;
         const auto choose = [&](auto vector, auto on_bands) {
             kernel = kernel_of(
                 depthwise_nchw_kernel<Stored, R, Stride, vector.value, on_bands.value != 0>,
-                unsigned(option.blocks), Warps * 32, shared, true);
+                unsigned(option.blocks), Warps * 32, option.shared, true);
         };
         if constexpr (Size == 2 && Stride == 1)
             if (option.on_bands)

@@ -6,7 +6,7 @@
 #include "core/evict_first.cuh"
 #include "core/fragment_epilogue.cuh"
 #include "core/ranking.cuh"
-#include "kernels/depthwise/family.cuh"
+#include "kernels/depthwise/room.cuh"
 
 #include <algorithm>
 #include <bitset>
@@ -170,6 +170,7 @@ struct Option {
     bool on_bands; // whether tensor cores multiply
     Cost task;     // of a warp
     int blocks;
+    size_t shared; // bytes of a block
     double us;
 };
 
@@ -230,35 +231,35 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     const double asking = 2.0 * rows_ahead * 3 * p.r;
     const double widening = size == 2 ? width : 0, narrowing = size == 2 ? columns / 2.0 : 0;
     Cost cost;
-    cost.slots = 134.4 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
-                 steps * (p.stride_h * (loads + widening + 5) + 9) +
+    cost.slots = 130.8 + (size == 2 ? 2.0 : 1.0) * p.r * p.s + products + asking +
+                 steps * (p.stride_h * (loads + widening + 5) + 6.84) +
                  t.rows * (10 + 2.0 * stores + narrowing);
     cost.shared = double(steps) * p.stride_h * load_clocks +
                   double(t.rows) * stores * shared_clocks(stored, writes) + double(p.r) * p.s;
     return cost;
 }
 
-// These and what follows but BandSlotClocks are fitted to 2189 times of plans of 30 problems
-// (h200-depthwise-large-filters.csv, and those in 16 bits of h200-depthwise-nchw-first-strips.csv),
-// those of fast plans most: 8 % off (root of the mean square), the plan that it picks 3 % slower
-// than the fastest in the mean and 17 % at most (384 channels of 14x14 by 3x3 in f32, where it is
-// told the same as the fastest), the fastest of seven 0.6 %. Bytes of the memory's
-// pins that loads and stores beside each other move.
-constexpr double StreamShare = 0.898;
+// These and what follows but BandSlotClocks are fitted to 2545 times of plans of 47 sweeps
+// (h200-depthwise-residency.csv, h200-depthwise-large-filters.csv, and those in 16 bits of
+// h200-depthwise-nchw-first-strips.csv, where a multiprocessor had room for the planned blocks and
+// no more), those of fast plans most: 8 % off (root of the mean square), the plan that it picks 3 %
+// slower than the fastest in the mean and 11 % at most, the fastest of seven 0.4 %. Bytes of the
+// memory's pins that loads and stores beside each other move.
+constexpr double StreamShare = 0.903;
 // From a load to its bytes; from the last store to the kernel's end is about as long.
-constexpr double LatencyClocks = 1377;
+constexpr double LatencyClocks = 1131;
 // Issue slots: of a strip, by each warp that has tasks there and by each that has none, by the one
 // that moves it, and for the filters of 32 of its planes. Clocks of shared memory of those that are
 // counted.
-constexpr double StripSlots = 285, VisitSlots = 247, MoverSlots = 273.5, FilterSlots = 56.6,
-                 SharedShare = 0.973;
+constexpr double StripSlots = 328, VisitSlots = 247, MoverSlots = 215, FilterSlots = 47.7,
+                 SharedShare = 1.06;
 // How much of the blocks' stages fills and empties while nothing else goes on, and how much of the
 // time that blocks have no strip in the last round the others do not make up for.
-constexpr double EndsShare = 0.586, Unbalanced = 0.215;
+constexpr double EndsShare = 0.472, Unbalanced = 0.166;
 
 // Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor:
 // what it waits for by itself, and its turn.
-inline double slot_clocks(double warps) { return 1.906 + warps * 0.666; }
+inline double slot_clocks(double warps) { return 1.873 + warps * 0.772; }
 // By itself a warp on tensor cores waits for a chain of products, in clocks for each slot.
 constexpr double BandSlotClocks = 3.52;
 
@@ -348,14 +349,13 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
     return true;
 }
 
-// With so many blocks to a multiprocessor; false where two stages do not fit.
+// With room for so many blocks on a multiprocessor; false where two stages do not fit.
 inline bool place(const cf_query &query, int blocks, Option &option) {
     const cf_device &d = query.device;
     Tiling &t = option.tiling;
-    // What is given to a block is a multiple of 128 bytes.
-    const int64_t room =
-        std::min(d.shared_per_sm / blocks / 128 * 128 - SystemShared, d.shared_per_block);
-    t.stages = int(std::min<int64_t>((room - StaticShared - ZeroBytes) / t.stage_bytes, MaxStages));
+    const RingRoom room =
+        ring_room(d, blocks, StaticShared + ZeroBytes, StaticShared, t.stage_bytes, MaxStages);
+    t.stages = room.stages, option.shared = room.shared;
     if (t.stages < 2)
         return false;
     option.blocks = std::min(std::max(t.strips, 1), d.sm_count * blocks);
@@ -368,12 +368,10 @@ inline void rank_options(const cf_query &query, int least, int most, Ranking<Opt
     const cf_problem &p = query.problem;
     const auto take = [&](Option option, int most) {
         // Where there are few strips more blocks are no others.
-        int stages = 0, all_blocks = 0;
-        for (int blocks = least; blocks <= most && place(query, blocks, option); ++blocks) {
-            if (option.tiling.stages != stages || option.blocks != all_blocks)
-                ranking.meet(option, option.us);
-            stages = option.tiling.stages, all_blocks = option.blocks;
-        }
+        const int needed = int(ceil_div(std::max(option.tiling.strips, 1), query.device.sm_count));
+        for (int blocks = std::min(least, needed);
+             blocks <= std::min(most, needed) && place(query, blocks, option); ++blocks)
+            ranking.meet(option, option.us);
     };
     const bool bands = has_bands(p);
     const auto consider = [&](int set, int strip_rows) {

@@ -82,27 +82,6 @@ __device__ __forceinline__ void load_weights(uint32_t at, typename Shape::Weight
     }
 }
 
-// The oldest row of sums, for core/fragment_epilogue.cuh, in runs of so many columns.
-template <class Shape, int Together>
-struct OutputMap {
-    typename Shape::Sums &sums;
-    int64_t place; // of the first sum in y
-    int channel, columns;
-
-    template <class Body>
-    __device__ __forceinline__ void for_channels(Body body) {
-        body(channel, Constant<Shape::Columns>(),
-             [&](int q) -> float & { return sums.oldest(q, 0); });
-    }
-    template <class T, class Body>
-    __device__ __forceinline__ void for_runs(T *tensor, Body body) {
-#pragma unroll
-        for (int q = 0; q < Shape::Columns; q += Together)
-            body(Constant<Together>(), tensor + place + q, q < columns,
-                 [&](int i) -> float & { return sums.oldest(q + i, 0); });
-    }
-};
-
 // Where a task's rows of y go.
 struct Output {
     int64_t place; // of its first element in y
@@ -120,8 +99,8 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, const Output &o
     const int columns = row < output.rows ? output.columns : 0;
     // By itself, so that it costs one branch where there is none.
     if (__builtin_expect(tiling.finishes, 0)) {
-        const OutputMap<Shape, Together> map = {sums, output.place + int64_t(row) * tiling.q,
-                                                output.channel, columns};
+        const PlaneOutputMap<typename Shape::Sums, Together> map = {
+            sums, output.place + int64_t(row) * tiling.q, output.channel, columns};
         finish_fragment<Stored>(finish, tiling.c, map);
         sums.activate_oldest(tiling.activation);
     }
@@ -202,7 +181,7 @@ __device__ __forceinline__ void compute_task(const Strips &strips, const Strip &
                                      weights, output, finish);
     };
     constexpr int Most = most_together(Shape::Columns, Shape::Vector, Shape::Size);
-    if (Most > 2 && tiling.together == Most)
+    if (Shape::StoresDirectly || (Most > 2 && tiling.together == Most))
         compute(Constant<Most>());
     else if (Most > 1 && tiling.together * 2 >= Most)
         compute(Constant<(Most + 1) / 2>());

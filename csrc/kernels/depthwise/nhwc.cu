@@ -6,9 +6,9 @@
 // registers as the filter is. So a sum takes its products and little else, and x is read from
 // memory once.
 //
-// - Boxes of x come by tensor copies: 32, 48 or 64 channels of some columns and rows of some
-//   images, with zeros where the filter hangs over an edge. Rows stream through a ring of stages,
-//   from the top of a strip to its bottom, so that a row is loaded once however high the filter is.
+// - Boxes of x come by tensor copies: some channels, columns and rows of some images, with zeros
+//   where the filter hangs over an edge. Rows stream through a ring of stages, from the top of a
+//   strip to its bottom, so that a row is loaded once however high the filter is.
 // - Strips are rows of y in columns and images that 8 or 12 warps cover, a column tile of 7 or 4 to
 //   as many lanes as have all channels: several images together where they are small. The plan
 //   takes the number of images, columns, rows and channels of a strip that leave the fewest blocks
@@ -25,29 +25,31 @@ namespace {
 using namespace cf::depthwise;
 
 struct State {
-    cf::Kernel<Tiling, CUtensorMap, const void *, void *, cf::Finish> kernel;
+    cf::Kernel<NhwcTiling, CUtensorMap, const void *, void *, cf::Finish> kernel;
     cf_problem problem;
-    Tiling tiling;
+    NhwcTiling tiling;
     cf::Box box;
     cf::TensorMap x;
 };
 
 void choose_kernel(const Option &option, State &state) {
-    const size_t shared = size_t(option.tiling.stages) * option.tiling.stage_bytes;
     for_element(state.problem, [&](auto stored) {
         for_filter(state.problem, [&](auto r, auto stride) {
             using Stored = decltype(stored);
             constexpr int R = decltype(r)::value, Stride = decltype(stride)::value;
-            auto kernel = option.per_lane == PerLane::Pairs
-                              ? depthwise_nhwc_kernel<Stored, R, Stride, PerLane::Pairs>
-                              : depthwise_nhwc_kernel<Stored, R, Stride, PerLane::WidePairs>;
+            auto kernel = depthwise_nhwc_kernel<Stored, R, Stride, PerLane::Pairs>;
             if constexpr (has_singles(R, sizeof(Stored)))
                 if (option.per_lane == PerLane::Singles)
                     kernel = depthwise_nhwc_kernel<Stored, R, Stride, PerLane::Singles>;
             state.kernel = cf::kernel_of(kernel, unsigned(option.blocks),
-                                         unsigned(option.warps) * 32, shared, true);
+                                         unsigned(option.warps) * 32, option.shared, true);
         });
     });
+}
+
+// What it takes of what plans are compared by: in 16 bits more, by 33 layers of networks.
+double told(const cf_problem &p) {
+    return p.storage == CF_STORE_F32 ? 1 : p.stride_h == 1 ? 1.04 : 1.13;
 }
 
 constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
@@ -77,12 +79,12 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   (long long)p.n, p.h, p.w);
     state.tiling = best->choice.tiling;
     state.box = best->choice.box;
-    plan.us = best->us;
+    plan.us = told(p) * best->us;
     tell_strips(plan, state.tiling, best->choice.blocks);
     const Option &option = best->choice;
-    cf::tell(plan, " lanes=%d channels=%d warps=%d",
-             lanes_of(cf::element_bytes(p), option.per_lane), channels_of(option.per_lane),
-             option.warps);
+    cf::tell(plan, " lanes=%d channels=%d warps=%d of_sm=%d",
+             state.tiling.channels / channels_of(option.per_lane), channels_of(option.per_lane),
+             option.warps, option.of_sm);
     choose_kernel(best->choice, state);
     return true;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/depthwise/nhwc_plan.cuh"
-#include "kernels/depthwise/nhwc_strips.cuh"
+#include "kernels/depthwise/strips.cuh"
 #include "kernels/depthwise/sums.cuh"
 #include "pipeline/turns.cuh"
 #include "ptx/grid.cuh"
@@ -16,14 +16,29 @@ template <class StoredOf, int FilterOf, int StrideOf, PerLane LaneOf>
 struct Shape {
     using Stored = StoredOf;
     static constexpr int R = FilterOf, Stride = StrideOf, Size = sizeof(Stored);
-    static constexpr int Lanes = lanes_of(Size, LaneOf), LaneChannels = channels_of(LaneOf);
+    static constexpr bool OfPlanes = false; // but of pixels
+    static constexpr int LaneChannels = channels_of(LaneOf);
     static constexpr int Columns = columns_of(R, LaneOf);
     using Sums = depthwise::Sums<R, Stride, Columns, LaneChannels>;
     using Weights = depthwise::Weights<R, LaneChannels>;
     static constexpr int Rows = Sums::Rows;
-    static constexpr int Channels = Lanes * LaneChannels; // of a strip
     static constexpr int LaneBytes = LaneChannels * Size;
-    static constexpr int PixelBytes = Lanes * LaneBytes;
+    // Lanes of a channel block, and bytes of a pixel. Where products bind the compiler knows them,
+    // so that a load takes no addition.
+    static constexpr bool KnowsLanes = LaneOf == PerLane::Singles;
+    __device__ static __forceinline__ int lanes(const NhwcTiling &tiling) {
+        return KnowsLanes ? SingleLanes : tiling.channels / LaneChannels;
+    }
+    __device__ static __forceinline__ uint32_t pixel(const NhwcTiling &tiling) {
+        return KnowsLanes ? SingleLanes * LaneBytes : tiling.pixel;
+    }
+    // Which of the block's column tiles a thread has, of all images, and which lane of it it is.
+    __device__ static __forceinline__ int2 unit_and_lane(const NhwcTiling &tiling, int thread) {
+        if (KnowsLanes)
+            return {thread / SingleLanes, thread % SingleLanes};
+        const int unit = tiling.by_lanes.quotient(thread);
+        return {unit, thread - unit * lanes(tiling)};
+    }
     // Whether rows of sums that a strip does not have are left out at its edges, which takes a step
     // of its own: asked everywhere it would cost more than it gains.
     static constexpr bool Asks = R > 3;
@@ -65,10 +80,14 @@ __device__ __forceinline__ void load_weights(uint32_t at, typename Shape::Weight
 
 // The window's pixels of a row, which begin at `at`.
 template <class Shape, int... Pixel>
-__device__ __forceinline__ void load_row(uint32_t at,
+__device__ __forceinline__ void load_row(uint32_t at, uint32_t pixel,
                                          float (&x)[Shape::Sums::Width][Shape::LaneChannels],
                                          std::integer_sequence<int, Pixel...>) {
-    (load_pixel<typename Shape::Stored, Pixel * Shape::PixelBytes>(at, x[Pixel]), ...);
+    if constexpr (Shape::KnowsLanes)
+        (load_pixel<typename Shape::Stored, Pixel * SingleLanes * Shape::LaneBytes>(at, x[Pixel]),
+         ...);
+    else
+        (load_pixel<typename Shape::Stored, 0>(at + Pixel * pixel, x[Pixel]), ...);
 }
 
 // The oldest row of sums, for core/fragment_epilogue.cuh.
@@ -110,7 +129,7 @@ __device__ __forceinline__ void store_row(OutputMap<Shape> map, typename Shape::
 }
 
 template <class Shape>
-__device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape> map,
+__device__ __forceinline__ void finish_row(const NhwcTiling &tiling, OutputMap<Shape> map,
                                            typename Shape::Stored *y, const Finish &finish) {
     // By itself, so that it costs one branch where there is none.
     if (__builtin_expect(!tiling.finishes, 1))
@@ -122,19 +141,18 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, OutputMap<Shape
 
 // A warp: columns of an image, or of as many as channel blocks fit into it.
 template <class Shape>
-__device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, int lane,
-                                        typename Shape::Stored *y, const Finish &finish) {
+__device__ __forceinline__ void compute(const Strips<Shape> &strips, const NhwcTiling &tiling,
+                                        int warp, int lane, typename Shape::Stored *y,
+                                        const Finish &finish) {
     constexpr int FilterBytes = Shape::R * Shape::R * Shape::LaneBytes; // of a lane
-    const Tiling &tiling = strips.tiling;
     // Units are column tiles of images. Lanes without one read the first one's.
     const int thread = warp * 32 + lane;
-    const int number = thread / Shape::Lanes;
+    const auto [number, of_lane] = Shape::unit_and_lane(tiling, thread);
     const bool busy = number < tiling.images * tiling.tiles;
     const int unit = busy ? number : 0;
     const int image = tiling.by_tiles.quotient(unit), tile = unit - image * tiling.tiles;
-    const int of_lane = thread % Shape::Lanes;
-    const uint32_t offset = image * tiling.image +
-                            tile * (Shape::Columns * Shape::Stride * Shape::PixelBytes) +
+    const uint32_t pixel = Shape::pixel(tiling);
+    const uint32_t offset = image * tiling.image + tile * (Shape::Columns * Shape::Stride * pixel) +
                             of_lane * Shape::LaneBytes;
     typename Shape::Weights weights;
     typename Shape::Sums sums = {};
@@ -163,7 +181,7 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, i
 #pragma unroll 1
             for (int step = 0; step < tiling.steps; ++step, ++row) {
                 const auto row_of = [&](int i, auto &x) {
-                    load_row<Shape>(from + i * tiling.pitch, x,
+                    load_row<Shape>(from + i * tiling.pitch, pixel, x,
                                     std::make_integer_sequence<int, Shape::Sums::Width>());
                 };
                 if (!Shape::Asks || (row >= First && row < rows))
@@ -184,7 +202,7 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, int warp, i
 
 template <class Stored, int R, int Stride, PerLane OfLane>
 __global__ void __launch_bounds__(most_warps(R, OfLane) * 32, blocks_of(R))
-    depthwise_nhwc_kernel(const __grid_constant__ Tiling tiling,
+    depthwise_nhwc_kernel(const __grid_constant__ NhwcTiling tiling,
                           const __grid_constant__ CUtensorMap x, const Stored *__restrict__ w,
                           Stored *__restrict__ y, const __grid_constant__ Finish finish) {
 #if CF_SM90
@@ -193,8 +211,9 @@ __global__ void __launch_bounds__(most_warps(R, OfLane) * 32, blocks_of(R))
     __shared__ Ring<MaxStages> ring;
     static_assert(sizeof(ring) <= RingShared, "the plan leaves room for it");
     const auto mine = StridedTiles::of_block();
+    const int channels = Shape::lanes(tiling) * Shape::LaneChannels;
     const Strips<Shape> strips = {
-        tiling, x, w, ring, shared_address(dynamic), mine, mine.count(tiling.strips)};
+        tiling, x, w, ring, shared_address(dynamic), mine, mine.count(tiling.strips), channels};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0) {
@@ -204,7 +223,7 @@ __global__ void __launch_bounds__(most_warps(R, OfLane) * 32, blocks_of(R))
     __syncthreads();
     let_next_kernel_begin();
     wait_for_kernels_before();
-    compute<Shape>(strips, warp, lane, y, finish);
+    compute<Shape>(strips, tiling, warp, lane, y, finish);
 #else
     not_compiled();
 #endif

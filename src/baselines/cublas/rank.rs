@@ -30,7 +30,7 @@ const MOST_FMA_STEPS: usize = 512;
 /// What is read and written takes 1 + this / C R S times as long: short sums hide little of it. In fp32, and
 /// in the other types.
 const SHORT_FMA: f64 = 12.2;
-const SHORT_HALF: f64 = 6.89;
+const SHORT_HALF: f64 = 6.91;
 /// Of a tile: fewer output channels take as long, and where each image has a product of its own, fewer
 /// pixels.
 const TILE: usize = 32;

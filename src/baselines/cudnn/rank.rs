@@ -44,7 +44,7 @@ const DEPTHWISE_HALF_NHWC: f64 = 0.188;
 const DEPTHWISE_NHWC: f64 = 0.117;
 const DEPTHWISE_HALF_NCHW: f64 = 0.138;
 const DEPTHWISE_NCHW: f64 = 0.0515;
-const DEPTHWISE_MEMORY: f64 = 0.855;
+const DEPTHWISE_MEMORY: f64 = 0.858;
 /// Clocks of a multiprocessor for each plane of x in NCHW, and for each pixel of it.
 const DEPTHWISE_PLANE: f64 = 37.2;
 const DEPTHWISE_PIXEL: f64 = 0.178;

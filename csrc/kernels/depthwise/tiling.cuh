@@ -1,4 +1,4 @@
-// How depthwise_nhwc and depthwise_mma cover a problem by strips.
+// How depthwise_nhwc, depthwise_rows and depthwise_mma cover a problem by strips.
 #pragma once
 
 #include "core/divisor.cuh"
@@ -63,12 +63,14 @@ inline bool tile_strips(const cf_problem &p, const StripShape &shape, const Stri
     const int64_t pitch = width * shape.channels * element;
     const int64_t step_bytes = pitch * stride * size.images;
     const int64_t all_steps = size.rows + rows_of(p.r, stride) - 1;
-    const int64_t steps = std::min(std::clamp<int64_t>(size.copied / step_bytes, 1, 8), all_steps);
+    const int64_t most = std::clamp<int64_t>(size.copied / step_bytes, 1, 8);
+    const int64_t boxes = ceil_div(all_steps, most);
+    const int64_t steps = ceil_div(all_steps, boxes); // no more than so many boxes need
     const int64_t filter_bytes = int64_t(p.r) * p.s * shape.channels * element;
     t.n = int(p.n), t.c = p.c, t.p = p.p, t.q = p.q;
     t.pad_top = p.pad_top, t.pad_left = p.pad_left;
     t.images = size.images, t.tiles = size.tiles, t.rows = size.rows, t.steps = int(steps);
-    t.items = 1 + int(ceil_div(all_steps, steps));
+    t.items = 1 + int(boxes);
     t.strips = int(strips), t.channel_blocks = int(channel_blocks);
     t.column_pieces = int(column_pieces), t.row_pieces = int(row_pieces);
     t.finishes = has_epilogue(p);
@@ -96,16 +98,18 @@ inline void tell_strips(cf_plan &plan, const Tiling &t, int blocks) {
 }
 
 // Calls body with every size of a strip whose column tiles, of all its images, are `units` at most,
-// and that copies up to so many bytes at once. It answers the steps of a stage, and is told those
-// of the size before that copies less: with the same ones it makes the same strips.
+// of up to so many images, and that copies up to so many bytes at once. It answers the steps of a
+// stage, and is told those of the size before that copies less: with the same ones it makes the
+// same strips.
 template <class Body>
-void for_strip_sizes(const cf_problem &p, int columns, int units, int most_copied, Body body) {
+void for_strip_sizes(const cf_problem &p, int columns, int units, int64_t most_images,
+                     int most_copied, Body body) {
     const int all = int(ceil_div(p.q, columns));
     for (int tiles = std::min(all, units); tiles > 0; --tiles) {
         // As few as so many pieces of a row need.
         if (tiles != ceil_div(all, ceil_div(all, tiles)))
             continue;
-        for (int images = 1; images * tiles <= units && images <= std::max<int64_t>(p.n, 1);
+        for (int images = 1; images * tiles <= units && images <= std::max<int64_t>(most_images, 1);
              ++images)
             for (int of_rows = 1, before = 0; of_rows <= 16; ++of_rows) {
                 const int rows = int(ceil_div(p.p, of_rows));

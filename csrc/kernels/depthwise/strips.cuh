@@ -1,7 +1,8 @@
-// The strips of depthwise_nhwc and depthwise_mma: filters and rows of x stream to shared memory.
+// The strips of depthwise_nhwc, depthwise_rows and depthwise_mma: filters and rows of x stream to
+// shared memory.
 #pragma once
 
-#include "kernels/depthwise/nhwc_tiling.cuh"
+#include "kernels/depthwise/tiling.cuh"
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
 #include "ptx/bulk.cuh"
@@ -26,6 +27,7 @@ struct Strips {
     uint32_t stages; // in shared memory
     StridedTiles mine;
     int count;
+    int channels; // of a strip
 
     __device__ __forceinline__ Strip strip(int m) const {
         int rest = mine.tile(m);
@@ -35,7 +37,7 @@ struct Strips {
             return last;
         };
         Strip strip;
-        strip.channel = digit(tiling.by_channel_blocks, tiling.channel_blocks) * Shape::Channels;
+        strip.channel = digit(tiling.by_channel_blocks, tiling.channel_blocks) * channels;
         strip.column =
             digit(tiling.by_column_pieces, tiling.column_pieces) * tiling.tiles * Shape::Columns;
         strip.row = digit(tiling.by_row_pieces, tiling.row_pieces) * tiling.rows;
@@ -53,15 +55,18 @@ struct Strips {
         const uint32_t to = stage(at);
         if (box < 0) {
             constexpr int Taps = Shape::R * Shape::R, FilterBytes = Taps * int(sizeof(*w));
-            const uint32_t bytes = min(Shape::Channels, tiling.c - from.channel) * FilterBytes;
+            const uint32_t bytes = min(channels, tiling.c - from.channel) * FilterBytes;
             ring.full[at].arrive_and_expect(bytes);
             copy_bulk(to, w + int64_t(from.channel) * Taps, bytes, ring.full[at]);
             return;
         }
         ring.full[at].arrive_and_expect(tiling.box_bytes);
-        copy_box(to, x, from.channel, from.column * Shape::Stride - tiling.pad_left,
-                 (from.row + box * tiling.steps) * Shape::Stride - tiling.pad_top, from.n,
-                 ring.full[at]);
+        const int column = from.column * Shape::Stride - tiling.pad_left;
+        const int row = (from.row + box * tiling.steps) * Shape::Stride - tiling.pad_top;
+        if constexpr (Shape::OfPlanes)
+            copy_box(to, x, column, row, from.channel, from.n, ring.full[at]);
+        else
+            copy_box(to, x, from.channel, column, row, from.n, ring.full[at]);
     }
 };
 #endif

@@ -1,0 +1,139 @@
+// The kernel of depthwise_rows: rows of several planes stream through a ring of stages, and warps
+// slide down over them.
+#pragma once
+
+#include "kernels/depthwise/rows_plan.cuh"
+#include "kernels/depthwise/strips.cuh"
+#include "kernels/depthwise/sums.cuh"
+#include "pipeline/turns.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/load_store.cuh"
+
+namespace cf::depthwise_rows {
+
+#if CF_SM90
+template <int FilterOf>
+struct Shape {
+    using Stored = float;
+    static constexpr int R = FilterOf, Stride = 1, Columns = depthwise_rows::Columns;
+    static constexpr bool OfPlanes = true;
+    using Sums = depthwise::Sums<R, Stride, Columns, 1>;
+    using Weights = depthwise::Weights<R, 1>;
+    static constexpr int Before = Margin - R / 2; // columns that lie in front of a window
+    static constexpr int Vectors = (Before + Sums::Width + 3) / 4;
+    static constexpr int First = R - 1; // rows of x before a row of sums is whole
+};
+
+template <class Map>
+__device__ __forceinline__ void finish_row(const Tiling &tiling, Map map, float *y,
+                                           const Finish &finish) {
+    // By itself, so that it costs one branch where there is none.
+    if (__builtin_expect(tiling.finishes, 0)) {
+        finish_fragment<float>(finish, tiling.c, map);
+        map.sums.activate_oldest(tiling.activation);
+    }
+    map.for_runs(y, [](auto count, float *to, bool live, auto value) {
+        float v[count.value];
+#pragma unroll
+        for (int i = 0; i < count.value; ++i)
+            v[i] = value(i);
+        store_neighbours<float>(reinterpret_cast<char *>(to), live, v);
+    });
+}
+
+// The window's columns of a row, of which the first vector begins at `at`.
+template <class Shape>
+__device__ __forceinline__ void load_window(uint32_t at, float (&x)[Shape::Sums::Width][1]) {
+#pragma unroll
+    for (int v = 0; v < Shape::Vectors; ++v) {
+        const float4 four = load_shared_f32x4(at + v * 16);
+        const float value[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            if (const int column = v * 4 + i - Shape::Before;
+                column >= 0 && column < Shape::Sums::Width)
+                x[column][0] = value[i];
+    }
+}
+
+// A warp: a column tile of a plane to each lane, tiles of planes one behind the other.
+template <class Shape>
+__device__ __forceinline__ void compute(const Strips<Shape> &strips, const RowsTiling &tiling,
+                                        int warp, int lane, float *y, const Finish &finish) {
+    constexpr int R = Shape::R, First = Shape::First;
+    const int thread = warp * 32 + lane;
+    const bool busy = thread < tiling.planes * tiling.tiles;
+    const int unit = busy ? thread : 0;
+    const int plane = tiling.by_tiles.quotient(unit), tile = unit - plane * tiling.tiles;
+    const uint32_t offset = plane * tiling.plane + tile * (Columns * 4);
+    typename Shape::Weights weights;
+    typename Shape::Sums sums = {};
+    const auto load = [&](int item, int stage) { strips.load(item, stage); };
+    Turns<MaxStages> turns(strips.ring, tiling.stages, strips.items(), warp, lane);
+    turns.begin(load);
+    for (int m = 0; m < strips.count; ++m) {
+        const Strip strip = strips.strip(m);
+        turns.enter(load);
+        const uint32_t filter = strips.stage(turns.stage()) + plane * (R * R * 4);
+#pragma unroll
+        for (int tap = 0; tap < R * R; ++tap)
+            weights.value[tap / R][tap % R][0] = load_shared_f32(filter + tap * 4);
+        turns.leave();
+        const int channel = strip.channel + plane, q = strip.column + tile * Columns;
+        const bool live = busy && channel < tiling.c;
+        PlaneOutputMap<typename Shape::Sums, 4> map = {
+            sums, ((int64_t(strip.n) * tiling.c + channel) * tiling.p + strip.row) * tiling.q + q,
+            channel, live ? tiling.q - q : 0};
+        const int rows = min(tiling.rows, tiling.p - strip.row);
+        int row = 0; // of x, from the first that the strip's first row of y meets on
+        for (int box = 1; box < tiling.items; ++box) {
+            turns.enter(load);
+            uint32_t from = strips.stage(turns.stage()) + offset;
+#pragma unroll 1
+            for (int step = 0; step < tiling.steps; ++step, ++row) {
+                const auto row_of = [&](int, auto &x) { load_window<Shape>(from, x); };
+                if (row >= First && row < rows)
+                    sums.template step<false>(weights, 0, First, row_of);
+                else
+                    sums.template step<true>(weights, row - rows + 1, row, row_of);
+                from += tiling.pitch;
+                if (row < First || row >= First + rows)
+                    continue;
+                finish_row(tiling, map, y, finish);
+                map.place += tiling.q;
+            }
+            turns.leave();
+        }
+    }
+}
+#endif
+
+template <int R>
+__global__ void __launch_bounds__(MostWarps * 32, 1)
+    depthwise_rows_kernel(const __grid_constant__ RowsTiling tiling,
+                          const __grid_constant__ CUtensorMap x, const float *__restrict__ w,
+                          float *__restrict__ y, const __grid_constant__ Finish finish) {
+#if CF_SM90
+    extern __shared__ __align__(128) unsigned char dynamic[];
+    __shared__ Ring<MaxStages> ring;
+    static_assert(sizeof(ring) <= RingShared, "the plan leaves room for it");
+    const auto mine = StridedTiles::of_block();
+    const Strips<Shape<R>> strips = {
+        tiling,       x, w, ring, shared_address(dynamic), mine, mine.count(tiling.strips),
+        tiling.planes};
+    // Taken from one lane, so that the compiler knows what is the same in all.
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    if (warp == 0) {
+        ring.init(tiling.stages, 1, blockDim.x / 32, lane);
+        publish_barriers();
+    }
+    __syncthreads();
+    let_next_kernel_begin();
+    wait_for_kernels_before();
+    compute<Shape<R>>(strips, tiling, warp, lane, y, finish);
+#else
+    not_compiled();
+#endif
+}
+
+} // namespace cf::depthwise_rows
