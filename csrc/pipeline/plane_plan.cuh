@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/estimate.cuh"
+#include "core/room.cuh"
 #include "pipeline/plane_strips.cuh"
 
 #include <cmath>
@@ -26,8 +27,7 @@ void share_multiprocessors(const cf_query &query, int most, int beside, bool kee
         const int useful =
             int(std::clamp<int64_t>(ceil_div(t.strips, option.blocks), 1, MaxStages));
         t.slots = std::min(useful, Slots);
-        const int64_t room = std::min<int64_t>(d.shared_per_sm / of_sm - 1024, d.shared_per_block) -
-                             beside - int64_t(t.y_bytes) * t.slots;
+        const int64_t room = shared_room(d, of_sm) - beside - int64_t(t.y_bytes) * t.slots;
         const int before = t.stages;
         t.stages = int(std::min<int64_t>(room / t.stage_bytes, useful));
         // Where there are few strips fewer blocks are no others.

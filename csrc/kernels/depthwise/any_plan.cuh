@@ -4,6 +4,7 @@
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/room.cuh"
 #include "core/strides.cuh"
 #include "kernels/depthwise/family.cuh"
 
@@ -11,8 +12,6 @@
 #include <numeric>
 
 namespace cf::depthwise_any {
-
-using depthwise::SystemShared;
 
 constexpr int MaxThreads = 224; // of a block: those of 256 have fewer registers than they want
 constexpr int MaxBlocks = 4;    // of them that registers leave room for on a multiprocessor
@@ -340,8 +339,7 @@ inline Option best_option(const cf_query &query) {
     Option best;
     const auto consider = [&](const TileSize &size) {
         for (int blocks = 4; blocks >= 1; blocks /= 2) {
-            const int64_t bytes =
-                std::min(d.shared_per_sm / blocks - SystemShared, d.shared_per_block);
+            const int64_t bytes = shared_room(d, blocks);
             Option option;
             if (tile(query, common, size, bytes, option) && (!best.rows || option.us < best.us))
                 best = option;

@@ -5,6 +5,7 @@
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
 #include "core/ranking.cuh"
+#include "core/room.cuh"
 #include "kernels/depthwise/family.cuh"
 
 #include <algorithm>

@@ -6,8 +6,6 @@
 
 namespace cf::depthwise {
 
-constexpr int SystemShared = 1024; // bytes of each block's shared memory that are the system's
-
 // Whether each input channel has a filter of its own and gives one output channel.
 inline bool is_depthwise(const cf_problem &p, const Refusal &no) {
     if (p.groups != p.c || p.groups != p.k || p.groups < 2)

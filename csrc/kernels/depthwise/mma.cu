@@ -31,7 +31,8 @@ struct State {
 };
 
 // What it takes of what strips are compared by: more where strips have channels that do not exist,
-// by 1.07 to 1.26 with 144 and 200 channels, and with a stride by 1.1 on 11 layers of networks.
+// by 1.07 to 1.26 with 144 and 200 channels, and with a stride by 1.1 on 11 layers of networks
+// (benches/results/evidence/h200-depthwise-nets.csv).
 double told(const cf_problem &p) {
     const double stride = p.stride_h == 2 ? 1.1 : 1;
     return stride * (1 + 0.7 * (double(cf::round_up(p.c, Channels)) / p.c - 1));

@@ -3,6 +3,7 @@
 
 #include "core/half_line_map.cuh"
 #include "core/ranking.cuh"
+#include "core/room.cuh"
 #include "kernels/depthwise/tiling.cuh"
 
 namespace cf::depthwise_mma {
@@ -87,8 +88,7 @@ inline bool tile(const cf_query &query, const StripSize &size, Option &option) {
     t.row_bytes = uint32_t(round_up(size.images * columns * PixelBytes, HalfLineAlign));
     t.slot_bytes = t.steps * t.row_bytes;
     const int64_t room =
-        std::min<int64_t>(d.shared_per_sm / blocks_of(p.r) - SystemShared, d.shared_per_block) -
-        StaticShared - HalfLineAlign - Slots * t.slot_bytes;
+        shared_room(d, blocks_of(p.r)) - StaticShared - HalfLineAlign - Slots * t.slot_bytes;
     t.stages = int(std::min<int64_t>(room / t.stage_bytes, MaxStages));
     if (t.stages < 2)
         return false;

@@ -43,7 +43,7 @@ void choose_kernel(const Option &option, State &state) {
 constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
 
 // What it takes of what plans are compared by: in 16 bits with a stride a little more, by 11 layers
-// of networks.
+// of networks (benches/results/evidence/h200-depthwise-nets.csv).
 double told(const cf_problem &p) { return p.storage != CF_STORE_F32 && p.stride_h == 2 ? 1.03 : 1; }
 
 bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal &no) {

@@ -6,7 +6,8 @@
 #include "core/evict_first.cuh"
 #include "core/fragment_epilogue.cuh"
 #include "core/ranking.cuh"
-#include "kernels/depthwise/room.cuh"
+#include "core/room.cuh"
+#include "kernels/depthwise/family.cuh"
 
 #include <algorithm>
 #include <bitset>
@@ -239,12 +240,13 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     return cost;
 }
 
-// These and what follows but BandSlotClocks are fitted to 2545 times of plans of 47 sweeps
-// (h200-depthwise-residency.csv, h200-depthwise-large-filters.csv, and those in 16 bits of
-// h200-depthwise-nchw-first-strips.csv, where a multiprocessor had room for the planned blocks and
-// no more), those of fast plans most: 8 % off (root of the mean square), the plan that it picks 3 %
-// slower than the fastest in the mean and 11 % at most, the fastest of seven 0.4 %. Bytes of the
-// memory's pins that loads and stores beside each other move.
+// These and what follows but BandSlotClocks are fitted to 2545 times of plans of 47 sweeps:
+// h200-depthwise-residency.csv, h200-depthwise-large-filters.csv, of which not all times are kept,
+// and those in 16 bits of h200-depthwise-nchw-first-strips.csv, as far as a multiprocessor had room
+// for the planned blocks alone; those of fast plans most. 8 % off (root of the mean square), the
+// plan that it picks 3 % slower than the fastest in the mean and 11 % at most, the fastest of seven
+// 0.4 %; on the twelve last sweeps 4, 10 and 0.9 %. Bytes of the memory's pins that loads and
+// stores beside each other move.
 constexpr double StreamShare = 0.903;
 // From a load to its bytes; from the last store to the kernel's end is about as long.
 constexpr double LatencyClocks = 1131;

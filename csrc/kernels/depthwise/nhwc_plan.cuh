@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/ranking.cuh"
-#include "kernels/depthwise/room.cuh"
+#include "core/room.cuh"
 #include "kernels/depthwise/tiling.cuh"
 
 #include <numeric>
@@ -56,20 +56,21 @@ inline double instructions(const cf_problem &p, const Tiling &t, PerLane lane) {
     const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
     return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
-// Fitted to 4360 times of plans of 104 sweeps
-// (benches/results/evidence/h200-depthwise-residency.csv, and in it as in older sweeps those for
-// which a multiprocessor had room for the planned blocks and no more, or for twice as many), those
-// of fast plans most: 8 % off (root of the mean square), the plan that it picks 3 % slower than the
-// fastest in the mean and 13 % at most, the fastest of seven 0.9 %. Clocks of a warp's step by
-// itself, which waits for its loads and products; of an instruction of each of many warps; of an
-// item of the ring beside them; of a block and of a byte of its first item, before anything is
-// computed; until a stage is read, where many are on their way.
+// Fitted to 4360 times of plans of 104 sweeps: h200-depthwise-residency.csv and older ones
+// (h200-depthwise-plans.csv, h200-plans-by-blocks.csv, h200-depthwise-nhwc-lanes.csv and the sweeps
+// of h200-depthwise-large-filters.csv, of which not all times are kept), as far as a multiprocessor
+// had room for the planned blocks alone, or for twice as many; those of fast plans most. 8 % off
+// (root of the mean square), the plan that it picks 3 % slower than the fastest in the mean and
+// 13 % at most, the fastest of seven 0.9 %. Clocks of a warp's step by itself, which waits for its
+// loads and products; of an instruction of each of many warps; of an item of the ring beside them;
+// of a block and of a byte of its first item, before anything is computed; until a stage is read,
+// where many are on their way.
 constexpr double StepAlone = 647, ClocksOfMany = 1.017, OfItem = 353, OfBlock = 81,
                  OfByte = 0.00144, InFlight = 3127;
 // Bytes on their way to a multiprocessor with which half of the bandwidth is reached, and how much
 // of the time that blocks of the last round have no strip the others do not make up for.
 constexpr double HalfInFlight = 7950, Unbalanced = 0.334;
-// Shares of the memory's bandwidth: of pixels in 64 bytes at a time it gives less.
+// Shares of the memory's bandwidth, and where a pixel's bytes are copied by fewer than 128.
 constexpr double StreamShare = 0.835, NarrowShare = 0.842;
 // What a launch takes less where the next one's blocks fit beside its own.
 constexpr double OverlapUs = 0.574;

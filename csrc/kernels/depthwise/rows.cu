@@ -11,7 +11,8 @@
 //   columns in front of the first tile, of which a window leaves out those beyond half a filter.
 // - A lane stores eight columns by two vectors: a whole sector.
 //
-// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 49 of some 60 instructions.
+// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 392 of some 420
+// instructions for a row of x.
 #include "kernels/depthwise/rows_kernel.cuh"
 #include "kernels/depthwise/rows_plan.cuh"
 

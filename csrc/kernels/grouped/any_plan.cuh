@@ -4,6 +4,7 @@
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/room.cuh"
 #include "core/strides.cuh"
 #include "kernels/grouped/any_filter.cuh"
 
@@ -12,12 +13,11 @@
 namespace cf::grouped_any {
 
 constexpr int MaxWarps = 8, MaxThreads = MaxWarps * 32;
-constexpr int MaxBlocks = 2;       // of MaxThreads that registers leave room for
-constexpr int MaxPixels = 512;     // of a tile
-constexpr int RowPixels = 16;      // rows of mma.sync
-constexpr int EntryBytes = 8;      // of the tables: a pixel, a piece
-constexpr int SystemShared = 1024; // bytes of each block's that are the system's
-constexpr double Issued = 0.82;    // of the clocks, where instructions are what there is
+constexpr int MaxBlocks = 2;    // of MaxThreads that registers leave room for
+constexpr int MaxPixels = 512;  // of a tile
+constexpr int RowPixels = 16;   // rows of mma.sync
+constexpr int EntryBytes = 8;   // of the tables: a pixel, a piece
+constexpr double Issued = 0.82; // of the clocks, where instructions are what there is
 // Fitted, as Issued is, to 101 times of problems of all kinds (h200-any-estimates.csv): of counted
 // clocks of shared memory; of a warp's instruction that waits for the one before it; until the
 // first tile is there and behind the last; bytes over those of the memory's pins, from there and
@@ -343,7 +343,7 @@ inline bool take(const cf_query &query, const Tiling &common, const TileSize &si
     const cf_device &d = query.device;
     bool fits = false;
     for (int blocks = 4; blocks >= 1; blocks /= 2) {
-        const int64_t bytes = std::min(d.shared_per_sm / blocks - SystemShared, d.shared_per_block);
+        const int64_t bytes = shared_room(d, blocks);
         Option option;
         if (!tile(query, common, size, bytes, option))
             continue;

@@ -6,6 +6,7 @@
 #include "core/evict_first.cuh"
 #include "core/fragment_epilogue.cuh"
 #include "core/ranking.cuh"
+#include "core/room.cuh"
 #include "core/swizzled_map.cuh"
 #include "kernels/depthwise/family.cuh"
 #include "kernels/grouped/nhwc_fragment.cuh"
@@ -202,8 +203,7 @@ void share_multiprocessors(const cf_query &query, const Instance &instance, int 
     auto &t = option.tiling;
     int met = 0; // blocks that were met last
     for (int of_sm = most; of_sm > 0; --of_sm) {
-        const int64_t room =
-            std::min<int64_t>(d.shared_per_sm / of_sm - 1024, d.shared_per_block) - beside;
+        const int64_t room = shared_room(d, of_sm) - beside;
         option.blocks = int(std::min<int64_t>(std::max(t.strips, 1), int64_t(d.sm_count) * of_sm));
         // A block keeps its channels, and its filter, from strip to strip.
         if (t.strips > option.blocks && option.blocks > t.channel_blocks)

@@ -4,14 +4,14 @@
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/room.cuh"
 #include "core/strides.cuh"
 #include "kernels/implicit_gemm/mma_order.cuh"
 
 namespace cf::implicit_mma {
 
-constexpr int EntryBytes = 8;      // of the table of elements or pieces
-constexpr int SystemShared = 1024; // bytes of each block's that are the system's
-constexpr int MaxTapBits = 31;     // rows and columns of a filter
+constexpr int EntryBytes = 8;  // of the table of elements or pieces
+constexpr int MaxTapBits = 31; // rows and columns of a filter
 constexpr int MostPixels = 256, MostStages = 8;
 
 // Places in x are bytes, in y elements.

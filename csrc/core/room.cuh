@@ -1,13 +1,14 @@
-// How many blocks a multiprocessor has room for.
+// How much shared memory a block can have, and how many blocks a multiprocessor has room for.
 #pragma once
 
-#include "kernels/depthwise/family.cuh"
+#include "core/plan.cuh"
 
 #include <algorithm>
 
-namespace cf::depthwise {
+namespace cf {
 
-constexpr int SharedUnit = 128; // bytes that a block's shared memory is a multiple of
+constexpr int SystemShared = 1024; // bytes of each block's that are the system's
+constexpr int SharedUnit = 128;    // bytes that a block's are a multiple of
 
 // Bytes that a block can have where a multiprocessor has room for so many blocks.
 inline int64_t shared_room(const cf_device &d, int blocks) {
@@ -31,4 +32,4 @@ inline RingRoom ring_room(const cf_device &d, int blocks, int64_t beside, int64_
     return {int(stages), size_t(std::max(beside + stages * stage_bytes, least) - declared)};
 }
 
-} // namespace cf::depthwise
+} // namespace cf
