@@ -3,7 +3,7 @@
 //
 // An implicit product of matrices from images in shared memory: nothing is unrolled but in
 // registers. A task is 8, 16 or 64 columns of output pixels, all rows of a row tile, in one group
-// of output channels (mma_plan.cuh has the shapes of tasks and the order of a sum). For a step of
+// of output channels (mma_tiling.cuh has the shapes of tasks and the order of a sum). For a step of
 // eight products along the sum, pairs of channel and filter column, lanes read inputs of one row
 // below the other. With `row_reuse` an input that is loaded and split once meets all filter rows:
 // the windows of adjacent output rows overlap, so one row of inputs comes per row of outputs.

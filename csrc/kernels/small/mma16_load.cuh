@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/element.cuh"
-#include "kernels/small/mma16_plan.cuh"
+#include "kernels/small/mma16_tiling.cuh"
 #include "ptx/arch.cuh"
 #include "ptx/predicated.cuh"
 #include "ptx/shared.cuh"

@@ -2,7 +2,7 @@
 // in shared memory.
 #pragma once
 
-#include "kernels/small/mma16_plan.cuh"
+#include "kernels/small/mma16_tiling.cuh"
 #include "ptx/arch.cuh"
 #include "ptx/mma.cuh"
 #include "ptx/shared.cuh"

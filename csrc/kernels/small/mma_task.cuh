@@ -3,7 +3,7 @@
 // wgmma, four warps together.
 #pragma once
 
-#include "kernels/small/mma_plan.cuh"
+#include "kernels/small/mma_tiling.cuh"
 
 #include "ptx/mma.cuh"
 #include "ptx/wgmma.cuh"
