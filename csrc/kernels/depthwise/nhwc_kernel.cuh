@@ -3,9 +3,8 @@
 #pragma once
 
 #include "kernels/depthwise/nhwc_plan.cuh"
-#include "kernels/depthwise/strips.cuh"
+#include "kernels/depthwise/slide.cuh"
 #include "kernels/depthwise/sums.cuh"
-#include "pipeline/turns.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/load_store.cuh"
 
@@ -171,31 +170,13 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const NhwcT
         OutputMap<Shape> map = {
             sums, ((int64_t(n) * tiling.p + strip.row) * tiling.q + q) * tiling.c + channel,
             channel, tiling.c, live ? tiling.q - q : 0};
-        // Of y, from the first row that the strip's first row of x meets on.
-        const int rows = min(tiling.rows, tiling.p - strip.row);
-        constexpr int First = Shape::Rows - 1;
-        int row = 0;
-        for (int box = 1; box < tiling.items; ++box) {
-            turns.enter(load);
-            uint32_t from = strips.stage(turns.stage()) + offset;
-#pragma unroll 1
-            for (int step = 0; step < tiling.steps; ++step, ++row) {
-                const auto row_of = [&](int i, auto &x) {
-                    load_row<Shape>(from + i * tiling.pitch, pixel, x,
-                                    std::make_integer_sequence<int, Shape::Sums::Width>());
-                };
-                if (!Shape::Asks || (row >= First && row < rows))
-                    sums.template step<false>(weights, 0, First, row_of);
-                else
-                    sums.template step<true>(weights, row - rows + 1, row, row_of);
-                from += Shape::Stride * tiling.pitch;
-                if (row < First || row >= First + rows)
-                    continue;
-                finish_row<Shape>(tiling, map, y, finish);
-                map.place += int64_t(tiling.q) * tiling.c;
-            }
-            turns.leave();
-        }
+        const auto load_window = [&](uint32_t from, auto &x) {
+            load_row<Shape>(from, pixel, x, std::make_integer_sequence<int, Shape::Sums::Width>());
+        };
+        slide(strips, strip, turns, load, offset, weights, sums, load_window, [&] {
+            finish_row<Shape>(tiling, map, y, finish);
+            map.place += int64_t(tiling.q) * tiling.c;
+        });
     }
 }
 #endif

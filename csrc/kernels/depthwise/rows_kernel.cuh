@@ -3,9 +3,8 @@
 #pragma once
 
 #include "kernels/depthwise/rows_plan.cuh"
-#include "kernels/depthwise/strips.cuh"
+#include "kernels/depthwise/slide.cuh"
 #include "kernels/depthwise/sums.cuh"
-#include "pipeline/turns.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/load_store.cuh"
 
@@ -21,7 +20,7 @@ struct Shape {
     using Weights = depthwise::Weights<R, 1>;
     static constexpr int Before = Margin - R / 2; // columns that lie in front of a window
     static constexpr int Vectors = (Before + Sums::Width + 3) / 4;
-    static constexpr int First = R - 1; // rows of x before a row of sums is whole
+    static constexpr bool Asks = true; // which rows of sums a strip has, at its edges
 };
 
 template <class Map>
@@ -60,7 +59,7 @@ __device__ __forceinline__ void load_window(uint32_t at, float (&x)[Shape::Sums:
 template <class Shape>
 __device__ __forceinline__ void compute(const Strips<Shape> &strips, const RowsTiling &tiling,
                                         int warp, int lane, float *y, const Finish &finish) {
-    constexpr int R = Shape::R, First = Shape::First;
+    constexpr int R = Shape::R;
     const int thread = warp * 32 + lane;
     const bool busy = thread < tiling.planes * tiling.tiles;
     const int unit = busy ? thread : 0;
@@ -84,26 +83,10 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const RowsT
         PlaneOutputMap<typename Shape::Sums, 4> map = {
             sums, ((int64_t(strip.n) * tiling.c + channel) * tiling.p + strip.row) * tiling.q + q,
             channel, live ? tiling.q - q : 0};
-        const int rows = min(tiling.rows, tiling.p - strip.row);
-        int row = 0; // of x, from the first that the strip's first row of y meets on
-        for (int box = 1; box < tiling.items; ++box) {
-            turns.enter(load);
-            uint32_t from = strips.stage(turns.stage()) + offset;
-#pragma unroll 1
-            for (int step = 0; step < tiling.steps; ++step, ++row) {
-                const auto row_of = [&](int, auto &x) { load_window<Shape>(from, x); };
-                if (row >= First && row < rows)
-                    sums.template step<false>(weights, 0, First, row_of);
-                else
-                    sums.template step<true>(weights, row - rows + 1, row, row_of);
-                from += tiling.pitch;
-                if (row < First || row >= First + rows)
-                    continue;
-                finish_row(tiling, map, y, finish);
-                map.place += tiling.q;
-            }
-            turns.leave();
-        }
+        slide(strips, strip, turns, load, offset, weights, sums, load_window<Shape>, [&] {
+            finish_row(tiling, map, y, finish);
+            map.place += tiling.q;
+        });
     }
 }
 #endif
