@@ -3,7 +3,6 @@
 
 #include "core/half_line_map.cuh"
 #include "core/ranking.cuh"
-#include "core/room.cuh"
 #include "kernels/depthwise/tiling.cuh"
 
 namespace cf::depthwise_mma {
@@ -104,15 +103,10 @@ inline bool tile(const cf_query &query, const StripSize &size, Option &option) {
 
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
-    for_strip_sizes(p, columns_of(p.r, p.stride_h), Units, p.n, 32768,
-                    [&](const StripSize &size, int steps_before) {
-                        Option option;
-                        if (!tile(query, size, option))
-                            return steps_before;
-                        if (option.tiling.steps != steps_before)
-                            ranking.meet(option, option.us);
-                        return option.tiling.steps;
-                    });
+    for_strips<Option>(
+        p, columns_of(p.r, p.stride_h), Units, p.n, 32768,
+        [&](const StripSize &size, Option &option) { return tile(query, size, option); },
+        [&](const Option &option) { ranking.meet(option, option.us); });
 }
 
 } // namespace cf::depthwise_mma

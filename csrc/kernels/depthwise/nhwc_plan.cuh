@@ -2,14 +2,11 @@
 #pragma once
 
 #include "core/ranking.cuh"
-#include "core/room.cuh"
 #include "kernels/depthwise/tiling.cuh"
 
 #include <numeric>
 
 namespace cf::depthwise {
-
-constexpr int RingShared = 256; // bytes that the ring's barriers take
 
 // Which channels and columns of y a thread has sums of: two channels, with as many lanes to a
 // channel block as the plan says (Pairs); or one channel of f32 and more columns, with 32 lanes
@@ -138,19 +135,6 @@ inline bool tile(const cf_query &query, PerLane lane, int lanes, const StripSize
     return option.warps <= most_warps(p.r, lane) && tile_strips(p, shape, size, t, option.box);
 }
 
-// With room for so many blocks on a multiprocessor; false where two stages do not fit.
-inline bool place(const cf_query &query, int blocks, Option &option) {
-    const cf_device &d = query.device;
-    NhwcTiling &t = option.tiling;
-    const RingRoom room = ring_room(d, blocks, RingShared, RingShared, t.stage_bytes, MaxStages);
-    t.stages = room.stages, option.shared = room.shared, option.of_sm = blocks;
-    if (t.stages < 2)
-        return false;
-    option.blocks = int(std::min<int64_t>(t.strips, int64_t(d.sm_count) * blocks));
-    option.us = estimate(query, option);
-    return true;
-}
-
 // Calls body with the lanes of a channel block that pairs may have. Channels are whole pieces of 16
 // bytes, 32 at least where it has so many (64 bytes of a pixel in f32 were slow): numbers of them
 // that make blocks come out even, and others where those are far apart.
@@ -180,21 +164,18 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
         for (int blocks = 1; blocks <= most; ++blocks) {
             if (blocks > needed && !(even && blocks == 2 * needed))
                 continue;
+            option.of_sm = blocks;
             if (!place(query, blocks, option))
                 break;
             ranking.meet(option, option.us);
         }
     };
     const auto consider = [&](PerLane lane, int lanes) {
-        for_strip_sizes(p, columns_of(p.r, lane), most_warps(p.r, lane) * 32 / lanes, p.n, 32768,
-                        [&](const StripSize &size, int steps_before) {
-                            Option option;
-                            if (!tile(query, lane, lanes, size, option))
-                                return steps_before;
-                            if (option.tiling.steps != steps_before)
-                                take(option);
-                            return option.tiling.steps;
-                        });
+        const auto tiled = [&](const StripSize &size, Option &option) {
+            return tile(query, lane, lanes, size, option);
+        };
+        for_strips<Option>(p, columns_of(p.r, lane), most_warps(p.r, lane) * 32 / lanes, p.n, 32768,
+                           tiled, take);
     };
     for_pair_lanes(p, [&](int lanes) { consider(PerLane::Pairs, lanes); });
     if (has_singles(p.r, element_bytes(p)))

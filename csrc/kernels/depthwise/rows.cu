@@ -9,7 +9,7 @@
 //   and none is left over between planes.
 // - A box begins at a multiple of 16 bytes of its rows, or the copy is an illegal instruction: four
 //   columns in front of the first tile, of which a window leaves out those beyond half a filter.
-// - A lane stores eight columns by two vectors: a whole sector.
+// - A lane stores eight columns by two vectors, half a sector each.
 //
 // Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 392 of some 420
 // instructions for a row of x.

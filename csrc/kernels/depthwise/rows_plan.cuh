@@ -2,17 +2,15 @@
 #pragma once
 
 #include "core/ranking.cuh"
-#include "core/room.cuh"
 #include "kernels/depthwise/tiling.cuh"
 
 namespace cf::depthwise_rows {
 
 using namespace depthwise;
 
-constexpr int RingShared = 256; // bytes that the ring's barriers take
-constexpr int Columns = 8;      // of a thread: two vectors of 16 bytes
-constexpr int Margin = 4;       // columns of a box in front of its tiles, and as many behind them
-constexpr int MostWarps = 12;   // of a block, and of a multiprocessor
+constexpr int Columns = 8;    // of a thread: two vectors of 16 bytes
+constexpr int Margin = 4;     // columns of a box in front of its tiles, and as many behind them
+constexpr int MostWarps = 12; // of a block, and of a multiprocessor
 
 // A strip is of one image, its channels are so many planes beside each other in memory.
 struct RowsTiling : Tiling {
@@ -72,19 +70,6 @@ inline bool tile(const cf_query &query, int planes, const StripSize &size, Optio
     return true;
 }
 
-// With room for so many blocks on a multiprocessor; false where two stages do not fit.
-inline bool place(const cf_query &query, int blocks, Option &option) {
-    const cf_device &d = query.device;
-    RowsTiling &t = option.tiling;
-    const RingRoom room = ring_room(d, blocks, RingShared, RingShared, t.stage_bytes, MaxStages);
-    t.stages = room.stages, option.shared = room.shared;
-    if (t.stages < 2)
-        return false;
-    option.blocks = int(std::min<int64_t>(t.strips, int64_t(d.sm_count) * blocks));
-    option.us = estimate(query, option);
-    return true;
-}
-
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
     // Where there are few strips more blocks are no others.
@@ -100,15 +85,10 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
         if (planes == before)
             continue;
         before = planes;
-        for_strip_sizes(p, Columns, MostWarps * 32 / planes, 1, 65536,
-                        [&](const StripSize &size, int steps_before) {
-                            Option option;
-                            if (!tile(query, planes, size, option))
-                                return steps_before;
-                            if (option.tiling.steps != steps_before)
-                                take(option);
-                            return option.tiling.steps;
-                        });
+        const auto tiled = [&](const StripSize &size, Option &option) {
+            return tile(query, planes, size, option);
+        };
+        for_strips<Option>(p, Columns, MostWarps * 32 / planes, 1, 65536, tiled, take);
     }
 }
 

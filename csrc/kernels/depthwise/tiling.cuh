@@ -4,6 +4,7 @@
 #include "core/divisor.cuh"
 #include "core/estimate.cuh"
 #include "core/fragment_epilogue.cuh"
+#include "core/room.cuh"
 #include "core/tensor_map.cuh"
 #include "kernels/depthwise/family.cuh"
 
@@ -11,8 +12,9 @@
 
 namespace cf::depthwise {
 
-constexpr int MaxStages = 16; // of the ring that rows of x stream through
-constexpr int MaxBox = 256;   // elements along a side
+constexpr int MaxStages = 16;   // of the ring that rows of x stream through
+constexpr int RingShared = 256; // bytes that its barriers take
+constexpr int MaxBox = 256;     // elements along a side
 
 // A strip is some rows of y in some column tiles of some images, in a block of channels. Its rows
 // of x stream through the ring, a few steps to a stage: a step is as many rows of x as the vertical
@@ -97,13 +99,12 @@ inline void tell_strips(cf_plan &plan, const Tiling &t, int blocks) {
          t.tiles, t.rows, t.steps, t.strips, t.stages, blocks);
 }
 
-// Calls body with every size of a strip whose column tiles, of all its images, are `units` at most,
-// of up to so many images, and that copies up to so many bytes at once. It answers the steps of a
-// stage, and is told those of the size before that copies less: with the same ones it makes the
-// same strips.
-template <class Body>
-void for_strip_sizes(const cf_problem &p, int columns, int units, int64_t most_images,
-                     int most_copied, Body body) {
+// Calls meet(option) with all strips whose column tiles, of all their images, are `units` at most,
+// of up to so many images, and that copy up to so many bytes at once, as far as tile(size, option)
+// fills them in.
+template <class Option, class Tile, class Meet>
+void for_strips(const cf_problem &p, int columns, int units, int64_t most_images, int most_copied,
+                Tile tile, Meet meet) {
     const int all = int(ceil_div(p.q, columns));
     for (int tiles = std::min(all, units); tiles > 0; --tiles) {
         // As few as so many pieces of a row need.
@@ -116,10 +117,32 @@ void for_strip_sizes(const cf_problem &p, int columns, int units, int64_t most_i
                 if (rows == before)
                     continue;
                 before = rows;
-                for (int copied = 4096, steps = 0; copied <= most_copied; copied *= 2)
-                    steps = body(StripSize{images, tiles, rows, copied}, steps);
+                for (int copied = 4096, steps = 0; copied <= most_copied; copied *= 2) {
+                    Option option;
+                    // With as many steps to a stage as before they are the same strips.
+                    if (!tile(StripSize{images, tiles, rows, copied}, option) ||
+                        option.tiling.steps == steps)
+                        continue;
+                    steps = option.tiling.steps;
+                    meet(option);
+                }
             }
     }
+}
+
+// Fills in the ring and the launch of an option whose kernel has nothing else in shared memory,
+// with room for so many blocks on a multiprocessor; false where two stages do not fit.
+template <class Option>
+bool place(const cf_query &query, int blocks, Option &option) {
+    const cf_device &d = query.device;
+    auto &t = option.tiling;
+    const RingRoom room = ring_room(d, blocks, RingShared, RingShared, t.stage_bytes, MaxStages);
+    t.stages = room.stages, option.shared = room.shared;
+    if (t.stages < 2)
+        return false;
+    option.blocks = int(std::min<int64_t>(t.strips, int64_t(d.sm_count) * blocks));
+    option.us = estimate(query, option);
+    return true;
 }
 
 // Bytes that the memory moves: each element of x and y once, and so much of what strips beside each
