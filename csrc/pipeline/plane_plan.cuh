@@ -11,11 +11,11 @@
 namespace cf::plane_strips {
 
 // Meets the option with each number of blocks to a multiprocessor, `most` as registers leave room
-// for, each with so many bytes of shared memory beside the strips', and with units for all warps or
+// for, of a kernel that declares so many bytes of shared memory, and with units for all warps or
 // for all but the loader. `keeps_channels` says whether a block gains by strips of the same
 // channels.
 template <class Option, class Meet>
-void share_multiprocessors(const cf_query &query, int most, int beside, bool keeps_channels,
+void share_multiprocessors(const cf_query &query, int most, int declared, bool keeps_channels,
                            Option option, Meet meet) {
     const cf_device &d = query.device;
     Tiling &t = option.tiling.strips;
@@ -27,13 +27,14 @@ void share_multiprocessors(const cf_query &query, int most, int beside, bool kee
         const int useful =
             int(std::clamp<int64_t>(ceil_div(t.strips, option.blocks), 1, MaxStages));
         t.slots = std::min(useful, Slots);
-        const int64_t room = shared_room(d, of_sm) - beside - int64_t(t.y_bytes) * t.slots;
+        const int64_t room = shared_room(d, of_sm) - declared - int64_t(t.y_bytes) * t.slots;
         const int before = t.stages;
         t.stages = int(std::min<int64_t>(room / t.stage_bytes, useful));
         // Where there are few strips fewer blocks are no others.
         if (t.stages < std::min(useful, 2) || (t.stages == before && option.blocks == met))
             continue;
         met = option.blocks;
+        option.shared = launch_room(d, option.blocks, shared_bytes(t), declared);
         t.warp_units = int(ceil_div(t.strip_units, Warps));
         meet(option);
         const int without_loader = int(ceil_div(t.strip_units, Warps - 1));

@@ -152,7 +152,7 @@ inline bool tile(const cf_query &query, const Form &form, const StripSize &size,
     const int64_t y_at = 2 * guard + x_images * x_image;
     const int64_t shared = y_at + size.images * y_image;
     const double strips = double(t.channel_blocks) * double(ceil_div(p.n, size.images));
-    if (shared > query.device.shared_per_block - StaticShared || strips > INT32_MAX)
+    if (shared > query.device.shared_per_block - StaticShared || strips > INT32_MAX / 2)
         return false;
     t.x_image = uint32_t(x_image), t.y_image = uint32_t(y_image);
     t.x_at = uint32_t(guard), t.y_at = uint32_t(y_at);
@@ -162,6 +162,8 @@ inline bool tile(const cf_query &query, const Form &form, const StripSize &size,
     option.blocks = std::max(int(strips), 1);
     option.warps = size.warps;
     option.us = estimate(query, form, option);
+    // Where all blocks fit at a time; the estimate asks for what one needs.
+    option.shared = int(launch_room(query.device, option.blocks, shared, StaticShared));
     return true;
 }
 

@@ -7,13 +7,14 @@
 // - Planes lie one after the other in memory, so any number of them is one bulk copy, whatever
 //   their width: no padding, no row that has to begin at a multiple of anything. Several small
 //   planes are a strip, or some rows of a large one.
-// - A window is loaded as vectors of up to 16 bytes, as far as rows are multiples of them. Those
-//   beside the plane are zeroed once and never loaded over; a row outside of the plane is read from
-//   a place that holds zeros.
+// - A window is loaded as vectors of up to 16 bytes, as far as rows are multiples of them. In f32
+//   without a stride it may be loaded as single words, for 7 columns; the plan takes either. What
+//   lies beside the plane is zeroed once and never loaded over; a row outside of the plane is read
+//   from a place that holds zeros.
 // - y of a strip lies as its planes do. Its rows are gathered in shared memory, and the last warp
 //   to leave the strip stores them by one bulk copy: threads would write few bytes to each of many
 //   lines.
-//   With 5x5 and 7x7 in f32 and rows of whole 16 bytes threads do store: products take longer than
+//   With 5x5 and 7x7 in f32 and vectors of 16 bytes threads do store: products take longer than
 //   that, and shared memory has room for twice as much of x.
 // - A strip's tasks are column tiles by pieces of rows, 32 to a warp.
 // - In 16 bits, without stride and where rows are whole 16 bytes, tensor cores multiply
@@ -73,9 +74,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const Tiling &t = state.tiling;
     cf::tell(
         plan,
-        "set=%d strip_rows=%d rows=%d tiles=%d tasks=%d strips=%d stages=%d blocks=%d bands=%d",
-        t.set, t.strip_rows, t.rows, t.tiles, t.tasks, t.strips, t.stages, best->choice.blocks,
-        int(best->choice.on_bands));
+        "set=%d strip_rows=%d rows=%d columns=%d tiles=%d tasks=%d strips=%d stages=%d blocks=%d "
+        "bands=%d",
+        t.set, t.strip_rows, t.rows, best->choice.form.columns, t.tiles, t.tasks, t.strips,
+        t.stages, best->choice.blocks, int(best->choice.on_bands));
     choose_kernel(best->choice, state);
     return true;
 }

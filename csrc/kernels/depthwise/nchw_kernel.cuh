@@ -49,15 +49,13 @@ compute(const Strips &strips, int warp, int lane, uint32_t scratch, const typena
 }
 #endif
 
-template <class Stored, int R, int Stride, int Vector, bool OnBands>
-__global__ void
-__launch_bounds__(Warps * 32, OnBands ? BandBlocks
-                                      : blocks_of(R, columns_of(R, Stride, sizeof(Stored), Vector)))
+template <class Stored, int R, int Stride, int Vector, int Columns, bool OnBands>
+__global__ void __launch_bounds__(Warps * 32, OnBands ? BandBlocks : blocks_of(R, Columns))
     depthwise_nchw_kernel(const __grid_constant__ Tiling tiling, const Stored *__restrict__ x,
                           const Stored *__restrict__ w, Stored *__restrict__ y,
                           const __grid_constant__ Finish finish) {
 #if CF_SM90
-    using Shape = Shape<Stored, R, Stride, Vector, OnBands>;
+    using Shape = Shape<Stored, R, Stride, Vector, Columns, OnBands>;
     extern __shared__ __align__(128) unsigned char dynamic[];
     __shared__ Stages shared;
     static_assert(sizeof(shared) <= StaticShared, "the plan leaves room for it");
@@ -102,20 +100,26 @@ Launched kernel_among(const cf_problem &p, const Option &option) {
     Launched kernel;
     for_filter(p, [&](auto r, auto stride) {
         constexpr int R = decltype(r)::value, Stride = decltype(stride)::value;
-        const auto choose = [&](auto vector, auto on_bands) {
-            kernel = kernel_of(
-                depthwise_nchw_kernel<Stored, R, Stride, vector.value, on_bands.value != 0>,
-                unsigned(option.blocks), Warps * 32, option.shared, true);
+        const auto choose = [&](auto vector, auto columns, auto on_bands) {
+            kernel = kernel_of(depthwise_nchw_kernel<Stored, R, Stride, vector.value, columns.value,
+                                                     on_bands.value != 0>,
+                               unsigned(option.blocks), Warps * 32, option.shared, true);
+        };
+        const auto with_vector = [&](auto vector, auto on_bands) {
+            choose(vector, Constant<columns_of(Stride, Size, vector.value)>(), on_bands);
         };
         if constexpr (Size == 2 && Stride == 1)
             if (option.on_bands)
-                return choose(Constant<16>(), Constant<1>());
-        const auto fits = [&](int bytes) { return bytes == vector_bytes(p); };
-        const auto with_windows = [&](auto vector) { choose(vector, Constant<0>()); };
-        if constexpr (loads_words(R, Stride, Size)) // vector_bytes says nothing between
-            largest<16, 4>(fits, with_windows);
+                return with_vector(Constant<16>(), Constant<1>());
+        if constexpr (has_words(Stride, Size))
+            if (option.form.columns == WordColumns)
+                return choose(Constant<Size>(), Constant<WordColumns>(), Constant<0>());
+        const auto fits = [&](int bytes) { return bytes == option.form.vector; };
+        const auto with_vectors = [&](auto vector) { with_vector(vector, Constant<0>()); };
+        if constexpr (has_vectors(R, Stride, Size, Size))
+            largest<16, 8, 4, Size>(fits, with_vectors);
         else
-            largest<16, 8, 4, Size>(fits, with_windows);
+            largest<16>(fits, with_vectors);
     });
     return kernel;
 }

@@ -21,26 +21,34 @@ constexpr int MaxStages = 16;     // of the ring that strips go through
 constexpr int MostPlanes = 256;   // that lie whole in a strip, but for those that make pieces whole
 constexpr int StaticShared = 384; // bytes that the barriers take
 
-// Large filters of f32 have products enough to hide more loads and stores. With vectors of 16 bytes
-// threads store y themselves, so that shared memory has room for more of x. Without a stride they
-// load single words where rows are no multiples of such vectors.
+// How a thread reads rows of x: by vectors of so many bytes, for so many adjacent columns of y.
+struct Form {
+    int vector, columns;
+};
+// With vectors, as many columns as registers have room for, but no more than let neighbours load
+// from different banks.
+__host__ __device__ constexpr int columns_of(int stride, int element_bytes, int vector) {
+    return stride == 1 && (element_bytes == 2 || vector == 16) ? 8 : 4;
+}
+// In f32 without a stride single words, too: they let neighbours with 7 columns do so, which are
+// whole tiles of rows of 7, 14, 28 and 56.
+constexpr int WordColumns = 7;
+__host__ __device__ constexpr bool has_words(int stride, int element_bytes) {
+    return element_bytes == 4 && stride == 1;
+}
+// Large filters have products enough to hide more loads: beside words they have vectors of 16 bytes
+// alone.
+__host__ __device__ constexpr bool has_vectors(int r, int stride, int element_bytes, int vector) {
+    return r == 3 || vector == 16 || !has_words(stride, element_bytes);
+}
+// With those threads store y themselves in f32, so that shared memory has room for more of x.
 __host__ __device__ constexpr bool stores_directly(int r, int element_bytes, int vector) {
     return r > 3 && element_bytes == 4 && vector == 16;
 }
-__host__ __device__ constexpr bool loads_words(int r, int stride, int element_bytes) {
-    return r > 3 && element_bytes == 4 && stride == 1;
-}
-// Adjacent columns of a thread, where rows of x are loaded by vectors of so many bytes: as many as
-// registers have room for, but no more than let neighbours load from different banks. Single words
-// let 7 do so, which are whole tiles of rows of 7, 14, 28 and 56.
-__host__ __device__ constexpr int columns_of(int r, int stride, int element_bytes, int vector) {
-    return stride == 1 && (element_bytes == 2 || vector == 16)    ? 8
-           : loads_words(r, stride, element_bytes) && vector == 4 ? 7
-                                                                  : 4;
-}
 // Blocks that registers leave room for on a multiprocessor.
+constexpr int MostBlocks = 6;
 __host__ __device__ constexpr int blocks_of(int r, int columns) {
-    return r == 3 ? 6 : r == 7 && columns > 4 ? 3 : 4;
+    return r == 3 ? MostBlocks : r == 7 && columns > 4 ? 3 : 4;
 }
 
 // Tensor cores multiply rows of 16 in columns of 8, of which the first begins so far behind a
@@ -110,29 +118,30 @@ inline int vector_bytes(int64_t row, int align, int element_bytes) {
         bytes /= 2;
     return bytes;
 }
-// Bytes of x that are loaded together. Those of more than an element need windows that begin in
-// the same place of one in every tile: padding as it is common.
+// Bytes of x that are loaded together at most. Those of more than an element need windows that
+// begin in the same place of one in every tile: padding as it is common.
 inline int vector_bytes(const cf_problem &p) {
     const int size = element_bytes(p);
     if (p.pad_left != p.r / 2)
         return size;
     const int most = vector_bytes(int64_t(p.w) * size, p.align, size);
     // What is stored directly is stored by such vectors, too.
-    if (!stores_directly(p.r, size, 16) || (most == 16 && p.q % 4 == 0))
-        return most;
-    return loads_words(p.r, p.stride_h, size) ? size : std::min(most, 8);
-}
-inline int columns_of(const cf_problem &p) {
-    return columns_of(p.r, p.stride_h, element_bytes(p), vector_bytes(p));
-}
-inline int blocks_of(const cf_problem &p) { return blocks_of(p.r, columns_of(p)); }
-inline bool stores_directly(const cf_problem &p) {
-    return stores_directly(p.r, element_bytes(p), vector_bytes(p));
+    return stores_directly(p.r, size, 16) && p.q % 4 != 0 ? std::min(most, 8) : most;
 }
 
-inline int columns_together(const cf_problem &p) {
+// Calls body with each form that a problem's threads may have.
+template <class Body>
+void for_forms(const cf_problem &p, Body body) {
+    const int size = element_bytes(p), vector = vector_bytes(p);
+    if (has_vectors(p.r, p.stride_h, size, vector))
+        body(Form{vector, columns_of(p.stride_h, size, vector)});
+    if (has_words(p.stride_h, size))
+        body(Form{size, WordColumns});
+}
+
+inline int columns_together(const cf_problem &p, Form form) {
     const int size = element_bytes(p);
-    const int most = most_together(columns_of(p), vector_bytes(p), size);
+    const int most = most_together(form.columns, form.vector, size);
     const int fit = vector_bytes(int64_t(p.q) * size, p.align, size) / size;
     return fit >= most ? most : fit * 2 >= most ? (most + 1) / 2 : 1;
 }
@@ -168,6 +177,7 @@ struct Cost {
 
 struct Option {
     Tiling tiling;
+    Form form;
     bool on_bands; // whether tensor cores multiply
     Cost task;     // of a warp
     int blocks;
@@ -200,8 +210,8 @@ inline Cost band_cost(const cf_problem &p, const Tiling &t) {
     return cost;
 }
 
-inline Cost task_cost(const cf_problem &p, const Tiling &t) {
-    const int size = element_bytes(p), columns = columns_of(p), vector = vector_bytes(p);
+inline Cost task_cost(const cf_problem &p, Form form, const Tiling &t) {
+    const int size = element_bytes(p), columns = form.columns, vector = form.vector;
     const int stored = t.together * size, stores = columns / t.together;
     const int width = (columns - 1) * p.stride_w + p.s;
     const auto of_lane = [&](int lane, int rows, int row_elements, int row_stride, int elements) {
@@ -240,24 +250,25 @@ inline Cost task_cost(const cf_problem &p, const Tiling &t) {
     return cost;
 }
 
-// These and what follows but BandSlotClocks are fitted to 2545 times of plans of 47 sweeps:
-// h200-depthwise-residency.csv, h200-depthwise-large-filters.csv, of which not all times are kept,
-// and those in 16 bits of h200-depthwise-nchw-first-strips.csv, as far as a multiprocessor had room
-// for the planned blocks alone; those of fast plans most. 8 % off (root of the mean square), the
-// plan that it picks 3 % slower than the fastest in the mean and 11 % at most, the fastest of seven
-// 0.4 %; on the twelve last sweeps 4, 10 and 0.9 %. Bytes of the memory's pins that loads and
-// stores beside each other move.
-constexpr double StreamShare = 0.903;
+// These and what follows but BandSlotClocks are fitted by scripts/fit_strips.py to 1109 times of
+// plans of 30 problems (h200-depthwise-forms.csv, h200-depthwise-residency.csv, and those in 16
+// bits of h200-depthwise-nchw-first-strips.csv) as far as a multiprocessor had room for the planned
+// blocks alone, those of fast plans most. 7 % off (root of the mean square), the plan that it picks
+// 2.5 % slower than the fastest in the mean and 10 % at most, the fastest of eight 0.3 %. Bytes of
+// the memory's pins that loads and stores beside each other move.
+constexpr double StreamShare = 0.928;
 // From a load to its bytes; from the last store to the kernel's end is about as long.
-constexpr double LatencyClocks = 1131;
+constexpr double LatencyClocks = 1012;
 // Issue slots: of a strip, by each warp that has tasks there and by each that has none, by the one
 // that moves it, and for the filters of 32 of its planes. Clocks of shared memory of those that are
 // counted.
-constexpr double StripSlots = 328, VisitSlots = 247, MoverSlots = 215, FilterSlots = 47.7,
-                 SharedShare = 1.06;
+constexpr double StripSlots = 264, VisitSlots = 270, MoverSlots = 119, FilterSlots = 19.2,
+                 SharedShare = 0.954;
+// Of a block's stages so many are filled or emptied at a time, and none computes from those.
+constexpr double Filling = 0.53;
 // How much of the blocks' stages fills and empties while nothing else goes on, and how much of the
 // time that blocks have no strip in the last round the others do not make up for.
-constexpr double EndsShare = 0.472, Unbalanced = 0.166;
+constexpr double EndsShare = 0.47, Unbalanced = 0.211;
 
 // Clocks for each of a warp's issue slots, with so many warps to a quarter of a multiprocessor:
 // what it waits for by itself, and its turn.
@@ -288,7 +299,8 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double balance = of_block * option.blocks / std::max(t.strips, 1);
     const double memory = bytes / bandwidth * (1 + (balance - 1) * Unbalanced);
     const double together = std::min(double(option.blocks) / d.sm_count, strips / of_block);
-    const double busy = std::max(together * std::min<double>(Warps, sets * t.stages) / 4, 0.25);
+    const double computed = std::min<double>(Warps, sets * (t.stages - Filling));
+    const double busy = std::max(together * computed / 4, 0.25);
     const double slot = std::max(slot_clocks(busy), option.on_bands ? BandSlotClocks : 0);
     const double with_tasks = std::min<double>(sets, Warps);
     const double of_warps = with_tasks * StripSlots + (Warps - with_tasks) * VisitSlots;
@@ -308,7 +320,7 @@ inline double estimate(const cf_query &query, const Option &option) {
 
 // With so many planes to a strip and rows to each of them, and tasks of so many rows, or on tensor
 // cores: all but what depends on the number of blocks.
-inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool on_bands,
+inline bool tile(const cf_query &query, Form form, int set, int strip_rows, int rows, bool on_bands,
                  Option &option) {
     const cf_problem &p = query.problem;
     const int size = element_bytes(p);
@@ -316,7 +328,7 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
     // Bytes from a strip's first element of y on are counted in 31 bits.
     if (double(strip_rows) * set * p.q * size > INT32_MAX)
         return false;
-    option.on_bands = on_bands;
+    option.form = form, option.on_bands = on_bands;
     Tiling &t = option.tiling;
     const int64_t planes = p.n * p.c, row_strips = ceil_div(p.p, strip_rows);
     const int64_t strips = ceil_div(planes, set) * row_strips;
@@ -324,10 +336,11 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
         row_strips == 1 ? p.h : std::min<int64_t>(int64_t(strip_rows - 1) * p.stride_h + p.r, p.h);
     const int64_t filter_bytes = round_up(int64_t(set) * filter_words(p.r, size) * 4, 16);
     const int64_t output = filter_bytes + round_up(in_rows * set * p.w * size + 15, 16);
-    const int64_t gathered = stores_directly(p) ? 0 : int64_t(strip_rows) * set * p.q * size + 15;
+    const int64_t gathered =
+        stores_directly(p.r, size, form.vector) ? 0 : int64_t(strip_rows) * set * p.q * size + 15;
     const int64_t stage_bytes = output + round_up(gathered, 16);
     const int64_t pieces = ceil_div(strip_rows, rows);
-    const int64_t tiles = on_bands ? 1 : ceil_div(p.q, columns_of(p));
+    const int64_t tiles = on_bands ? 1 : ceil_div(p.q, form.columns);
     const int64_t tasks = set * pieces * tiles;
     if (stage_bytes > query.device.shared_per_sm || tasks > INT32_MAX / 2 || strips > INT32_MAX / 2)
         return false;
@@ -340,14 +353,14 @@ inline bool tile(const cf_query &query, int set, int strip_rows, int rows, bool 
     t.finishes = has_epilogue(p);
     t.activation = late_activation(p);
     t.evict_first = evicts_first(query);
-    t.together = columns_together(p);
+    t.together = columns_together(p, form);
     t.stage_bytes = uint32_t(stage_bytes), t.filter_bytes = uint32_t(filter_bytes);
     t.output = uint32_t(output);
     t.by_row_strips = Divisor(t.row_strips);
     t.by_tiles = Divisor(t.tiles);
     t.by_pieces = Divisor(t.pieces);
     t.by_channels = Divisor(t.c);
-    option.task = on_bands ? band_cost(p, t) : task_cost(p, t);
+    option.task = on_bands ? band_cost(p, t) : task_cost(p, form, t);
     return true;
 }
 
@@ -365,8 +378,9 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
     return true;
 }
 
-// Those with at least and at most so many blocks to a multiprocessor.
-inline void rank_options(const cf_query &query, int least, int most, Ranking<Option> &ranking) {
+// Those of a form with at least and at most so many blocks to a multiprocessor.
+inline void rank_options(const cf_query &query, Form form, int least, int most,
+                         Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
     const auto take = [&](Option option, int most) {
         // Where there are few strips more blocks are no others.
@@ -380,7 +394,7 @@ inline void rank_options(const cf_query &query, int least, int most, Ranking<Opt
         Option option;
         // A strip that leaves warps without a task was slower than is estimated.
         for (int64_t rows = BandRows; bands; rows *= 2) {
-            if (tile(query, set, strip_rows, int(rows), true, option) &&
+            if (tile(query, form, set, strip_rows, int(rows), true, option) &&
                 option.tiling.tasks >= Warps)
                 take(option, std::max(most, BandBlocks));
             if (2 * rows > INT32_MAX || rows >= strip_rows)
@@ -388,7 +402,7 @@ inline void rank_options(const cf_query &query, int least, int most, Ranking<Opt
         }
         for (int pieces = 1, before = 0; pieces <= 8; ++pieces) {
             const int rows = int(ceil_div(strip_rows, pieces));
-            if (rows == before || !tile(query, set, strip_rows, rows, false, option))
+            if (rows == before || !tile(query, form, set, strip_rows, rows, false, option))
                 continue;
             take(option, most);
             before = rows;
@@ -422,8 +436,13 @@ inline void rank_options(const cf_query &query, int least, int most, Ranking<Opt
 // Fewer blocks than half of those that registers leave room for are for rows that are so long that
 // they need their shared memory.
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
-    for (int most = blocks_of(query.problem); most > 0 && ranking.met_none(); most /= 2)
-        rank_options(query, most > 1 ? most / 2 + 1 : 1, most, ranking);
+    const cf_problem &p = query.problem;
+    for (int part = 1; part <= MostBlocks && ranking.met_none(); part *= 2)
+        for_forms(p, [&](Form form) {
+            const int most = blocks_of(p.r, form.columns) / part;
+            if (most > 0)
+                rank_options(query, form, most > 1 ? most / 2 + 1 : 1, most, ranking);
+        });
 }
 
 } // namespace cf::depthwise_nchw

@@ -13,14 +13,14 @@
 namespace cf::depthwise_nchw {
 
 // What a kernel is compiled for: stored elements, filter, stride, the bytes that rows of x begin at
-// multiples of and are multiples of, and whether tensor cores multiply.
-template <class StoredOf, int FilterOf, int StrideOf, int VectorOf, bool OnBandsOf>
+// multiples of and are multiples of, a thread's columns, and whether tensor cores multiply.
+template <class StoredOf, int FilterOf, int StrideOf, int VectorOf, int ColumnsOf, bool OnBandsOf>
 struct Shape {
     using Stored = StoredOf;
     static constexpr bool OnBands = OnBandsOf;
     static constexpr int R = FilterOf, Stride = StrideOf, Vector = VectorOf;
     static constexpr int Size = sizeof(Stored), FilterBytes = R * R * Size;
-    static constexpr int Columns = columns_of(R, Stride, Size, Vector);
+    static constexpr int Columns = ColumnsOf;
     using Sums = depthwise::Sums<R, Stride, Columns, 1>;
     using Weights = depthwise::Weights<R, 1>;
     static constexpr bool StoresDirectly = stores_directly(R, Size, Vector);

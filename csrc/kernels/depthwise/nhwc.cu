@@ -9,8 +9,8 @@
 // - Boxes of x come by tensor copies: some channels, columns and rows of some images, with zeros
 //   where the filter hangs over an edge. Rows stream through a ring of stages, from the top of a
 //   strip to its bottom, so that a row is loaded once however high the filter is.
-// - Strips are rows of y in columns and images that 8 or 12 warps cover, a column tile of 7 or 4 to
-//   as many lanes as have all channels: several images together where they are small. The plan
+// - Strips are rows of y in columns and images that 8 to 18 warps cover, a column tile of 7 or 4 to
+//   as many lanes as have its channels: several images together where they are small. The plan
 //   takes the number of images, columns, rows and channels of a strip that leave the fewest blocks
 //   idle.
 // - The first product of a row's sums writes to the next row's registers, so that nothing is moved

@@ -182,7 +182,7 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const NhwcT
 #endif
 
 template <class Stored, int R, int Stride, PerLane OfLane>
-__global__ void __launch_bounds__(most_warps(R, OfLane) * 32, blocks_of(R))
+__global__ void __launch_bounds__(most_warps(R, OfLane) * 32, 1)
     depthwise_nhwc_kernel(const __grid_constant__ NhwcTiling tiling,
                           const __grid_constant__ CUtensorMap x, const Stored *__restrict__ w,
                           Stored *__restrict__ y, const __grid_constant__ Finish finish) {

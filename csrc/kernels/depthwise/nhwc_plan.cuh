@@ -19,12 +19,11 @@ constexpr int columns_of(int r, PerLane lane) { return r == 3 || lane == PerLane
 constexpr int SingleLanes = 32;
 constexpr bool has_singles(int r, int element_bytes) { return r > 3 && element_bytes == 4; }
 
-// Warps of the largest block, and blocks of so many that registers leave room for on a
-// multiprocessor.
+// Warps that the plan has on a multiprocessor, as registers leave room for them; all may be of one
+// block. 18 of 3x3 are 8 column tiles of 72 lanes: rows of 56 columns and 144 channels.
 constexpr int most_warps(int r, PerLane lane) {
-    return r == 7 && lane == PerLane::Singles ? 12 : 8;
+    return r == 3 ? 18 : r == 5 ? 16 : lane == PerLane::Singles ? 12 : 8;
 }
-constexpr int blocks_of(int r) { return r == 7 ? 1 : 2; }
 
 // Strips of any number of channels.
 struct NhwcTiling : Tiling {
@@ -53,30 +52,29 @@ inline double instructions(const cf_problem &p, const Tiling &t, PerLane lane) {
     const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
     return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
-// Fitted to 4360 times of plans of 104 sweeps: h200-depthwise-residency.csv and older ones
-// (h200-depthwise-plans.csv, h200-plans-by-blocks.csv, h200-depthwise-nhwc-lanes.csv and the sweeps
-// of h200-depthwise-large-filters.csv, of which not all times are kept), as far as a multiprocessor
-// had room for the planned blocks alone, or for twice as many; those of fast plans most. 8 % off
-// (root of the mean square), the plan that it picks 3 % slower than the fastest in the mean and
-// 13 % at most, the fastest of seven 0.9 %. Clocks of a warp's step by itself, which waits for its
-// loads and products; of an instruction of each of many warps; of an item of the ring beside them;
-// of a block and of a byte of its first item, before anything is computed; until a stage is read,
-// where many are on their way.
-constexpr double StepAlone = 647, ClocksOfMany = 1.017, OfItem = 353, OfBlock = 81,
-                 OfByte = 0.00144, InFlight = 3127;
+// Fitted by scripts/fit_strips.py to 1434 plans of 27 problems (h200-depthwise-forms.csv and, of
+// h200-depthwise-residency.csv, those of calls in which a multiprocessor had room for the planned
+// blocks alone, or for twice as many); those of fast plans most. 6 % off (root of the mean square),
+// the plan that it picks 3 % slower than the fastest in the mean and 9 % at most, the fastest of
+// eight 0.5 %. Clocks of a warp's step by itself, which waits for its loads and products; of an
+// instruction of each of many warps; of an item of the ring beside them; of a block, before
+// anything is computed; until a stage is read, where many are on their way.
+constexpr double StepAlone = 566, ClocksOfMany = 0.977, OfItem = 463, OfBlock = 27.7,
+                 InFlight = 3675;
 // Bytes on their way to a multiprocessor with which half of the bandwidth is reached, and how much
 // of the time that blocks of the last round have no strip the others do not make up for.
-constexpr double HalfInFlight = 7950, Unbalanced = 0.334;
-// Shares of the memory's bandwidth, and where a pixel's bytes are copied by fewer than 128.
-constexpr double StreamShare = 0.835, NarrowShare = 0.842;
+constexpr double HalfInFlight = 7329, Unbalanced = 0.366;
+// The share of the memory's bandwidth.
+constexpr double StreamShare = 0.825;
 // What a launch takes less where the next one's blocks fit beside its own.
-constexpr double OverlapUs = 0.574;
+constexpr double OverlapUs = 0.814;
 // What strips beside each other share is read again; hardly any of it comes from memory.
-constexpr double AgainShare = 0.042;
+constexpr double AgainShare = 0.0606;
 
 // Memory moves pieces of 64 bytes: one for each channel block that ends within one is moved twice.
-constexpr int MemoryPiece = 64;
-constexpr double SplitShare = 0.488;
+// Lines of 128 bytes that a block does not have as a whole cost something, too.
+constexpr int MemoryPiece = 64, Line = 128;
+constexpr double LineShare = 0.124;
 
 // The bytes of those, of a pixel.
 inline double split_bytes(const cf_problem &p, const NhwcTiling &t) {
@@ -87,6 +85,14 @@ inline double split_bytes(const cf_problem &p, const NhwcTiling &t) {
     return double(ends - ends / whole) * MemoryPiece;
 }
 
+// The lines that a pixel's channels of a block touch, over those that their bytes would fill.
+inline double lines_touched(const cf_problem &p, const NhwcTiling &t) {
+    if (t.channels >= p.c)
+        return 1;
+    const int begins = std::gcd(std::gcd(int(t.pixel), p.c * element_bytes(p)), Line);
+    return double(t.pixel - begins + Line) / t.pixel;
+}
+
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
@@ -94,17 +100,19 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double rows_again = double((t.items - 1) * t.steps - t.rows) * p.stride_h;
     const double bytes =
         moved_bytes(p, t, std::min<double>((t.row_pieces - 1) * rows_again, p.h), AgainShare) *
-        (1 + SplitShare * split_bytes(p, t) / (double(p.c) * element_bytes(p)));
+        (1 + split_bytes(p, t) / (double(p.c) * element_bytes(p)) +
+         LineShare * (lines_touched(p, t) - 1));
     const double rounds = double(ceil_div(t.strips, option.blocks)), items = rounds * t.items;
     const double of_sm = double(ceil_div(option.blocks, d.sm_count));
     const double in_mean = std::min(of_sm, double(option.blocks) / d.sm_count);
-    // Strips of the last round leave some blocks without one, or some multiprocessors.
-    const double balance =
-        rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
+    // Strips of the last round leave some blocks without one, or some multiprocessors, and those at
+    // the end have fewer images, or rows.
+    const double whole = double(t.row_pieces) * t.rows / p.p * padded(double(p.n), t.images) /
+                         std::max<double>(double(p.n), 1);
+    const double balance = whole * (rounds > 1 ? rounds * option.blocks / t.strips
+                                               : of_sm * d.sm_count / option.blocks);
     const double in_flight = in_mean * std::min(t.stages - 1.0, items) * t.box_bytes;
-    const bool narrow = t.pixel < 128 && t.channels < p.c;
-    const double bandwidth = (narrow ? NarrowShare : StreamShare) * d.bytes_per_us * in_flight /
-                             (in_flight + HalfInFlight);
+    const double bandwidth = StreamShare * d.bytes_per_us * in_flight / (in_flight + HalfInFlight);
     const double memory = bytes / bandwidth * (1 + (balance - 1) * Unbalanced);
     // While a stage is being read, the others are on their way.
     const double read_us =
@@ -112,7 +120,7 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double step = together_us(StepAlone, instructions(p, t, option.per_lane) * option.warps *
                                                    of_sm / 4 * ClocksOfMany);
     const double steps = double(t.items - 1) * t.steps;
-    const double first = of_sm * OfBlock + in_mean * t.box_bytes * OfByte;
+    const double first = of_sm * OfBlock;
     const double computing =
         clocks_us(d, rounds * (steps * step + t.items * OfItem) + first, FmaClock);
     const bool overlaps = option.of_sm > of_sm; // blocks of the next launch fit beside these
@@ -158,7 +166,7 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     // Fewer blocks have more stages each. Where there are as many strips as blocks, room for twice
     // as many lets the next launch's come beside them.
     const auto take = [&](Option option) {
-        const int most = blocks_of(p.r) * most_warps(p.r, option.per_lane) / option.warps;
+        const int most = most_warps(p.r, option.per_lane) / option.warps;
         const int sms = query.device.sm_count, needed = int(ceil_div(option.tiling.strips, sms));
         const bool even = option.tiling.strips % sms == 0;
         for (int blocks = 1; blocks <= most; ++blocks) {

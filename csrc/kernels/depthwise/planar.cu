@@ -77,7 +77,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
              t.strips.channels, t.strips.rows, t.strips.unit_rows, tiles_of(p), t.strips.windows,
              t.strips.warp_units, t.strips.strips, t.strips.stages, blocks);
     state.filter.plan(p, t, plan);
-    const size_t shared = cf::plane_strips::shared_bytes(t.strips);
+    const size_t shared = best->choice.shared;
     state.kernel = p.storage == CF_STORE_F16 ? kernel_for<__half>(p, blocks, shared)
                                              : kernel_for<__nv_bfloat16>(p, blocks, shared);
     return true;

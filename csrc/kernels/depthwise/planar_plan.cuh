@@ -52,7 +52,8 @@ struct Tiling {
 
 struct Option {
     Tiling tiling;
-    int blocks; // of the launch
+    int blocks;    // of the launch
+    size_t shared; // bytes of a block
     double us;
 };
 

@@ -1,7 +1,7 @@
 // depthwise_rows: one filter per channel of f32, planes one after the other, under 5x5 and 7x7.
 //
 // As depthwise_nhwc, but for the layout: rows of several planes stream through a ring of stages by
-// tensor copies, with zeros where the filter hangs over an edge, and a lane slides down eight
+// tensor copies, with zeros where the filter hangs over an edge, and a lane slides down twice four
 // columns of a plane. depthwise_nchw keeps whole planes in shared memory instead, or as many of its
 // rows as a block works out, which leaves room for few warps.
 //
@@ -9,9 +9,10 @@
 //   and none is left over between planes.
 // - A box begins at a multiple of 16 bytes of its rows, or the copy is an illegal instruction: four
 //   columns in front of the first tile, of which a window leaves out those beyond half a filter.
-// - A lane stores eight columns by two vectors, half a sector each.
+// - A lane's columns are two halves, each beside those of its neighbours: so a warp stores whole
+//   sectors of 32 bytes.
 //
-// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 392 of some 420
+// Floor: the bytes of x and y over the bandwidth. For 7x7 the products: 392 of some 430
 // instructions for a row of x.
 #include "kernels/depthwise/rows_kernel.cuh"
 #include "kernels/depthwise/rows_plan.cuh"

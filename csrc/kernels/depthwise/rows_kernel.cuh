@@ -16,11 +16,37 @@ struct Shape {
     using Stored = float;
     static constexpr int R = FilterOf, Stride = 1, Columns = depthwise_rows::Columns;
     static constexpr bool OfPlanes = true;
-    using Sums = depthwise::Sums<R, Stride, Columns, 1>;
-    using Weights = depthwise::Weights<R, 1>;
+    // A lane's columns are two halves, each beside those of other lanes: so a warp stores whole
+    // sectors, and its lanes of a plane read from different banks.
+    static constexpr int Halves = 2, Half = Columns / Halves;
+    using Sums = depthwise::Sums<R, Stride, Half, Halves>;
+    using Weights = depthwise::Weights<R, Halves>;
     static constexpr int Before = Margin - R / 2; // columns that lie in front of a window
     static constexpr int Vectors = (Before + Sums::Width + 3) / 4;
     static constexpr bool Asks = true; // which rows of sums a strip has, at its edges
+};
+
+// The oldest row of sums, for core/fragment_epilogue.cuh.
+template <class Shape>
+struct HalvesOutputMap {
+    typename Shape::Sums &sums;
+    int64_t place;               // of the first sum in y
+    int channel, columns, apart; // columns from here to the right edge of y, and between halves
+
+    __device__ __forceinline__ float &sum(int q) const {
+        return sums.oldest(q % Shape::Half, q / Shape::Half);
+    }
+    template <class Body>
+    __device__ __forceinline__ void for_channels(Body body) {
+        body(channel, Constant<Shape::Columns>(), [&](int q) -> float & { return sum(q); });
+    }
+    template <class T, class Body>
+    __device__ __forceinline__ void for_runs(T *tensor, Body body) {
+#pragma unroll
+        for (int half = 0; half < Shape::Halves; ++half)
+            body(Constant<Shape::Half>(), tensor + place + half * apart, half * apart < columns,
+                 [&](int i) -> float & { return sum(half * Shape::Half + i); });
+    }
 };
 
 template <class Map>
@@ -40,22 +66,27 @@ __device__ __forceinline__ void finish_row(const Tiling &tiling, Map map, float 
     });
 }
 
-// The window's columns of a row, of which the first vector begins at `at`.
+// The columns of a row that both windows need. The first window's first vector begins at `at`, the
+// other's so many bytes behind it.
 template <class Shape>
-__device__ __forceinline__ void load_window(uint32_t at, float (&x)[Shape::Sums::Width][1]) {
+__device__ __forceinline__ void load_windows(uint32_t at, uint32_t apart_bytes,
+                                             float (&x)[Shape::Sums::Width][Shape::Halves]) {
 #pragma unroll
-    for (int v = 0; v < Shape::Vectors; ++v) {
-        const float4 four = load_shared_f32x4(at + v * 16);
-        const float value[4] = {four.x, four.y, four.z, four.w};
+    for (int half = 0; half < Shape::Halves; ++half)
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-            if (const int column = v * 4 + i - Shape::Before;
-                column >= 0 && column < Shape::Sums::Width)
-                x[column][0] = value[i];
-    }
+        for (int v = 0; v < Shape::Vectors; ++v) {
+            const float4 four = load_shared_f32x4(at + half * apart_bytes + v * 16);
+            const float value[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                if (const int column = v * 4 + i - Shape::Before;
+                    column >= 0 && column < Shape::Sums::Width)
+                    x[column][half] = value[i];
+        }
 }
 
-// A warp: a column tile of a plane to each lane, tiles of planes one behind the other.
+// A warp: two halves of a column tile of a plane to each lane, tiles of planes one behind the
+// other.
 template <class Shape>
 __device__ __forceinline__ void compute(const Strips<Shape> &strips, const RowsTiling &tiling,
                                         int warp, int lane, float *y, const Finish &finish) {
@@ -64,7 +95,8 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const RowsT
     const bool busy = thread < tiling.planes * tiling.tiles;
     const int unit = busy ? thread : 0;
     const int plane = tiling.by_tiles.quotient(unit), tile = unit - plane * tiling.tiles;
-    const uint32_t offset = plane * tiling.plane + tile * (Columns * 4);
+    const int apart = tiling.tiles * Shape::Half; // columns from a lane's first half to its second
+    const uint32_t offset = plane * tiling.plane + tile * (Shape::Half * 4);
     typename Shape::Weights weights;
     typename Shape::Sums sums = {};
     const auto load = [&](int item, int stage) { strips.load(item, stage); };
@@ -76,14 +108,18 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const RowsT
         const uint32_t filter = strips.stage(turns.stage()) + plane * (R * R * 4);
 #pragma unroll
         for (int tap = 0; tap < R * R; ++tap)
-            weights.value[tap / R][tap % R][0] = load_shared_f32(filter + tap * 4);
+            weights.value[tap / R][tap % R][0] = weights.value[tap / R][tap % R][1] =
+                load_shared_f32(filter + tap * 4);
         turns.leave();
-        const int channel = strip.channel + plane, q = strip.column + tile * Columns;
+        const int channel = strip.channel + plane, q = strip.column + tile * Shape::Half;
         const bool live = busy && channel < tiling.c;
-        PlaneOutputMap<typename Shape::Sums, 4> map = {
+        HalvesOutputMap<Shape> map = {
             sums, ((int64_t(strip.n) * tiling.c + channel) * tiling.p + strip.row) * tiling.q + q,
-            channel, live ? tiling.q - q : 0};
-        slide(strips, strip, turns, load, offset, weights, sums, load_window<Shape>, [&] {
+            channel, live ? tiling.q - q : 0, apart};
+        const auto load_row = [&](uint32_t from, auto &x) {
+            load_windows<Shape>(from, apart * 4, x);
+        };
+        slide(strips, strip, turns, load, offset, weights, sums, load_row, [&] {
             finish_row(tiling, map, y, finish);
             map.place += tiling.q;
         });

@@ -26,13 +26,13 @@ struct Option {
     double us;
 };
 
-// Fitted to 193 of 212 times of plans of six problems
-// (benches/results/evidence/h200-depthwise-residency.csv), as depthwise_nhwc's: 7 % off, the plan
-// that it picks 1.5 % slower than the fastest in the mean and 3 % at most. Clocks of a row of a
-// plane that is copied, and a step's instructions beside its products, and what these wait.
-constexpr double StepAlone = 651, ClocksOfMany = 0.7785, OfItem = 759, OfBlock = 622,
-                 InFlight = 4264, StreamShare = 0.7133, AgainShare = 0.52, RowClocks = 13.7,
-                 StepSlots = 189;
+// Fitted by scripts/fit_strips.py to 216 plans of five problems
+// (benches/results/evidence/h200-depthwise-forms.csv), as depthwise_nhwc's: 7 % off, the plan that
+// it picks 2 % slower than the fastest in the mean and 4 % at most. Clocks of a row of a plane that
+// is copied, and a step's instructions beside its products, and what these wait.
+constexpr double StepAlone = 579, ClocksOfMany = 0.7707, OfItem = 720, OfBlock = 911,
+                 InFlight = 4272, StreamShare = 0.7834, AgainShare = 0.64, RowClocks = 14.7,
+                 StepSlots = 238;
 
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;

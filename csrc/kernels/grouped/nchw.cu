@@ -40,14 +40,12 @@ struct State {
 };
 
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
-    const Tiling &t = state.tiling;
-    const size_t shared = size_t(t.pieces) * t.piece_bytes + size_t(t.stages) * t.stage_bytes;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
         const unsigned blocks = option.blocks;
         state.kernel = instance.products == 3
-                           ? cf::grouped_nchw::kernel_for<float, 3>(instance, blocks, shared)
-                           : cf::grouped_nchw::kernel_for<Element>(instance, blocks, shared);
+                           ? cf::grouped_nchw::kernel_for<float, 3>(instance, blocks, option.shared)
+                           : cf::grouped_nchw::kernel_for<Element>(instance, blocks, option.shared);
     });
 }
 

@@ -42,27 +42,23 @@ struct State {
 };
 
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
-    const Tiling &t = state.tiling;
-    const int staged = cf::element_bytes(state.problem) == 2
-                           ? option.warps * 2 * UnitPixels * instance.tiles * PieceBytes
-                           : 0;
-    const size_t shared = cf::SwizzleAlign + size_t(t.stages) * t.stage_bytes + staged;
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
         const unsigned blocks = option.blocks, threads = option.warps * 32;
         state.kernel = instance.products == 3
-                           ? kernel_for<float, 3>(instance, blocks, threads, shared)
-                           : kernel_for<Element>(instance, blocks, threads, shared);
+                           ? kernel_for<float, 3>(instance, blocks, threads, option.shared)
+                           : kernel_for<Element>(instance, blocks, threads, option.shared);
     });
 }
 
 // What it takes of what strips are compared by: more where a group has one channel, with 5x5 taps
-// or more by 1.12 to 1.40 on 13 such layers of an H200 and an H100, with fewer in 16 bits by 0.98
-// to 1.32, 1.05 in the middle, on seven of an H200 in both types (h200-told-few-channels.csv).
+// or more by 1.12 to 1.40 of what an earlier fit told on 13 such layers of an H200 and an H100
+// (h200-told-few-channels.csv) and by 1.27 and 1.31 on two of an H200, with fewer in 16 bits by
+// 0.97 to 1.35, 1.10 in the middle, on 23 (h200-depthwise-nets-told.csv).
 double told(const cf_problem &p) {
     if (p.c != p.groups)
         return 1;
-    return p.r * p.s >= 25 ? 1.2 : p.storage != CF_STORE_F32 ? 1.04 : 1;
+    return p.r * p.s >= 25 ? 1.27 : p.storage != CF_STORE_F32 ? 1.1 : 1;
 }
 
 constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
@@ -94,8 +90,10 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     state.filter.plan(p, filter_words(p, instance), best->choice.tiling.all_chunks, plan);
     plan.us = told(p) * best->us;
     const Tiling &t = state.tiling;
-    cf::tell(plan, "boxes=%d images=%d units=%d rows=%d warps=%d strips=%d stages=%d blocks=%d",
-             t.boxes, t.images, t.units, t.rows, best->choice.warps, t.strips, t.stages,
+    cf::tell(plan,
+             "boxes=%d images=%d units=%d rows=%d steps=%d warps=%d strips=%d stages=%d "
+             "blocks=%d",
+             t.boxes, t.images, t.units, t.rows, t.steps, best->choice.warps, t.strips, t.stages,
              best->choice.blocks);
     choose_kernel(instance, best->choice, state);
     return true;

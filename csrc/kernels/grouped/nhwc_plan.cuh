@@ -18,8 +18,8 @@ namespace cf::grouped {
 constexpr int MaxWarps = 8;
 constexpr int MaxStages = 16; // of the ring that rows stream through
 constexpr int StaticShared = 1024;
-constexpr int MaxBox = 256;      // elements along a side
-constexpr int ItemBytes = 16384; // about so much is copied at once
+constexpr int MaxBox = 256;                       // elements along a side
+constexpr int LeastItem = 8192, MostItem = 32768; // bytes that are copied at once, about
 
 using depthwise::rows_of;
 
@@ -124,14 +124,16 @@ struct Tiling {
 struct Option {
     Tiling tiling;
     Box box;
-    int warps;  // of a block
-    int blocks; // of the launch
+    int warps;     // of a block
+    int blocks;    // of the launch
+    size_t shared; // bytes of a block
     double us;
 };
 
-// What a strip has: boxes of channels, images, units of an image, rows of y.
+// What a strip has: boxes of channels, images, units of an image, rows of y; about so many bytes
+// are copied at once.
 struct StripSize {
-    int boxes, images, units, rows;
+    int boxes, images, units, rows, copied;
 };
 
 inline int chunks_of_box(const cf_problem &p, const Instance &instance) {
@@ -142,40 +144,62 @@ inline int64_t boxes_of(const cf_problem &p) {
 }
 
 // Clocks of a multiprocessor's quarter that a row of y takes: of a warp by itself, which waits for
-// its loads and products, and of each of many, which are issued in turn. Tensor cores give a
-// product of 16 bytes a row in 3. Of three products, each load is split in 9, and a step, or three,
-// added to the sums of its tile in 4. This and what follows is fitted to
-// benches/results/evidence/h200-depthwise-plans.csv, but for f32 and kernels of any filter.
+// its loads and products, and of each of many, which are issued in turn; of each piece of 16 bytes
+// that is multiplied, each that is loaded where three products take it apart, each step's products
+// that are then added to sums, and each tile. OfItem and all shares are fitted by
+// scripts/fit_strips.py to 604 plans of 19 problems
+// (benches/results/evidence/h200-depthwise-forms.csv), and what f32 takes was with them; the others
+// to h200-depthwise-plans.csv. 6 % off (root of the mean square), the plan that it picks 2.4 %
+// slower than the fastest in the mean and 16 % at most (320 channels in fp32), the fastest of eight
+// 0 %. Kernels of any filter are not among them.
+constexpr double RowAlone = 365, PieceAlone = 2, RowEach = 25, PieceEach = 3, TileEach = 8;
+struct SplitClocks {
+    double each, add;
+};
+constexpr SplitClocks SplitOfLoads = {38, 5.6};
 struct RowClocks {
     double alone, each;
 };
-inline RowClocks row_clocks(const cf_problem &p, const Instance &instance) {
+inline RowClocks row_clocks(const cf_problem &p, const Instance &instance, SplitClocks split) {
     const double pieces = double(p.r) * p.s * instance.set_bytes / PieceBytes * instance.tiles;
     const double reused = instance.filter ? p.r / double(instance.stride) : 1;
     const double loads = pieces / reused / (instance.set_bytes == 16 ? 2 : 4);
     const double together = instance.filter && instance.set_bytes > 32 ? 3 : 1;
-    const double apart = instance.products > 1 ? loads * 9 + pieces / 2 / together * 4 : 0;
-    return {pieces * 2 * instance.products + 365,
-            pieces * ((instance.filter ? 0 : 1) + 3 * instance.products) + apart +
-                8 * instance.tiles + 25};
+    const double apart =
+        instance.products > 1 ? loads * split.each + pieces / 2 / together * split.add : 0;
+    return {pieces * PieceAlone * instance.products + RowAlone,
+            pieces * ((instance.filter ? 0 : 1) + PieceEach * instance.products) + apart +
+                TileEach * instance.tiles + RowEach};
 }
 // Clocks of an item of the ring beside its rows; until the first one is there; and until any is,
 // where many are on their way.
-constexpr double OfItem = 450, Fill = 1500, InFlight = 4100;
+constexpr double OfItem = 585, Fill = 1500, InFlight = 4100;
+// Shares of the memory's bandwidth, and of what is copied beyond x: what strips beside each other
+// share, mostly from the second-level cache, and zeros beside the image.
+constexpr double StreamShare = 0.83, AgainShare = 0.133;
+// How much longer memory takes where all strips are in work at a time, so far from each other, and
+// where 128 bytes of a pixel are copied by themselves.
+constexpr double SpreadShare = 0.034, ApartShare = 0.0087;
 
 inline double estimate(const cf_query &query, const Instance &instance, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const Tiling &t = option.tiling;
-    // What strips beside each other share comes from the L2.
-    const double bytes =
-        (double(p.n) * p.c * p.h * p.w + double(p.n) * p.k * p.p * p.q) * element_bytes(p);
+    const double x_bytes = double(p.n) * p.c * p.h * p.w * element_bytes(p);
+    const double y_bytes = double(p.n) * p.k * p.p * p.q * element_bytes(p);
+    const double channels = double(p.c) * element_bytes(p) /
+                            (double(t.channel_blocks) * t.boxes * PixelBytes); // that are there
+    const double copied = double(t.strips) * t.items * t.copied_bytes * channels;
+    const double bytes = x_bytes + y_bytes + AgainShare * std::max(copied - x_bytes, 0.0);
     const double rounds = double(ceil_div(t.strips, option.blocks));
     const double of_sm = double(ceil_div(option.blocks, d.sm_count));
     // Strips of the last round leave some blocks without one, or some multiprocessors.
     const double balance =
         rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
-    const double memory = bytes / (0.74 * d.bytes_per_us) * (of_sm > 1 || rounds > 1 ? balance : 1);
+    const double spread = 1 + SpreadShare * option.blocks / std::max(t.strips, 1) +
+                          (t.channel_blocks > 1 ? ApartShare / t.boxes : 0);
+    const double memory =
+        bytes / (StreamShare * d.bytes_per_us) * spread * (of_sm > 1 || rounds > 1 ? balance : 1);
     // While a stage is being read, the others are on their way.
     const double items = rounds * t.items;
     const double read_us =
@@ -184,7 +208,7 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
     const double outside = t.row_pieces == 1 ? 1 : t.row_pieces == 2 ? 0.5 : 0;
     const double rows =
         t.rows + (instance.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
-    const RowClocks of_warp = row_clocks(p, instance);
+    const RowClocks of_warp = row_clocks(p, instance, SplitOfLoads);
     const double of_row = together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
     const double computing =
         clocks_us(d, rounds * (rows * of_row + t.items * OfItem) + Fill, TensorClock);
@@ -193,9 +217,9 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
 }
 
 // Calls meet(option) with each number of blocks that a multiprocessor may have at a time, at most
-// `most`, and the stages of their rings. A block has so many bytes of shared memory beside its
-// ring, and `wanted(blocks)` are the stages that are of use to one of so many: without room for
-// two, or for all that are of use, there are no such blocks.
+// `most`, and the stages of their rings. A block needs so many bytes of shared memory beside its
+// ring and what the kernel declares, and `wanted(blocks)` are the stages that are of use to one of
+// so many: without room for two, or for all that are of use, there are no such blocks.
 template <class Option, class Wanted, class Meet>
 void share_multiprocessors(const cf_query &query, const Instance &instance, int most,
                            int64_t beside, Option option, Wanted wanted, Meet meet) {
@@ -203,7 +227,7 @@ void share_multiprocessors(const cf_query &query, const Instance &instance, int 
     auto &t = option.tiling;
     int met = 0; // blocks that were met last
     for (int of_sm = most; of_sm > 0; --of_sm) {
-        const int64_t room = shared_room(d, of_sm) - beside;
+        const int64_t room = shared_room(d, of_sm) - StaticShared - beside;
         option.blocks = int(std::min<int64_t>(std::max(t.strips, 1), int64_t(d.sm_count) * of_sm));
         // A block keeps its channels, and its filter, from strip to strip.
         if (t.strips > option.blocks && option.blocks > t.channel_blocks)
@@ -214,6 +238,8 @@ void share_multiprocessors(const cf_query &query, const Instance &instance, int 
         if (t.stages < std::min(useful, 2) || (t.stages == before && option.blocks == met))
             continue;
         met = option.blocks;
+        option.shared =
+            launch_room(d, option.blocks, beside + int64_t(t.stages) * t.stage_bytes, StaticShared);
         option.us = estimate(query, instance, option);
         meet(option);
     }
@@ -250,8 +276,8 @@ struct BoxSize {
     int64_t width, rows;
 };
 
-// A strip's items: as few rows to each as make it worth the copies.
-inline BoxSize set_items(const cf_problem &p, const Instance &instance, Tiling &t) {
+// A strip's items, of about so many bytes, and of no more steps than so many items need.
+inline BoxSize set_items(const cf_problem &p, const Instance &instance, int copied, Tiling &t) {
     const int64_t height = int64_t(p.r - 1) * p.dilation_h + 1;
     const int64_t width = int64_t(t.columns - 1) * p.stride_w + int64_t(p.s - 1) * p.dilation_w + 1;
     if (instance.filter == 0) {
@@ -260,8 +286,9 @@ inline BoxSize set_items(const cf_problem &p, const Instance &instance, Tiling &
     }
     const int64_t all = t.rows + rows_of(p.r, p.stride_h) - 1;
     const int64_t step_bytes = width * p.stride_h * t.images * t.boxes * PixelBytes;
-    const int64_t steps = std::min(std::clamp<int64_t>(ItemBytes / step_bytes, 1, 8), all);
-    t.steps = int(steps), t.items = int(ceil_div(all, steps));
+    const int64_t items = ceil_div(all, std::clamp<int64_t>(copied / step_bytes, 1, 8));
+    const int64_t steps = ceil_div(all, items);
+    t.steps = int(steps), t.items = int(items);
     return {width, steps * p.stride_h};
 }
 
@@ -290,9 +317,10 @@ inline void set_divisors(Tiling &t) {
     t.by_chunks = Divisor(t.chunks);
 }
 
-// Meets the strip's tiling with each number of blocks.
-inline void tile(const cf_query &query, const Instance &instance, const StripSize &strip,
-                 Ranking<Option> &ranking) {
+// Meets the strip's tiling with each number of blocks, unless an item has as many steps as before,
+// and says how many it has; 0 where there is none.
+inline int tile(const cf_query &query, const Instance &instance, const StripSize &strip, int before,
+                Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
     Option option = {};
     Tiling &t = option.tiling;
@@ -301,13 +329,15 @@ inline void tile(const cf_query &query, const Instance &instance, const StripSiz
     const double strips = set_strip(p, instance, strip, t);
     option.warps = int(ceil_div(strip.images * strip.units, 2)) * t.chunks;
     if (option.warps > instance.warps)
-        return;
-    const BoxSize box = set_items(p, instance, t);
+        return 0;
+    const BoxSize box = set_items(p, instance, strip.copied, t);
+    if (t.steps == before)
+        return before;
     // Items of the ring are counted in 31 bits, and so are the elements of a strip's images.
     const double strip_elements = (double(strip.images - 1) * p.p * p.q + p.q) * p.k;
     if (box.width > MaxBox || box.rows > MaxBox || strips * (strip.rows + p.r) > INT32_MAX / 2 ||
         strip_elements > INT32_MAX / 2)
-        return;
+        return 0;
     t.strips = int(strips);
     option.box = set_box(p, box, t);
     set_divisors(t);
@@ -316,9 +346,10 @@ inline void tile(const cf_query &query, const Instance &instance, const StripSiz
                               : 0;
     const int most = instance.blocks * instance.warps / option.warps;
     share_multiprocessors(
-        query, instance, most, StaticShared + SwizzleAlign + staging, option,
+        query, instance, most, SwizzleAlign + staging, option,
         [&](int blocks) { return t.strips <= blocks ? std::min(t.items, MaxStages) : MaxStages; },
         [&](const Option &met) { ranking.meet(met, met.us); });
+    return t.steps;
 }
 
 inline void rank_options(const cf_query &query, const Instance &instance,
@@ -335,7 +366,9 @@ inline void rank_options(const cf_query &query, const Instance &instance,
             last = units;
             for (int image = 1; image <= images && image * units <= 2 * MaxWarps; ++image)
                 for (int rows = p.p; rows > 0;) {
-                    tile(query, instance, {box, image, units, rows}, ranking);
+                    for (int copied = LeastItem, steps = 0; copied <= MostItem; copied *= 2)
+                        steps = tile(query, instance, {box, image, units, rows, copied}, steps,
+                                     ranking);
                     // One more piece than now, or as many as make pieces lower.
                     rows = rows > 1 ? int(ceil_div(p.p, ceil_div(p.p, rows - 1))) : 0;
                 }

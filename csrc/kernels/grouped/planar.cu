@@ -59,13 +59,13 @@ bool is_for_planes(const cf_problem &p, const cf::Refusal &no) {
 }
 
 void choose_kernel(const Instance &instance, const Option &option, State &state) {
-    const size_t shared = cf::plane_strips::shared_bytes(state.tiling.strips);
     for_element(state.problem, [&](auto element) {
         using Element = decltype(element);
         const unsigned blocks = option.blocks;
-        state.kernel = instance.products == 3
-                           ? cf::grouped_planar::kernel_for<float, 3>(instance, blocks, shared)
-                           : cf::grouped_planar::kernel_for<Element>(instance, blocks, shared);
+        state.kernel =
+            instance.products == 3
+                ? cf::grouped_planar::kernel_for<float, 3>(instance, blocks, option.shared)
+                : cf::grouped_planar::kernel_for<Element>(instance, blocks, option.shared);
     });
 }
 
