@@ -17,8 +17,6 @@
 #include "kernels/depthwise/nhwc_plan.cuh"
 using namespace cf;
 using namespace cf::depthwise;
-void options_of(const cf_query &query, Ranking<Option> &all) { rank_options(query, all); }
-double told(const cf_query &query, const Option &option) { return estimate(query, option); }
 std::string words(const Option &o) {
     char text[160];
     snprintf(text, sizeof text,
@@ -27,13 +25,10 @@ std::string words(const Option &o) {
              o.blocks, o.tiling.channels / channels_of(o.per_lane), o.of_sm);
     return text;
 }
-bool has_exact_room(const cf_query &, const Option &) { return true; }
 #elif defined(DEPTHWISE_NCHW)
 #include "kernels/depthwise/nchw_plan.cuh"
 using namespace cf;
 using namespace cf::depthwise_nchw;
-void options_of(const cf_query &query, Ranking<Option> &all) { rank_options(query, all); }
-double told(const cf_query &query, const Option &option) { return estimate(query, option); }
 std::string words(const Option &o) {
     char text[160];
     snprintf(text, sizeof text,
@@ -42,19 +37,10 @@ std::string words(const Option &o) {
              int(o.on_bands));
     return text;
 }
-// Whether no further block would have fitted without shared memory that is asked for beyond what is
-// needed.
-bool has_exact_room(const cf_query &query, const Option &o) {
-    const int of_sm = int(ceil_div(o.blocks, query.device.sm_count));
-    return StaticShared + ZeroBytes + int64_t(o.tiling.stages) * o.tiling.stage_bytes >
-           shared_room(query.device, of_sm + 1);
-}
 #elif defined(DEPTHWISE_ROWS)
 #include "kernels/depthwise/rows_plan.cuh"
 using namespace cf;
 using namespace cf::depthwise_rows;
-void options_of(const cf_query &query, Ranking<Option> &all) { rank_options(query, all); }
-double told(const cf_query &query, const Option &option) { return estimate(query, option); }
 std::string words(const Option &o) {
     char text[160];
     snprintf(text, sizeof text, "planes=%d tiles=%d rows=%d steps=%d stages=%d blocks=%d",
@@ -62,17 +48,10 @@ std::string words(const Option &o) {
              o.blocks);
     return text;
 }
-bool has_exact_room(const cf_query &, const Option &) { return true; }
 #else
 #include "kernels/grouped/nhwc_plan.cuh"
 using namespace cf;
 using namespace cf::grouped;
-void options_of(const cf_query &query, Ranking<Option> &all) {
-    rank_options(query, instance_of(query.problem), all);
-}
-double told(const cf_query &query, const Option &option) {
-    return estimate(query, instance_of(query.problem), option);
-}
 std::string words(const Option &o) {
     char text[160];
     snprintf(text, sizeof text,
@@ -81,10 +60,33 @@ std::string words(const Option &o) {
              o.warps, o.tiling.stages, o.blocks);
     return text;
 }
-bool has_exact_room(const cf_query &, const Option &) { return true; }
 #endif
 
 namespace {
+
+#if defined(GROUPED_NHWC)
+void options_of(const cf_query &query, Ranking<Option> &all) {
+    rank_options(query, instance_of(query.problem), all);
+}
+double told(const cf_query &query, const Option &option) {
+    return estimate(query, instance_of(query.problem), option);
+}
+#else
+void options_of(const cf_query &query, Ranking<Option> &all) { rank_options(query, all); }
+double told(const cf_query &query, const Option &option) { return estimate(query, option); }
+#endif
+
+// Whether no further block would have fitted, had none asked for more shared memory than it needs.
+// Asked of depthwise_nchw alone, some of whose times are older than that.
+bool has_exact_room(const cf_query &query, const Option &o) {
+#if defined(DEPTHWISE_NCHW)
+    const int of_sm = int(ceil_div(o.blocks, query.device.sm_count));
+    return StaticShared + ZeroBytes + int64_t(o.tiling.stages) * o.tiling.stage_bytes >
+           shared_room(query.device, of_sm + 1);
+#else
+    return true;
+#endif
+}
 
 struct Fitted {
     const char *name;
@@ -109,6 +111,7 @@ struct Case {
 constexpr size_t LeastPlans = 8;
 constexpr int Met = 8; // plans that a row's configurations name
 
+// As src/limits.rs has it.
 cf_device h200() {
     cf_device d = {};
     d.arch = 90, d.sm_count = 132, d.shared_per_block = 232448, d.shared_per_sm = 233472;
