@@ -11,6 +11,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #if defined(DEPTHWISE_NHWC)
@@ -55,24 +56,33 @@ using namespace cf::grouped;
 std::string words(const Option &o) {
     char text[160];
     snprintf(text, sizeof text,
-             "boxes=%d images=%d units=%d rows=%d steps=%d warps=%d stages=%d blocks=%d",
+             "boxes=%d images=%d units=%d rows=%d steps=%d warps=%d stages=%d blocks=%d of_sm=%d",
              o.tiling.boxes, o.tiling.images, o.tiling.units, o.tiling.rows, o.tiling.steps,
-             o.warps, o.tiling.stages, o.blocks);
+             o.warps, o.tiling.stages, o.blocks, o.of_sm);
     return text;
 }
 #endif
 
 namespace {
 
+// Of rows with persistent blocks and others half of the first plans are of either kind.
+#if defined(GROUPED_NHWC) || defined(DEPTHWISE_NHWC)
+using Options = RankingOfKinds<Option>;
+bool kind_of(const Option &option) { return option.persistent; }
+#else
+using Options = Ranking<Option>;
+bool kind_of(const Option &) { return false; }
+#endif
+
 #if defined(GROUPED_NHWC)
-void options_of(const cf_query &query, Ranking<Option> &all) {
+void options_of(const cf_query &query, Options &all) {
     rank_options(query, instance_of(query.problem), all);
 }
 double told(const cf_query &query, const Option &option) {
     return estimate(query, instance_of(query.problem), option);
 }
 #else
-void options_of(const cf_query &query, Ranking<Option> &all) { rank_options(query, all); }
+void options_of(const cf_query &query, Options &all) { rank_options(query, all); }
 double told(const cf_query &query, const Option &option) { return estimate(query, option); }
 #endif
 
@@ -142,18 +152,13 @@ Case read_case() {
     return one;
 }
 
-// A plan's words up to those that older times do not have.
-std::string shorter(const std::string &plan) { return plan.substr(0, plan.find(" of_sm=")); }
-
 // Times of a case, of a plan several times the one in the middle; says how many are of no plan.
 int read_times(Case &one) {
-    Ranking<Option> all;
+    Options all;
     options_of(one.query, all);
     std::map<std::string, size_t> number;
-    for (size_t i = 0; i < all.options.size(); ++i) {
+    for (size_t i = 0; i < all.options.size(); ++i)
         number.emplace(words(all.options[i]), i);
-        number.emplace(shorter(words(all.options[i])), i);
-    }
     std::map<size_t, std::vector<double>> found;
     int times, unknown = 0;
     std::cin >> times;
@@ -188,22 +193,26 @@ struct Score {
 Score score(const std::vector<Case> &cases, bool say) {
     double squares = 0, weights = 0, first = 0, met = 0, most = 0;
     for (const Case &one : cases) {
-        std::vector<std::pair<double, double>> plans; // told, taken
+        std::vector<std::tuple<double, double, bool>> plans; // told, taken, kind
+        int of_kind[2] = {};
         for (const Timed &plan : one.plans) {
             const double us = told(one.query, plan.option), off = std::log(us / plan.us);
             const double weight = std::pow(one.best / plan.us, 4) / one.plans.size();
             squares += weight * off * off, weights += weight;
-            plans.push_back({us, plan.us});
+            plans.push_back({us, plan.us, kind_of(plan.option)});
+            ++of_kind[kind_of(plan.option)];
         }
         std::sort(plans.begin(), plans.end());
         double of_met = INFINITY;
-        for (size_t i = 0; i < plans.size() && i < Met; ++i)
-            of_met = std::min(of_met, plans[i].second);
-        const double lost = std::log(plans[0].second / one.best);
+        int left[2] = {std::max(Met / 2, Met - of_kind[1]), std::max(Met / 2, Met - of_kind[0])};
+        for (const auto &[us, took, kind] : plans)
+            if (left[kind]-- > 0)
+                of_met = std::min(of_met, took);
+        const double lost = std::log(std::get<1>(plans[0]) / one.best);
         first += lost, most = std::max(most, lost), met += std::log(of_met / one.best);
         if (say)
             printf("%-62s %8.2f %8.2f %8.2f %8.2f %5zu\n", one.name.c_str(), one.best,
-                   plans[0].second, plans[0].first, of_met, plans.size());
+                   std::get<1>(plans[0]), std::get<0>(plans[0]), of_met, plans.size());
     }
     const double count = double(cases.size());
     return {std::sqrt(squares / weights), first / count, met / count, most};

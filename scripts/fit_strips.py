@@ -36,6 +36,16 @@ struct Ranking {
 };
 }
 """
+# The same of core/ranking_of_kinds.cuh.
+OF_KINDS = """#pragma once
+#include "core/ranking.cuh"
+namespace cf {
+template <class Choice>
+struct RankingOfKinds : Ranking<Choice> {
+    void meet(bool, const Choice &choice, double) { this->options.push_back(choice); }
+};
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -49,11 +59,13 @@ class Row:
 
 
 FORMS = ("h200-depthwise-forms.csv", ("present", "room"))
+ORDERED = ("h200-ordered-blocks.csv", ("ordered", "persistent"))
 ROWS = {
     "depthwise_nhwc": Row(
         "kernels/depthwise/nhwc_plan.cuh",
         ("images", "tiles", "rows", "steps", "stages", "blocks", "lanes", "of_sm"),
-        (FORMS, ("h200-depthwise-residency.csv", ("kept", "kept again", "no more room"))),
+        (FORMS, ("h200-depthwise-residency.csv", ("kept", "kept again", "no more room")), ORDERED),
+        ("OrderedShare", "OrderedAgain", "FrontShare", "OrderedStart", "LastRound", "OrderedUs", "OrderedLines"),
     ),
     "depthwise_nchw": Row(
         "kernels/depthwise/nchw_plan.cuh",
@@ -73,9 +85,10 @@ ROWS = {
     ),
     "grouped_nhwc": Row(
         "kernels/grouped/nhwc_plan.cuh",
-        ("boxes", "images", "units", "rows", "steps", "warps", "stages", "blocks"),
-        (FORMS,),
-        ("OfItem", "StreamShare", "AgainShare", "SpreadShare", "ApartShare"),
+        ("boxes", "images", "units", "rows", "steps", "warps", "stages", "blocks", "of_sm"),
+        (FORMS, ORDERED),
+        ("OfItem", "StreamShare", "AgainShare", "SpreadShare", "ApartShare", "OrderedShare", "FrontShare", "OrderedStart",
+         "OrderedUs"),
     ),
 }  # fmt: skip
 
@@ -93,6 +106,8 @@ def columns(problem):
 def words_of(row, problem, plan):
     """A plan's words as the compiled planner writes them; none where a word that tells plans apart is not there."""
     found = dict(word.split("=") for word in plan.split())
+    if "of_sm" in row.words and "blocks" in found:
+        found.setdefault("of_sm", str(-(-int(found["blocks"]) // 132)))  # plans that did not say so were persistent
     if "columns" in row.words:
         found.setdefault("columns", columns(problem))
         tensor_cores = problem.size == 2 and found["rows"] in ("16", "32", "64", "128")
@@ -135,6 +150,7 @@ def compiled(name, row, folder, nvcc):
     header.parent.mkdir(parents=True)
     (folder / "core").mkdir()
     (folder / "core/ranking.cuh").write_text(RANKING, encoding="utf-8")
+    (folder / "core/ranking_of_kinds.cuh").write_text(OF_KINDS, encoding="utf-8")
     source = (ROOT / "csrc" / row.header).read_text(encoding="utf-8")
     names = [one for statement in STATEMENT.findall(source) for one in CONSTANT.findall(statement)]
     header.write_text(STATEMENT.sub(r"inline double \1;", source), encoding="utf-8")

@@ -9,7 +9,8 @@ or not it is in a loop. Of a kernel's instances the table has one per configurat
 f32, fp32 math, NCHW, or what is nearest to that; --all has every one.
 
 It fails where a register of rows is written while products may still read it: wgmma reads rows in
-registers until it was waited for, and ptxas takes them to be free as soon as it was asked for.
+registers until it was waited for, and ptxas takes them to be free as soon as it was asked for. And where an arrival on
+a barrier overtakes loads from shared memory (overtaken.py).
 
 cuobjdump and nvdisasm are taken from PATH or a CUDA toolkit; where there are none, toolkit.py
 installs them (5 MB).
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import objects
+import overtaken
 import sources
 from objects import Failure
 from markdown import put, table
@@ -53,6 +55,19 @@ COLUMN = {name: name for name in ALONE}
 COLUMN.update((opcode, column) for column, opcodes in FAMILIES.items() for opcode in opcodes)
 # Loads and stores that are counted by their width.
 BY_WIDTH = {"LDS", "LDG", "STS", "STG"}
+
+# Kernels whose arrivals may overtake loads, by the beginnings of their instances.
+MAY_OVERTAKE = (
+    # Threads write over what those read, and their stores are queued behind the loads.
+    "implicit_gemm_f32_nhwc_kernel",
+    "implicit_gemm_f32_nchw_kernel",
+    # The last warp by a count asks for the copies, and the count is queued behind the loads.
+    "depthwise_nchw_kernel",
+    # A row of x that met no row of sums would be loaded and not used; each meets one.
+    "depthwise_nhwc_kernel<float, 5, 1, 0>",
+    "depthwise_nhwc_kernel<float, 7, 1, 0>",
+    "depthwise_rows_kernel",
+)
 
 # What template parameters say that are no configuration, the one to show first.
 ELEMENTS = ["float", "unsigned int", "__half", "__nv_bfloat16", "unsigned short"]
@@ -99,6 +114,17 @@ class Instruction(NamedTuple):
             operands = re.sub(r"0x[0-9a-f]+", "there", operands)
         text = f"{self.predicate} {self.opcode} {operands}"
         return re.sub(r"\b(U?[RP]|B)\d+\b", r"\1", text).strip()
+
+
+def lines_of(text):
+    """The lines of each function, by its mangled name."""
+    functions, current = {}, []
+    for line in text.splitlines():
+        if match := re.match(r"\s*Function : (\S+)", line):
+            current = functions.setdefault(match[1], [])
+        else:
+            current.append(line)
+    return functions
 
 
 def parse_sass(text):
@@ -253,7 +279,7 @@ def short(text):
 class Kernel:
     """One instance of a kernel."""
 
-    def __init__(self, row, mangled, demangled, parameters, instructions, numbers):
+    def __init__(self, row, mangled, demangled, parameters, instructions, numbers, overtaken_at=()):
         self.row, self.mangled = row, mangled
         self.name, arguments = parse_name(demangled)
         self.instance = self.name + (f"<{short(', '.join(arguments))}>" if arguments else "")
@@ -269,6 +295,7 @@ class Kernel:
         self.configuration = ""
         self.instructions = instructions
         self.numbers = numbers
+        self.overtaken_at = overtaken_at  # addresses
 
     @staticmethod
     def order(name, argument):
@@ -392,7 +419,8 @@ def read_object(root, path, row, source, parameters, arch, environment):
     arch = compiled_for(record, arch)
     if arch is None:
         return []
-    functions = parse_sass(output(["cuobjdump", "-sass", "-arch", arch, path], environment))
+    disassembly = output(["cuobjdump", "-sass", "-arch", arch, path], environment)
+    functions, lines = parse_sass(disassembly), lines_of(disassembly)
     usage = output(["cuobjdump", "-res-usage", "-arch", arch, path], environment)
     constants = parse_constants(usage)
     said = parse_ptxas(path.with_suffix(".ptxas").read_text(), arch)
@@ -401,7 +429,8 @@ def read_object(root, path, row, source, parameters, arch, environment):
     for (mangled, instructions), demangled in zip(functions.items(), names):
         if mangled in said:  # a kernel, no function that one calls
             numbers = {**said[mangled], "constant_bytes": constants.get(mangled, 0)}
-            kernels.append(Kernel(row, mangled, demangled, parameters, instructions, numbers))
+            at = overtaken.overtaken(overtaken.steps(lines[mangled]))
+            kernels.append(Kernel(row, mangled, demangled, parameters, instructions, numbers, at))
     return kernels
 
 
@@ -485,6 +514,8 @@ def main():
         if lines := overwritten(kernel.instructions):
             line = f"{lines[0].opcode} {lines[0].operands}"
             raise Failure(f"{kernel.label()} writes rows that products may still read: {line}, and {len(lines) - 1} more")
+        if kernel.overtaken_at and not kernel.instance.startswith(MAY_OVERTAKE):
+            raise Failure(f"{kernel.label()} arrives on a barrier at {kernel.overtaken_at[0]:#x} while loads may be queued")
     if not args.all:
         kernels = representatives(kernels)
     same = alike(kernels)

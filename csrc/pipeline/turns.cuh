@@ -8,11 +8,12 @@
 //     for (each item) {
 //         turns.enter(load);
 //         read stage turns.stage()
-//         turns.leave();
+//         use what was read, turns.leave()    // where all of it was used; or leave_before_use()
 //     }
 #pragma once
 
 #include "pipeline/ring.cuh"
+#include "ptx/finish_loads.cuh"
 
 namespace cf {
 
@@ -63,6 +64,10 @@ class Turns {
             ring.release(at);
         at.next(stages);
         ++item;
+    }
+    __device__ __forceinline__ void leave_before_use() {
+        finish_loads_before_copies();
+        leave();
     }
 };
 #endif

@@ -37,15 +37,21 @@ class Planners(unittest.TestCase):
         return [float(number) for number in SUMMARY.search(said).groups()]
 
     def test_choices_lose_what_the_comments_say(self):
-        least_plans = {"depthwise_nhwc": 1434, "depthwise_nchw": 1109, "depthwise_rows": 216, "grouped_nhwc": 604}
-        for name, plans in least_plans.items():
+        # Of depthwise_nhwc two estimates are compared, of which that of blocks of a strip each is further off.
+        said = {  # plans at least, off, the fastest of eight, in per cent
+            "depthwise_nhwc": (3870, 9, 0.7),
+            "depthwise_nchw": (1109, 7.5, 0.6),
+            "depthwise_rows": (216, 7.5, 0.6),
+            "grouped_nhwc": (977, 7.5, 0.6),
+        }
+        for name, (plans, most_off, most_met) in said.items():
             with self.subTest(name):
                 off, first, most, met, timed, _, _ = self.summary(name)
                 self.assertGreaterEqual(timed, plans)
-                self.assertLess(off, 7.5)
+                self.assertLess(off, most_off)
                 self.assertLess(first, 3.5)
                 self.assertLess(most, 16.5)
-                self.assertLess(met, 0.6)
+                self.assertLess(met, most_met)
 
 
 class Words(unittest.TestCase):

@@ -26,7 +26,7 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, RowsOfY &y,
         const Strip strip = strips.strip(m);
         turns.enter(load);
         load_bands<Shape>(strips.stage(turns.stage()), warp, lane, bands);
-        turns.leave();
+        turns.leave_before_use();
         const int rows = min(tiling.rows, tiling.p - strip.row);
         int step = -First; // row of y that it completes
         for (int box = 1; box < tiling.items; ++box) {

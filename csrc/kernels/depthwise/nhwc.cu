@@ -13,6 +13,7 @@
 //   as many lanes as have its channels: several images together where they are small. The plan
 //   takes the number of images, columns, rows and channels of a strip that leave the fewest blocks
 //   idle.
+// - Blocks are persistent, or each strip has one of its own, given out in the order of memory.
 // - The first product of a row's sums writes to the next row's registers, so that nothing is moved
 //   as rows go by.
 //
@@ -69,7 +70,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
                   p.c * cf::element_bytes(p), p.align);
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
-    cf::Ranking<Option> ranking(query.config, configs);
+    cf::RankingOfKinds<Option> ranking(query.config, configs);
     rank_options(query, ranking);
     const auto *best = ranking.found();
     if (!best && query.config > 0)

@@ -163,7 +163,7 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const NhwcT
         turns.enter(load);
         load_weights<Shape>(strips.stage(turns.stage()) + of_lane * FilterBytes, weights,
                             std::make_integer_sequence<int, Shape::R * Shape::R>());
-        turns.leave();
+        turns.leave_before_use();
         const int channel = strip.channel + of_lane * Shape::LaneChannels;
         const int n = strip.n + image, q = strip.column + tile * Shape::Columns;
         const bool live = busy && n < tiling.n && channel < tiling.c;

@@ -1,9 +1,10 @@
 // The planner of depthwise_nhwc: how a problem becomes strips, and what a strip takes.
 #pragma once
 
-#include "core/ranking.cuh"
+#include "core/ranking_of_kinds.cuh"
 #include "kernels/depthwise/tiling.cuh"
 
+#include <cmath>
 #include <numeric>
 
 namespace cf::depthwise {
@@ -38,7 +39,8 @@ struct Option {
     Box box;
     PerLane per_lane;
     int warps, blocks;
-    int of_sm; // blocks that a multiprocessor has room for
+    int of_sm;       // blocks that a multiprocessor has room for
+    bool persistent; // or each strip has a block of its own
     size_t shared;
     double us;
 };
@@ -52,13 +54,15 @@ inline double instructions(const cf_problem &p, const Tiling &t, PerLane lane) {
     const int widening = p.storage == CF_STORE_F32 ? 1 : 2;
     return products + p.stride_h * width * 1.5 * widening + elements * 6 + 70;
 }
-// Fitted by scripts/fit_strips.py to 1434 plans of 27 problems (h200-depthwise-forms.csv and, of
-// h200-depthwise-residency.csv, those of calls in which a multiprocessor had room for the planned
-// blocks alone, or for twice as many); those of fast plans most. 6 % off (root of the mean square),
-// the plan that it picks 3 % slower than the fastest in the mean and 9 % at most, the fastest of
-// eight 0.5 %. Clocks of a warp's step by itself, which waits for its loads and products; of an
-// instruction of each of many warps; of an item of the ring beside them; of a block, before
-// anything is computed; until a stage is read, where many are on their way.
+// Fitted by scripts/fit_strips.py, of persistent blocks to 1434 plans of 27 problems
+// (h200-depthwise-forms.csv and, of h200-depthwise-residency.csv, those of calls in which a
+// multiprocessor had room for the planned blocks alone, or for twice as many), where each strip has
+// a block of its own to 2267 of 24 (h200-ordered-blocks.csv); fast plans most. Of all of these 9 %
+// off (root of the mean square), the plan that it picks 3.3 % slower than the fastest in the mean
+// and 12 % at most, the fastest of eight 0.6 %. Clocks of a warp's step by itself, which waits for
+// its loads and products; of an instruction of each of many warps; of an item of the ring beside
+// them; of a block, before anything is computed; until a stage is read, where many are on their
+// way.
 constexpr double StepAlone = 566, ClocksOfMany = 0.977, OfItem = 463, OfBlock = 27.7,
                  InFlight = 3675;
 // Bytes on their way to a multiprocessor with which half of the bandwidth is reached, and how much
@@ -70,6 +74,12 @@ constexpr double StreamShare = 0.825;
 constexpr double OverlapUs = 0.814;
 // What strips beside each other share is read again; hardly any of it comes from memory.
 constexpr double AgainShare = 0.0606;
+// The same shares where each strip has a block of its own, and that of lines; how much bandwidth is
+// lost where strips in work cover as much memory as the second-level cache has; clocks until such a
+// block computes; how much of a round the last strips take longer, at most; and what the launch
+// takes beside all that. Stages count for nothing: with several blocks enough is on its way.
+constexpr double OrderedShare = 1.105, OrderedAgain = 0.4306, OrderedLines = 0.05225,
+                 FrontShare = 0.3496, OrderedStart = 599.1, LastRound = 0.3545, OrderedUs = 1.765;
 
 // Memory moves pieces of 64 bytes: one for each channel block that ends within one is moved twice.
 // Lines of 128 bytes that a block does not have as a whole cost something, too.
@@ -93,15 +103,35 @@ inline double lines_touched(const cf_problem &p, const NhwcTiling &t) {
     return double(t.pixel - begins + Line) / t.pixel;
 }
 
-inline double estimate(const cf_query &query, const Option &option) {
+// Rows of x that strips below each other read again, of an image.
+inline double rows_again(const cf_problem &p, const NhwcTiling &t) {
+    const double of_strip = double((t.items - 1) * t.steps - t.rows) * p.stride_h;
+    return std::min<double>((t.row_pieces - 1) * of_strip, p.h);
+}
+
+// What the memory moves, or moves as slowly as if it did.
+inline double bytes_of(const cf_problem &p, const NhwcTiling &t, double again_share,
+                       double line_share) {
+    return moved_bytes(p, t, rows_again(p, t), again_share) *
+           (1 + split_bytes(p, t) / (double(p.c) * element_bytes(p)) +
+            line_share * (lines_touched(p, t) - 1));
+}
+
+inline double step_clocks(const cf_problem &p, const Option &option, double of_sm) {
+    return together_us(StepAlone, instructions(p, option.tiling, option.per_lane) * option.warps *
+                                      of_sm / 4 * ClocksOfMany);
+}
+
+// With so many bytes on their way to a multiprocessor.
+inline double bandwidth(const cf_device &d, double share, double in_flight) {
+    return share * d.bytes_per_us * in_flight / (in_flight + HalfInFlight);
+}
+
+// Of blocks that all run at a time, and take one strip after the other.
+inline double persistent_us(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
     const NhwcTiling &t = option.tiling;
-    const double rows_again = double((t.items - 1) * t.steps - t.rows) * p.stride_h;
-    const double bytes =
-        moved_bytes(p, t, std::min<double>((t.row_pieces - 1) * rows_again, p.h), AgainShare) *
-        (1 + split_bytes(p, t) / (double(p.c) * element_bytes(p)) +
-         LineShare * (lines_touched(p, t) - 1));
     const double rounds = double(ceil_div(t.strips, option.blocks)), items = rounds * t.items;
     const double of_sm = double(ceil_div(option.blocks, d.sm_count));
     const double in_mean = std::min(of_sm, double(option.blocks) / d.sm_count);
@@ -112,20 +142,38 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double balance = whole * (rounds > 1 ? rounds * option.blocks / t.strips
                                                : of_sm * d.sm_count / option.blocks);
     const double in_flight = in_mean * std::min(t.stages - 1.0, items) * t.box_bytes;
-    const double bandwidth = StreamShare * d.bytes_per_us * in_flight / (in_flight + HalfInFlight);
-    const double memory = bytes / bandwidth * (1 + (balance - 1) * Unbalanced);
+    const double memory = bytes_of(p, t, AgainShare, LineShare) /
+                          bandwidth(d, StreamShare, in_flight) * (1 + (balance - 1) * Unbalanced);
     // While a stage is being read, the others are on their way.
     const double read_us =
         items > t.stages ? clocks_us(d, items / (t.stages - 1.0) * InFlight, FmaClock) : 0;
-    const double step = together_us(StepAlone, instructions(p, t, option.per_lane) * option.warps *
-                                                   of_sm / 4 * ClocksOfMany);
     const double steps = double(t.items - 1) * t.steps;
     const double first = of_sm * OfBlock;
-    const double computing =
-        clocks_us(d, rounds * (steps * step + t.items * OfItem) + first, FmaClock);
+    const double computing = clocks_us(
+        d, rounds * (steps * step_clocks(p, option, of_sm) + t.items * OfItem) + first, FmaClock);
     const bool overlaps = option.of_sm > of_sm; // blocks of the next launch fit beside these
     return ShortLaunchUs - (overlaps ? OverlapUs : 0) +
            together_us(computing, clocks_us(d, first, FmaClock) + std::max(memory, read_us));
+}
+
+// Of a block for each strip, of which more come as others end: in the order of memory, and fewer to
+// multiprocessors that are slower. Where what is in work lies close together, memory is faster.
+inline double ordered_us(const cf_query &query, const Option &option) {
+    const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
+    const NhwcTiling &t = option.tiling;
+    const double of_sm = option.of_sm, at_once = of_sm * d.sm_count;
+    const double rounds = std::min(std::ceil(t.strips / at_once), t.strips / at_once + LastRound);
+    const double strip_bytes = double(t.items - 1) * t.box_bytes;
+    const double share = OrderedShare / (1 + FrontShare * at_once * strip_bytes / d.l2_bytes);
+    const double memory = bytes_of(p, t, OrderedAgain, OrderedLines) / (share * d.bytes_per_us);
+    const double steps = double(t.items - 1) * t.steps;
+    const double strip = steps * step_clocks(p, option, of_sm) + t.items * OfItem + OrderedStart;
+    return ShortLaunchUs + OrderedUs + together_us(clocks_us(d, rounds * strip, FmaClock), memory);
+}
+
+inline double estimate(const cf_query &query, const Option &option) {
+    return option.persistent ? persistent_us(query, option) : ordered_us(query, option);
 }
 
 // All but what depends on the number of blocks.
@@ -161,7 +209,7 @@ void for_pair_lanes(const cf_problem &p, Body body) {
     }
 }
 
-inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
+inline void rank_options(const cf_query &query, RankingOfKinds<Option> &ranking) {
     const cf_problem &p = query.problem;
     // Fewer blocks have more stages each. Where there are as many strips as blocks, room for twice
     // as many lets the next launch's come beside them.
@@ -173,9 +221,16 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
             if (blocks > needed && !(even && blocks == 2 * needed))
                 continue;
             option.of_sm = blocks;
+            option.persistent = true;
             if (!place(query, blocks, option))
                 break;
-            ranking.meet(option, option.us);
+            ranking.meet(option.persistent, option, option.us);
+            if (blocks >= needed)
+                continue;
+            option.persistent = false;
+            option.blocks = option.tiling.strips;
+            option.us = estimate(query, option);
+            ranking.meet(option.persistent, option, option.us);
         }
     };
     const auto consider = [&](PerLane lane, int lanes) {

@@ -110,7 +110,7 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const RowsT
         for (int tap = 0; tap < R * R; ++tap)
             weights.value[tap / R][tap % R][0] = weights.value[tap / R][tap % R][1] =
                 load_shared_f32(filter + tap * 4);
-        turns.leave();
+        turns.leave_before_use();
         const int channel = strip.channel + plane, q = strip.column + tile * Shape::Half;
         const bool live = busy && channel < tiling.c;
         HalvesOutputMap<Shape> map = {

@@ -1,6 +1,7 @@
 // The planner of grouped_nchw: how a problem becomes strips, and what a strip takes.
 #pragma once
 
+#include "core/ranking.cuh"
 #include "kernels/grouped/nhwc_plan.cuh"
 
 namespace cf::grouped_nchw {
@@ -209,9 +210,12 @@ inline void tile(const cf_query &query, const Instance &instance, const StripSiz
     set_divisors(t);
     // Of a block's stages one is being read or stored, others are on their way.
     share_multiprocessors(
-        query, instance, instance.blocks, int64_t(t.piece_bytes) * t.pieces, option,
+        query, instance.blocks, int64_t(t.piece_bytes) * t.pieces, option,
         [&](int blocks) { return int(std::clamp<int64_t>(ceil_div(t.strips, blocks), 1, 3)); },
-        [&](const Option &met) { ranking.meet(met, met.us); });
+        [&](Option met) {
+            met.us = estimate(query, instance, met);
+            ranking.meet(met, met.us);
+        });
 }
 
 inline void rank_options(const cf_query &query, const Instance &instance,

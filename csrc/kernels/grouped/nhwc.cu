@@ -9,7 +9,8 @@
 // - Boxes of x come by tensor copies: 128 bytes of the channels of some columns and rows of some
 //   images, with zeros where the filter hangs over an edge, swizzled, so that ldmatrix reads the
 //   same 16 bytes of eight neighbouring pixels without conflicts. Rows stream through a ring of
-//   stages, from the top of a strip to its bottom.
+//   stages, from the top of a strip to its bottom. Blocks are persistent, or each strip has one of
+//   its own, given out in the order of memory.
 // - Pixels are the rows of a product, output channels its columns. A warp has two units of 8
 //   pixels, each in a row of y, and slides down: a row of x is read once and added to all rows of y
 //   that it meets, whose sums are in registers as the filter is. The first product of a row's sums
@@ -76,7 +77,7 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
     const Instance instance = instance_of(p);
-    cf::Ranking<Option> ranking(query.config, configs);
+    cf::RankingOfKinds<Option> ranking(query.config, configs);
     rank_options(query, instance, ranking);
     const auto *best = ranking.found();
     if (!best && query.config > 0)
@@ -92,9 +93,9 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     const Tiling &t = state.tiling;
     cf::tell(plan,
              "boxes=%d images=%d units=%d rows=%d steps=%d warps=%d strips=%d stages=%d "
-             "blocks=%d",
+             "blocks=%d of_sm=%d",
              t.boxes, t.images, t.units, t.rows, t.steps, best->choice.warps, t.strips, t.stages,
-             best->choice.blocks);
+             best->choice.blocks, best->choice.of_sm);
     choose_kernel(instance, best->choice, state);
     return true;
 }

@@ -5,7 +5,7 @@
 #include "core/estimate.cuh"
 #include "core/evict_first.cuh"
 #include "core/fragment_epilogue.cuh"
-#include "core/ranking.cuh"
+#include "core/ranking_of_kinds.cuh"
 #include "core/room.cuh"
 #include "core/swizzled_map.cuh"
 #include "kernels/depthwise/family.cuh"
@@ -124,9 +124,11 @@ struct Tiling {
 struct Option {
     Tiling tiling;
     Box box;
-    int warps;     // of a block
-    int blocks;    // of the launch
-    size_t shared; // bytes of a block
+    int warps;       // of a block
+    int blocks;      // of the launch
+    int of_sm;       // of a multiprocessor at a time
+    bool persistent; // or each strip has a block of its own
+    size_t shared;   // bytes of a block
     double us;
 };
 
@@ -147,9 +149,9 @@ inline int64_t boxes_of(const cf_problem &p) {
 // its loads and products, and of each of many, which are issued in turn; of each piece of 16 bytes
 // that is multiplied, each that is loaded where three products take it apart, each step's products
 // that are then added to sums, and each tile. OfItem and all shares are fitted by
-// scripts/fit_strips.py to 604 plans of 19 problems
-// (benches/results/evidence/h200-depthwise-forms.csv), and what f32 takes was with them; the others
-// to h200-depthwise-plans.csv. 6 % off (root of the mean square), the plan that it picks 2.4 %
+// scripts/fit_strips.py to 977 plans of 20 problems
+// (h200-depthwise-forms.csv, h200-ordered-blocks.csv), what f32 takes to those of 19; the others
+// to h200-depthwise-plans.csv. 6 % off (root of the mean square), the plan that it picks 3.2 %
 // slower than the fastest in the mean and 16 % at most (320 channels in fp32), the fastest of eight
 // 0 %. Kernels of any filter are not among them.
 constexpr double RowAlone = 365, PieceAlone = 2, RowEach = 25, PieceEach = 3, TileEach = 8;
@@ -173,47 +175,88 @@ inline RowClocks row_clocks(const cf_problem &p, const Instance &instance, Split
 }
 // Clocks of an item of the ring beside its rows; until the first one is there; and until any is,
 // where many are on their way.
-constexpr double OfItem = 585, Fill = 1500, InFlight = 4100;
+constexpr double OfItem = 560, Fill = 1500, InFlight = 4100;
 // Shares of the memory's bandwidth, and of what is copied beyond x: what strips beside each other
 // share, mostly from the second-level cache, and zeros beside the image.
-constexpr double StreamShare = 0.83, AgainShare = 0.133;
+constexpr double StreamShare = 0.8049, AgainShare = 0.09461;
 // How much longer memory takes where all strips are in work at a time, so far from each other, and
 // where 128 bytes of a pixel are copied by themselves.
-constexpr double SpreadShare = 0.034, ApartShare = 0.0087;
+constexpr double SpreadShare = 0.02133, ApartShare = 0.002591;
+// Where each strip has a block of its own, by seven problems of 64 images: the share of the
+// bandwidth; how much of it is lost where strips in work cover as much memory as the second-level
+// cache has; clocks until such a block computes; and what the launch takes beside all that. Of what
+// is copied again nothing was found to count, nor of a last round that is no whole one.
+constexpr double OrderedShare = 1.167, FrontShare = 0.4739, OrderedStart = 1267, OrderedUs = 5.456;
 
-inline double estimate(const cf_query &query, const Instance &instance, const Option &option) {
-    const cf_problem &p = query.problem;
-    const cf_device &d = query.device;
-    const Tiling &t = option.tiling;
+// What the memory moves: so much of what is copied beyond x, too.
+inline double bytes_of(const cf_problem &p, const Tiling &t, double again_share) {
     const double x_bytes = double(p.n) * p.c * p.h * p.w * element_bytes(p);
     const double y_bytes = double(p.n) * p.k * p.p * p.q * element_bytes(p);
     const double channels = double(p.c) * element_bytes(p) /
                             (double(t.channel_blocks) * t.boxes * PixelBytes); // that are there
     const double copied = double(t.strips) * t.items * t.copied_bytes * channels;
-    const double bytes = x_bytes + y_bytes + AgainShare * std::max(copied - x_bytes, 0.0);
-    const double rounds = double(ceil_div(t.strips, option.blocks));
-    const double of_sm = double(ceil_div(option.blocks, d.sm_count));
-    // Strips of the last round leave some blocks without one, or some multiprocessors.
-    const double balance =
-        rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
-    const double spread = 1 + SpreadShare * option.blocks / std::max(t.strips, 1) +
-                          (t.channel_blocks > 1 ? ApartShare / t.boxes : 0);
-    const double memory =
-        bytes / (StreamShare * d.bytes_per_us) * spread * (of_sm > 1 || rounds > 1 ? balance : 1);
-    // While a stage is being read, the others are on their way.
-    const double items = rounds * t.items;
-    const double read_us =
-        items > t.stages ? clocks_us(d, items / (t.stages - 0.5) * InFlight, TensorClock) : 0;
+    return x_bytes + y_bytes + again_share * std::max(copied - x_bytes, 0.0);
+}
+
+// The rows of a strip, with so many blocks on a multiprocessor.
+inline double strip_clocks(const cf_problem &p, const Instance &instance, const Option &option,
+                           double of_sm) {
+    const Tiling &t = option.tiling;
     // Rows above and below x take nothing.
     const double outside = t.row_pieces == 1 ? 1 : t.row_pieces == 2 ? 0.5 : 0;
     const double rows =
         t.rows + (instance.filter ? (1 - outside) * (rows_of(p.r, p.stride_h) - 1) : 0);
     const RowClocks of_warp = row_clocks(p, instance, SplitOfLoads);
     const double of_row = together_us(of_warp.alone, option.warps * of_sm / 4 * of_warp.each);
+    return rows * of_row + t.items * OfItem;
+}
+
+// Of blocks that all run at a time, and take one strip after the other.
+inline double persistent_us(const cf_query &query, const Instance &instance, const Option &option) {
+    const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
+    const Tiling &t = option.tiling;
+    const double rounds = double(ceil_div(t.strips, option.blocks));
+    const double of_sm = option.of_sm;
+    // Strips of the last round leave some blocks without one, or some multiprocessors.
+    const double balance =
+        rounds > 1 ? rounds * option.blocks / t.strips : of_sm * d.sm_count / option.blocks;
+    const double spread = 1 + SpreadShare * option.blocks / std::max(t.strips, 1) +
+                          (t.channel_blocks > 1 ? ApartShare / t.boxes : 0);
+    const double memory = bytes_of(p, t, AgainShare) / (StreamShare * d.bytes_per_us) * spread *
+                          (of_sm > 1 || rounds > 1 ? balance : 1);
+    // While a stage is being read, the others are on their way.
+    const double items = rounds * t.items;
+    const double read_us =
+        items > t.stages ? clocks_us(d, items / (t.stages - 0.5) * InFlight, TensorClock) : 0;
     const double computing =
-        clocks_us(d, rounds * (rows * of_row + t.items * OfItem) + Fill, TensorClock);
+        clocks_us(d, rounds * strip_clocks(p, instance, option, of_sm) + Fill, TensorClock);
     return ShortLaunchUs +
            together_us(computing, clocks_us(d, Fill, TensorClock) + std::max(memory, read_us));
+}
+
+// Of a block for each strip, of which more come as others end: in the order of memory, and fewer to
+// multiprocessors that are slower. Where what is in work lies close together, memory is faster.
+inline double ordered_us(const cf_query &query, const Instance &instance, const Option &option) {
+    const cf_problem &p = query.problem;
+    const cf_device &d = query.device;
+    const Tiling &t = option.tiling;
+    const double at_once = double(option.of_sm) * d.sm_count;
+    const double rounds = t.strips / at_once;
+    const double front = at_once * t.items * t.copied_bytes / d.l2_bytes;
+    const double share = OrderedShare / (1 + FrontShare * front);
+    const double memory = bytes_of(p, t, 0) / (share * d.bytes_per_us) *
+                          (1 + (t.channel_blocks > 1 ? ApartShare / t.boxes : 0));
+    const double waits =
+        t.items > t.stages ? (t.items - t.stages) / (t.stages - 0.5) * InFlight : 0;
+    const double strip = std::max(strip_clocks(p, instance, option, option.of_sm), waits);
+    return ShortLaunchUs + OrderedUs +
+           together_us(clocks_us(d, rounds * (strip + OrderedStart), TensorClock), memory);
+}
+
+inline double estimate(const cf_query &query, const Instance &instance, const Option &option) {
+    return option.persistent ? persistent_us(query, instance, option)
+                             : ordered_us(query, instance, option);
 }
 
 // Calls meet(option) with each number of blocks that a multiprocessor may have at a time, at most
@@ -221,15 +264,15 @@ inline double estimate(const cf_query &query, const Instance &instance, const Op
 // ring and what the kernel declares, and `wanted(blocks)` are the stages that are of use to one of
 // so many: without room for two, or for all that are of use, there are no such blocks.
 template <class Option, class Wanted, class Meet>
-void share_multiprocessors(const cf_query &query, const Instance &instance, int most,
-                           int64_t beside, Option option, Wanted wanted, Meet meet) {
+void share_multiprocessors(const cf_query &query, int most, int64_t beside, Option option,
+                           Wanted wanted, Meet meet) {
     const cf_device &d = query.device;
     auto &t = option.tiling;
     int met = 0; // blocks that were met last
     for (int of_sm = most; of_sm > 0; --of_sm) {
         const int64_t room = shared_room(d, of_sm) - StaticShared - beside;
         option.blocks = int(std::min<int64_t>(std::max(t.strips, 1), int64_t(d.sm_count) * of_sm));
-        // A block keeps its channels, and its filter, from strip to strip.
+        // A persistent block keeps its channels, and its filter, from strip to strip.
         if (t.strips > option.blocks && option.blocks > t.channel_blocks)
             option.blocks -= option.blocks % t.channel_blocks;
         const int useful = wanted(option.blocks), before = t.stages;
@@ -240,7 +283,6 @@ void share_multiprocessors(const cf_query &query, const Instance &instance, int 
         met = option.blocks;
         option.shared =
             launch_room(d, option.blocks, beside + int64_t(t.stages) * t.stage_bytes, StaticShared);
-        option.us = estimate(query, instance, option);
         meet(option);
     }
 }
@@ -317,10 +359,25 @@ inline void set_divisors(Tiling &t) {
     t.by_chunks = Divisor(t.chunks);
 }
 
+// Gives each strip a block of its own, as many at a time; false where there are no more.
+inline bool own_blocks(const cf_query &query, const Instance &instance, int64_t beside,
+                       Option &option) {
+    Tiling &t = option.tiling;
+    if (t.strips <= option.blocks || t.items < 2)
+        return false;
+    option.persistent = false;
+    option.blocks = t.strips;
+    t.stages = std::min(t.stages, t.items);
+    option.shared = exact_room(query.device, option.of_sm,
+                               beside + int64_t(t.stages) * t.stage_bytes, StaticShared);
+    option.us = estimate(query, instance, option);
+    return true;
+}
+
 // Meets the strip's tiling with each number of blocks, unless an item has as many steps as before,
 // and says how many it has; 0 where there is none.
 inline int tile(const cf_query &query, const Instance &instance, const StripSize &strip, int before,
-                Ranking<Option> &ranking) {
+                RankingOfKinds<Option> &ranking) {
     const cf_problem &p = query.problem;
     Option option = {};
     Tiling &t = option.tiling;
@@ -345,15 +402,23 @@ inline int tile(const cf_query &query, const Instance &instance, const StripSize
         element_bytes(p) == 2 ? int64_t(option.warps) * 2 * instance.tiles * UnitPixels * PieceBytes
                               : 0;
     const int most = instance.blocks * instance.warps / option.warps;
-    share_multiprocessors(
-        query, instance, most, SwizzleAlign + staging, option,
-        [&](int blocks) { return t.strips <= blocks ? std::min(t.items, MaxStages) : MaxStages; },
-        [&](const Option &met) { ranking.meet(met, met.us); });
+    const auto stages = [&](int blocks) {
+        return t.strips <= blocks ? std::min(t.items, MaxStages) : MaxStages;
+    };
+    const auto meet = [&](Option met) {
+        met.of_sm = int(ceil_div(met.blocks, query.device.sm_count));
+        met.persistent = true;
+        met.us = estimate(query, instance, met);
+        ranking.meet(met.persistent, met, met.us);
+        if (own_blocks(query, instance, SwizzleAlign + staging, met))
+            ranking.meet(met.persistent, met, met.us);
+    };
+    share_multiprocessors(query, most, SwizzleAlign + staging, option, stages, meet);
     return t.steps;
 }
 
 inline void rank_options(const cf_query &query, const Instance &instance,
-                         Ranking<Option> &ranking) {
+                         RankingOfKinds<Option> &ranking) {
     const cf_problem &p = query.problem;
     const int all_units = int(ceil_div(p.q, UnitPixels));
     const int images = int(std::clamp<int64_t>(p.n, 1, 2 * MaxWarps));

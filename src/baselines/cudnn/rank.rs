@@ -10,12 +10,12 @@ use crate::{
 /// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
 /// last.
 const MEMORY: f64 = 0.68;
-const GROUPED_MEMORY: f64 = 0.274;
+const GROUPED_MEMORY: f64 = 0.275;
 const FP32_NHWC_MEMORY: f64 = 0.165;
 /// Of a chip's peak.
 const FP32: f64 = 0.477;
 const FP32_NHWC: f64 = 0.462;
-const TF32: f64 = 0.646;
+const TF32: f64 = 0.651;
 const HALF: f64 = 0.595;
 /// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
 /// FMAs, and in 16 bits on tensor cores.
@@ -28,10 +28,10 @@ const FP32_NHWC_STEP: f64 = 61.2;
 /// Tensor cores want channels last: NCHW is transposed on the way in and out. Microseconds for the
 /// launches, and the share of the memory's pins.
 const TRANSPOSE_US: f64 = 6.79;
-const TRANSPOSE: f64 = 0.562;
+const TRANSPOSE: f64 = 0.56;
 /// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
 /// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
-const FEW_ONE_NHWC: f64 = 0.201;
+const FEW_ONE_NHWC: f64 = 0.202;
 const FEW_FP32: f64 = 0.324;
 const FEW_TF32: f64 = 0.103;
 const FEW_HALF: f64 = 0.11;
@@ -47,7 +47,7 @@ const DEPTHWISE_NCHW: f64 = 0.0515;
 const DEPTHWISE_MEMORY: f64 = 0.858;
 /// Clocks of a multiprocessor for each plane of x in NCHW, and for each pixel of it.
 const DEPTHWISE_PLANE: f64 = 37.1;
-const DEPTHWISE_PIXEL: f64 = 0.179;
+const DEPTHWISE_PIXEL: f64 = 0.178;
 
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;
