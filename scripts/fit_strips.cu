@@ -152,13 +152,19 @@ Case read_case() {
     return one;
 }
 
+// A plan's words up to those that older times do not have.
+std::string shorter(const std::string &plan) { return plan.substr(0, plan.find(" of_sm=")); }
+
 // Times of a case, of a plan several times the one in the middle; says how many are of no plan.
 int read_times(Case &one) {
     Options all;
     options_of(one.query, all);
     std::map<std::string, size_t> number;
-    for (size_t i = 0; i < all.options.size(); ++i)
+    for (size_t i = 0; i < all.options.size(); ++i) {
         number.emplace(words(all.options[i]), i);
+        if (kind_of(all.options[i])) // older plans are of persistent blocks
+            number.emplace(shorter(words(all.options[i])), i);
+    }
     std::map<size_t, std::vector<double>> found;
     int times, unknown = 0;
     std::cin >> times;

@@ -106,8 +106,6 @@ def columns(problem):
 def words_of(row, problem, plan):
     """A plan's words as the compiled planner writes them; none where a word that tells plans apart is not there."""
     found = dict(word.split("=") for word in plan.split())
-    if "of_sm" in row.words and "blocks" in found:
-        found.setdefault("of_sm", str(-(-int(found["blocks"]) // 132)))  # plans that did not say so were persistent
     if "columns" in row.words:
         found.setdefault("columns", columns(problem))
         tensor_cores = problem.size == 2 and found["rows"] in ("16", "32", "64", "128")
