@@ -63,8 +63,10 @@ MAY_OVERTAKE = (
     "implicit_gemm_f32_nchw_kernel",
     # The last warp by a count asks for the copies, and the count is queued behind the loads.
     "depthwise_nchw_kernel",
-    # A row of x that met no row of sums would be loaded and not used; each meets one.
+    # A row of x that meets no row of sums is loaded and not used: below a strip's last row of y, as boxes have whole steps;
+    # with a stride of 2 the second one of the last step.
     "depthwise_nhwc_kernel<float, 5, 1, 0>",
+    "depthwise_nhwc_kernel<float, 5, 2, 0>",
     "depthwise_nhwc_kernel<float, 7, 1, 0>",
     "depthwise_rows_kernel",
 )

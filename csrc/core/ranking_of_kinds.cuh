@@ -16,7 +16,8 @@ class RankingOfKinds {
         : place(std::max(config - int32_t(Count - Plans) + 1, 0)) {}
 
     void meet(bool kind, const Choice &choice, double us) {
-        kinds[kind].meet(choice, us, place + 1);
+        kinds[kind].met = std::min(kinds[kind].met + 1, Plans);
+        kinds[kind].first.meet(choice, us, place + 1);
     }
 
     // Null where fewer were met.
@@ -34,29 +35,16 @@ class RankingOfKinds {
     }
 
   private:
-    // The first ones of a kind, by what they are estimated to take.
     struct Kind {
-        int met = 0, kept = 0; // the former counted up to all plans
-        std::array<Place, Plans> places;
-
-        void meet(const Choice &choice, double us, int most) {
-            met = std::min(met + 1, Plans);
-            int at = kept;
-            while (at > 0 && us < places[at - 1].us)
-                --at;
-            if (at == most)
-                return;
-            kept = std::min(kept + 1, most);
-            std::copy_backward(places.begin() + at, places.begin() + kept - 1,
-                               places.begin() + kept);
-            places[at] = {us, choice};
-        }
+        int met = 0; // counted up to all plans
+        FirstChoices<Choice> first;
     };
 
     // A kind's choice of this number; null behind the last of its share.
     const Place *candidate(bool kind, int number) const {
         const int share = std::max(Plans / 2, Plans - kinds[!kind].met);
-        return number < std::min(kinds[kind].kept, share) ? &kinds[kind].places[number] : nullptr;
+        const auto &first = kinds[kind].first;
+        return number < std::min(first.count(), share) ? &first[number] : nullptr;
     }
 
     int place;

@@ -1,4 +1,5 @@
-// How persistent blocks, as many as run at a time, share work that is more than they are.
+// How blocks share work: persistent ones, as many as run at a time, or one for each tile, which the
+// hardware gives out in order.
 #pragma once
 
 namespace cf {

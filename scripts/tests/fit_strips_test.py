@@ -53,8 +53,9 @@ class Planners(unittest.TestCase):
                 self.choices_lose(name, replace(row, files=before), plans, 7.5, 0.6)
 
     def test_choices_among_blocks_of_both_forms(self):
-        # The estimate of depthwise_nhwc is further off where each strip has a block of its own.
-        for name, said in {"depthwise_nhwc": (3870, 9, 0.6), "grouped_nhwc": (977, 7.5, 0.6)}.items():
+        # The estimate of depthwise_nhwc is further off where each strip has a block of its own. Of the 977 times that
+        # grouped_nhwc's was fitted to 150 are in 16 bits, where it has no such plans any longer.
+        for name, said in {"depthwise_nhwc": (3870, 9, 0.6), "grouped_nhwc": (827, 7.5, 0.6)}.items():
             with self.subTest(name):
                 self.choices_lose(name, fit_strips.ROWS[name], *said)
 

@@ -378,6 +378,39 @@ inline bool place(const cf_query &query, int blocks, Option &option) {
     return true;
 }
 
+// So many planes of x and of y are whole pieces of 16 bytes.
+inline int whole_planes(const cf_problem &p) {
+    const int64_t x_bytes = int64_t(p.h) * p.w * element_bytes(p);
+    const int64_t y_bytes = int64_t(p.p) * p.q * element_bytes(p);
+    int whole = 1;
+    while (x_bytes * whole % 16 != 0 || y_bytes * whole % 16 != 0)
+        whole *= 2;
+    return whole;
+}
+
+// Calls body(set, strip_rows): strips of sets of planes, and of rows of one plane.
+template <class Body>
+void for_sets(const cf_problem &p, Body body) {
+    const int whole = whole_planes(p);
+    const int64_t planes = std::max<int64_t>(p.n * p.c, 1);
+    std::bitset<MostPlanes + 16> seen;
+    const auto with_planes = [&](int set) {
+        if (!seen[size_t(set)])
+            body(set, p.p);
+        seen.set(size_t(set));
+    };
+    for (int set = 1; set <= std::min<int64_t>(planes, MostPlanes); set += 1 + set / 8) {
+        with_planes(set);
+        with_planes(int(std::min(round_up(set, whole), planes)));
+    }
+    for (int row_strips = 2, before = p.p; row_strips <= 64; ++row_strips) {
+        const int rows = int(ceil_div(p.p, row_strips));
+        if (rows != before)
+            body(1, rows);
+        before = rows;
+    }
+}
+
 // Those of a form with at least and at most so many blocks to a multiprocessor.
 inline void rank_options(const cf_query &query, Form form, int least, int most,
                          Ranking<Option> &ranking) {
@@ -389,11 +422,10 @@ inline void rank_options(const cf_query &query, Form form, int least, int most,
              blocks <= std::min(most, needed) && place(query, blocks, option); ++blocks)
             ranking.meet(option, option.us);
     };
-    const bool bands = has_bands(p);
-    const auto consider = [&](int set, int strip_rows) {
+    for_sets(p, [&](int set, int strip_rows) {
         Option option;
         // A strip that leaves warps without a task was slower than is estimated.
-        for (int64_t rows = BandRows; bands; rows *= 2) {
+        for (int64_t rows = BandRows; has_bands(p); rows *= 2) {
             if (tile(query, form, set, strip_rows, int(rows), true, option) &&
                 option.tiling.tasks >= Warps)
                 take(option, std::max(most, BandBlocks));
@@ -407,30 +439,7 @@ inline void rank_options(const cf_query &query, Form form, int least, int most,
             take(option, most);
             before = rows;
         }
-    };
-    // So many planes of x and of y are whole pieces of 16 bytes.
-    const int64_t x_bytes = int64_t(p.h) * p.w * element_bytes(p);
-    const int64_t y_bytes = int64_t(p.p) * p.q * element_bytes(p);
-    int whole = 1;
-    while (x_bytes * whole % 16 != 0 || y_bytes * whole % 16 != 0)
-        whole *= 2;
-    const int64_t planes = std::max<int64_t>(p.n * p.c, 1);
-    std::bitset<MostPlanes + 16> seen;
-    const auto with_planes = [&](int set) {
-        if (!seen[size_t(set)])
-            consider(set, p.p);
-        seen.set(size_t(set));
-    };
-    for (int set = 1; set <= std::min<int64_t>(planes, MostPlanes); set += 1 + set / 8) {
-        with_planes(set);
-        with_planes(int(std::min(round_up(set, whole), planes)));
-    }
-    for (int row_strips = 2, before = p.p; row_strips <= 64; ++row_strips) {
-        const int rows = int(ceil_div(p.p, row_strips));
-        if (rows != before)
-            consider(1, rows);
-        before = rows;
-    }
+    });
 }
 
 // Fewer blocks than half of those that registers leave room for are for rows that are so long that

@@ -1,6 +1,7 @@
 // A task of depthwise_nchw: a thread slides down over rows of x in adjacent columns of a plane.
 #pragma once
 
+#include "core/fragment_epilogue.cuh"
 #include "kernels/depthwise/nchw_strips.cuh"
 #include "ptx/load_over.cuh"
 
@@ -88,6 +89,28 @@ struct Output {
     uint32_t at;   // in shared memory, where the strip's are gathered
     int channel, columns, rows;
     char *to; // in y
+};
+
+// The oldest row of sums of adjacent columns of a plane, for core/fragment_epilogue.cuh, in runs of
+// so many.
+template <class Sums, int Together>
+struct PlaneOutputMap {
+    Sums &sums;
+    int64_t place; // of the first sum in y
+    int channel, columns;
+
+    template <class Body>
+    __device__ __forceinline__ void for_channels(Body body) {
+        body(channel, Constant<Sums::Columns>(),
+             [&](int q) -> float & { return sums.oldest(q, 0); });
+    }
+    template <class T, class Body>
+    __device__ __forceinline__ void for_runs(T *tensor, Body body) {
+#pragma unroll
+        for (int q = 0; q < Sums::Columns; q += Together)
+            body(Constant<Together>(), tensor + place + q, q < columns,
+                 [&](int i) -> float & { return sums.oldest(q + i, 0); });
+    }
 };
 
 // The oldest row of sums, the task's row number `row` of y.

@@ -58,8 +58,8 @@ inline double instructions(const cf_problem &p, const Tiling &t, PerLane lane) {
 // (h200-depthwise-forms.csv and, of h200-depthwise-residency.csv, those of calls in which a
 // multiprocessor had room for the planned blocks alone, or for twice as many), where each strip has
 // a block of its own to 2267 of 24 (h200-ordered-blocks.csv); fast plans most. Of all of these 9 %
-// off (root of the mean square), the plan that it picks 3.3 % slower than the fastest in the mean
-// and 12 % at most, the fastest of eight 0.6 %. Clocks of a warp's step by itself, which waits for
+// off (root of the mean square), the plan that it picks 3.1 % slower than the fastest in the mean
+// and 9.8 % at most, the fastest of eight 0.5 %. Clocks of a warp's step by itself, which waits for
 // its loads and products; of an instruction of each of many warps; of an item of the ring beside
 // them; of a block, before anything is computed; until a stage is read, where many are on their
 // way.

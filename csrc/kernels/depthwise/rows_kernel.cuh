@@ -2,6 +2,7 @@
 // slide down over them.
 #pragma once
 
+#include "core/fragment_epilogue.cuh"
 #include "kernels/depthwise/rows_plan.cuh"
 #include "kernels/depthwise/slide.cuh"
 #include "kernels/depthwise/sums.cuh"

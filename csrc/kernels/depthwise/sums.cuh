@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/epilogue.cuh"
-#include "core/fragment_epilogue.cuh"
 #include "core/vector.cuh"
 #include "kernels/depthwise/family.cuh"
+#include "ptx/keep_order.cuh"
 
 namespace cf::depthwise {
 
@@ -50,25 +50,11 @@ struct Sums {
         for (int i = 0; i < Stride; ++i) {
             float x[Width][Channels];
             row(i, x);
-#pragma unroll
-            for (int a = Rows - 1; a >= 0; --a) {
-                const int r = Stride * a + i;
-                if (r >= R || (Asks && !(live & 1u << a)))
-                    continue;
-#pragma unroll
-                for (int s = 0; s < R; ++s)
-#pragma unroll
-                    for (int q = 0; q < Columns; ++q)
-#pragma unroll
-                        for (int e = 0; e < Channels; ++e) {
-                            const float v = x[q * Stride + s][e], w = weights.value[r][s][e];
-                            float &sum = value[a][q][e];
-                            if (i > 0 || s > 0)
-                                sum = fmaf(v, w, sum);
-                            else
-                                sum = a > 0 ? fmaf(v, w, value[a > 0 ? a - 1 : 0][q][e]) : v * w;
-                        }
-            }
+            const auto add = [&](int a, int s, int q) { add_products(weights, x, i, a, s, q); };
+            if constexpr (ByPixels && !Asks)
+                by_pixels(i, add);
+            else
+                by_rows(i, [&](int a) { return !Asks || (live & 1u << a); }, add);
         }
     }
     // What comes last in the epilogue; nothing for those that cf::Finish has limits for.
@@ -81,27 +67,57 @@ struct Sums {
             for (int e = 0; e < Channels; ++e)
                 oldest(q, e) = activate_keeping_nan(activation, oldest(q, e));
     }
-};
 
-// The oldest row of sums of adjacent columns of a plane, for core/fragment_epilogue.cuh, in runs of
-// so many.
-template <class Sums, int Together>
-struct PlaneOutputMap {
-    Sums &sums;
-    int64_t place; // of the first sum in y
-    int channel, columns;
+  private:
+    // An FFMA that keeps no operand for the next one takes a clock more. Of the 343 products of 7x7
+    // with 7 columns these are 52 as ptxas orders them, which goes back and forth between pixels,
+    // and 13 by pixels. That is of f32 in NHWC: in NCHW steps of 7x7 always ask. Elsewhere there is
+    // less to gain than fences cost (docs/notes/depthwise.md).
+    static constexpr bool ByPixels = R == 7 && Stride == 1 && Channels == 1;
 
-    template <class Body>
-    __device__ __forceinline__ void for_channels(Body body) {
-        body(channel, Constant<Sums::Columns>(),
-             [&](int q) -> float & { return sums.oldest(q, 0); });
-    }
-    template <class T, class Body>
-    __device__ __forceinline__ void for_runs(T *tensor, Body body) {
+    // Calls add(a, s, q) for the i-th row of x, the rows of sums that are live(a), taps and
+    // columns.
+    template <class Live, class Add>
+    __device__ __forceinline__ static void by_rows(int i, Live live, Add add) {
 #pragma unroll
-        for (int q = 0; q < Sums::Columns; q += Together)
-            body(Constant<Together>(), tensor + place + q, q < columns,
-                 [&](int i) -> float & { return sums.oldest(q + i, 0); });
+        for (int a = Rows - 1; a >= 0; --a) {
+            if (Stride * a + i >= R || !live(a))
+                continue;
+#pragma unroll
+            for (int s = 0; s < R; ++s)
+#pragma unroll
+                for (int q = 0; q < Columns; ++q)
+                    add(a, s, q);
+        }
+    }
+    template <class Add>
+    __device__ __forceinline__ static void by_pixels(int i, Add add) {
+#pragma unroll
+        for (int pixel = 0; pixel < Width; ++pixel) {
+            if (pixel > 0)
+                keep_order();
+#pragma unroll
+            for (int a = Rows - 1; a >= 0; --a)
+#pragma unroll
+                for (int q = 0; q < Columns; ++q) {
+                    const int s = pixel - q * Stride;
+                    if (s >= 0 && s < R && Stride * a + i < R)
+                        add(a, s, q);
+                }
+        }
+    }
+    template <class Window>
+    __device__ __forceinline__ void add_products(const Weights<R, Channels> &weights,
+                                                 const Window &x, int i, int a, int s, int q) {
+#pragma unroll
+        for (int e = 0; e < Channels; ++e) {
+            const float v = x[q * Stride + s][e], w = weights.value[Stride * a + i][s][e];
+            float &sum = value[a][q][e];
+            if (i > 0 || s > 0)
+                sum = fmaf(v, w, sum);
+            else
+                sum = a > 0 ? fmaf(v, w, value[a > 0 ? a - 1 : 0][q][e]) : v * w;
+        }
     }
 };
 

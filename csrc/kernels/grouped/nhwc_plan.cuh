@@ -150,10 +150,10 @@ inline int64_t boxes_of(const cf_problem &p) {
 // that is multiplied, each that is loaded where three products take it apart, each step's products
 // that are then added to sums, and each tile. OfItem and all shares are fitted by
 // scripts/fit_strips.py to 977 plans of 20 problems
-// (h200-depthwise-forms.csv, h200-ordered-blocks.csv), what f32 takes to those of 19; the others
-// to h200-depthwise-plans.csv. 6 % off (root of the mean square), the plan that it picks 3.2 %
-// slower than the fastest in the mean and 16 % at most (320 channels in fp32), the fastest of eight
-// 0 %. Kernels of any filter are not among them.
+// (h200-depthwise-forms.csv, h200-ordered-blocks.csv; 150 of them, in 16 bits, are no plans any
+// longer), what f32 takes to those of 19; the others to h200-depthwise-plans.csv. 6 % off (root of
+// the mean square), the plan that it picks 3.0 % slower than the fastest in the mean and 16 % at
+// most (320 channels in fp32), the fastest of eight 0 %. Kernels of any filter are not among them.
 constexpr double RowAlone = 365, PieceAlone = 2, RowEach = 25, PieceEach = 3, TileEach = 8;
 struct SplitClocks {
     double each, add;
@@ -359,11 +359,13 @@ inline void set_divisors(Tiling &t) {
     t.by_chunks = Divisor(t.chunks);
 }
 
-// Gives each strip a block of its own, as many at a time; false where there are no more.
+// Gives each strip a block of its own, as many at a time; false where there are no more, and in 16
+// bits: the fastest such plan of two layers in f16 took 1.02 and 1.13 times as long as the fastest
+// of persistent blocks, in different calls (docs/notes/depthwise.md).
 inline bool own_blocks(const cf_query &query, const Instance &instance, int64_t beside,
                        Option &option) {
     Tiling &t = option.tiling;
-    if (t.strips <= option.blocks || t.items < 2)
+    if (element_bytes(query.problem) < 4 || t.strips <= option.blocks || t.items < 2)
         return false;
     option.persistent = false;
     option.blocks = t.strips;

@@ -10,12 +10,12 @@ use crate::{
 /// Of the memory's pins: where layers are dense and where they have groups, and in fp32 with channels
 /// last.
 const MEMORY: f64 = 0.68;
-const GROUPED_MEMORY: f64 = 0.275;
+const GROUPED_MEMORY: f64 = 0.277;
 const FP32_NHWC_MEMORY: f64 = 0.165;
 /// Of a chip's peak.
 const FP32: f64 = 0.477;
 const FP32_NHWC: f64 = 0.462;
-const TF32: f64 = 0.651;
+const TF32: f64 = 0.649;
 const HALF: f64 = 0.595;
 /// Microseconds for a launch, and clocks for each product of a sum, however few sums there are: by
 /// FMAs, and in 16 bits on tensor cores.
@@ -40,14 +40,14 @@ const FEW_HALF_NCHW_MEMORY: f64 = 0.114;
 const FEW_HALF_NHWC_MEMORY: f64 = 0.22;
 /// For depthwise layers it has kernels of their own, without tensor cores: shares of the peak of FMAs,
 /// and of the memory's pins.
-const DEPTHWISE_HALF_NHWC: f64 = 0.187;
-const DEPTHWISE_NHWC: f64 = 0.117;
+const DEPTHWISE_HALF_NHWC: f64 = 0.188;
+const DEPTHWISE_NHWC: f64 = 0.116;
 const DEPTHWISE_HALF_NCHW: f64 = 0.138;
-const DEPTHWISE_NCHW: f64 = 0.0515;
-const DEPTHWISE_MEMORY: f64 = 0.858;
+const DEPTHWISE_NCHW: f64 = 0.051;
+const DEPTHWISE_MEMORY: f64 = 0.85;
 /// Clocks of a multiprocessor for each plane of x in NCHW, and for each pixel of it.
-const DEPTHWISE_PLANE: f64 = 37.1;
-const DEPTHWISE_PIXEL: f64 = 0.178;
+const DEPTHWISE_PLANE: f64 = 37.2;
+const DEPTHWISE_PIXEL: f64 = 0.179;
 
 /// Its tiles have at least so many output channels; fewer take as long.
 const TILE: usize = 32;
