@@ -166,6 +166,24 @@ class Names(unittest.TestCase):
                          ["tiled<float, 0, 16, true>", "tiled<__half, 2, 8, true>"])
 
 
+class Check(unittest.TestCase):
+    def fails(self, demangled, overtaken_at):
+        one = kernel(demangled)
+        one.overtaken_at = overtaken_at
+        try:
+            sass.check(one)
+        except sass.Failure as failure:
+            return str(failure)
+        return None
+
+    def test_arrivals_that_overtake_loads_are_counted(self):
+        rows, mma = "void cf::depthwise_rows_kernel<5>(int)", "void cf::depthwise_mma_kernel<5>(int)"
+        self.assertIsNone(self.fails(mma, []))
+        self.assertIn("at 0x30; 0 may be", self.fails(mma, [0x30]))
+        self.assertIsNone(self.fails(rows, [0x30]))
+        self.assertIn("at 0x30, 0x70; 1 may be", self.fails(rows, [0x30, 0x70]))
+
+
 class SameCode(unittest.TestCase):
     def test_registers_and_places_are_no_difference(self):
         one = kernel("a()", instructions("FFMA R1, R2, R3, R1", "@P0 BRA 0x40"))
