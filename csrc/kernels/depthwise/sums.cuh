@@ -71,8 +71,8 @@ struct Sums {
   private:
     // An FFMA that keeps no operand for the next one takes a clock more. Of the 343 products of 7x7
     // with 7 columns these are 52 as ptxas orders them, which goes back and forth between pixels,
-    // and 13 by pixels. That is of f32 in NHWC: in NCHW steps of 7x7 always ask. Elsewhere there is
-    // less to gain than fences cost (docs/notes/depthwise.md).
+    // and 13 by pixels. That is of f32 in NHWC: in NCHW steps of 7x7 always ask. Of others see
+    // docs/notes/depthwise.md.
     static constexpr bool ByPixels = R == 7 && Stride == 1 && Channels == 1;
 
     // Calls add(a, s, q) for the i-th row of x, the rows of sums that are live(a), taps and
