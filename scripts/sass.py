@@ -130,19 +130,16 @@ def lines_of(text):
     return functions
 
 
-def parse_sass(text):
-    """The instructions of each function, by its mangled name."""
-    functions, current = {}, None
-    for line in text.splitlines():
-        if match := re.match(r"\s*Function : (\S+)", line):
-            current = functions.setdefault(match[1], [])
-        elif match := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(@\S+ )?\s*(\S+?)(?: +([^;]*?))?\s*;", line):
+def parse_sass(lines):
+    """The instructions of a function."""
+    instructions = []
+    for line in lines:
+        if match := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(@\S+ )?\s*(\S+?)(?: +([^;]*?))?\s*;", line):
             predicate, opcode, operands = match.groups(default="")
-            current.append(Instruction(predicate.strip(), opcode, operands))
-    for instructions in functions.values():
-        while instructions and instructions[-1].opcode == "NOP":  # up to the alignment
-            instructions.pop()
-    return functions
+            instructions.append(Instruction(predicate.strip(), opcode, operands))
+    while instructions and instructions[-1].opcode == "NOP":  # up to the alignment
+        instructions.pop()
+    return instructions
 
 
 def parse_constants(text):
@@ -422,18 +419,17 @@ def read_object(root, path, row, source, parameters, arch, environment):
     arch = compiled_for(record, arch)
     if arch is None:
         return []
-    disassembly = output(["cuobjdump", "-sass", "-arch", arch, path], environment)
-    functions, lines = parse_sass(disassembly), lines_of(disassembly)
+    functions = lines_of(output(["cuobjdump", "-sass", "-arch", arch, path], environment))
     usage = output(["cuobjdump", "-res-usage", "-arch", arch, path], environment)
     constants = parse_constants(usage)
     said = parse_ptxas(path.with_suffix(".ptxas").read_text(), arch)
     names = output(["c++filt"], environment, "\n".join(functions)).splitlines()
     kernels = []
-    for (mangled, instructions), demangled in zip(functions.items(), names):
+    for (mangled, lines), demangled in zip(functions.items(), names):
         if mangled in said:  # a kernel, no function that one calls
             numbers = {**said[mangled], "constant_bytes": constants.get(mangled, 0)}
-            at = overtaken.overtaken(overtaken.steps(lines[mangled]))
-            kernels.append(Kernel(row, mangled, demangled, parameters, instructions, numbers, at))
+            at = overtaken.overtaken(overtaken.steps(lines))
+            kernels.append(Kernel(row, mangled, demangled, parameters, parse_sass(lines), numbers, at))
     return kernels
 
 

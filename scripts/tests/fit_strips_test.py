@@ -37,12 +37,13 @@ class Planners(unittest.TestCase):
         return [float(number) for number in SUMMARY.search(said).groups()]
 
     def choices_lose(self, name, row, least_plans, most_off, most_met):
-        off, first, most, met, timed, _, _ = self.summary(name, row)
+        off, first, most, met, timed, _, of_no_plan = self.summary(name, row)
         self.assertGreaterEqual(timed, least_plans)
         self.assertLess(off, most_off)
         self.assertLess(first, 3.5)
         self.assertLess(most, 16.5)
         self.assertLess(met, most_met)
+        return of_no_plan
 
     def test_choices_lose_what_the_comments_say(self):
         least_plans = {"depthwise_nhwc": 1434, "depthwise_nchw": 1109, "depthwise_rows": 216, "grouped_nhwc": 604}
@@ -53,11 +54,12 @@ class Planners(unittest.TestCase):
                 self.choices_lose(name, replace(row, files=before), plans, 7.5, 0.6)
 
     def test_choices_among_blocks_of_both_forms(self):
-        # The estimate of depthwise_nhwc is further off where each strip has a block of its own. Of the 977 times that
-        # grouped_nhwc's was fitted to 150 are in 16 bits, where it has no such plans any longer.
+        # The estimate of depthwise_nhwc is further off where each strip has a block of its own. Of the 977 plans that
+        # grouped_nhwc's was fitted to 150 are in 16 bits, where it has no such plans any longer; no others are lost.
         for name, said in {"depthwise_nhwc": (3870, 9, 0.6), "grouped_nhwc": (827, 7.5, 0.6)}.items():
             with self.subTest(name):
-                self.choices_lose(name, fit_strips.ROWS[name], *said)
+                of_no_plan = self.choices_lose(name, fit_strips.ROWS[name], *said)
+                self.assertLessEqual(of_no_plan, {"depthwise_nhwc": 38, "grouped_nhwc": 128 + 150}[name])
 
 
 class Words(unittest.TestCase):

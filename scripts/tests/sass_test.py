@@ -74,7 +74,7 @@ def kernel(demangled, instructions=(), row="fused_shared"):
 
 def instructions(*lines):
     text = "\n".join(f"        /*{16 * i:04x}*/  {line} ; /* 0x0 */" for i, line in enumerate(lines))
-    return sass.parse_sass("Function : f\n" + text)["f"]
+    return sass.parse_sass(text.splitlines())
 
 
 class Disassembly(unittest.TestCase):
@@ -95,13 +95,13 @@ class Disassembly(unittest.TestCase):
         self.assertEqual(of(last, other, leaving, load, "MOV R100, R2"), ["MOV"])
 
     def test_functions_end_before_the_padding(self):
-        functions = sass.parse_sass(DISASSEMBLY)
+        functions = {name: sass.parse_sass(lines) for name, lines in sass.lines_of(DISASSEMBLY).items()}
         self.assertEqual(list(functions), ["_Z4fusedIfLi0ELb1EEv", "other"])
         self.assertEqual(len(functions["_Z4fusedIfLi0ELb1EEv"]), 13)
         self.assertEqual(functions["other"], [("", "EXIT", "")])
 
     def test_the_mix(self):
-        mix = sass.mix(sass.parse_sass(DISASSEMBLY)["_Z4fusedIfLi0ELb1EEv"])
+        mix = sass.mix(sass.parse_sass(sass.lines_of(DISASSEMBLY)["_Z4fusedIfLi0ELb1EEv"]))
         counted = {name: count for name, count in mix.items() if count}
         wanted = {"HFMA2": 1, "IMAD": 1, "integer": 1, "MOV": 2, "LDC": 2, "LDS": {128: 1},
                   "LDG": {16: 1}, "BRA": 2, "other": 2}
