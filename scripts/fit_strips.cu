@@ -21,9 +21,10 @@ using namespace cf::depthwise;
 std::string words(const Option &o) {
     char text[160];
     snprintf(text, sizeof text,
-             "images=%d tiles=%d rows=%d steps=%d stages=%d blocks=%d lanes=%d of_sm=%d",
+             "images=%d tiles=%d rows=%d steps=%d stages=%d blocks=%d lanes=%d group=%d of_sm=%d",
              o.tiling.images, o.tiling.tiles, o.tiling.rows, o.tiling.steps, o.tiling.stages,
-             o.blocks, o.tiling.channels / channels_of(o.per_lane), o.of_sm);
+             o.blocks, o.tiling.channels / channels_of(o.per_lane), 1 << o.tiling.log_group,
+             o.of_sm);
     return text;
 }
 #elif defined(DEPTHWISE_NCHW)
@@ -227,7 +228,7 @@ Score score(const std::vector<Case> &cases, bool say) {
 void say(const std::vector<Case> &cases) {
     printf("%-62s %8s %8s %8s %8s %5s\n", "us", "fastest", "first", "told", "of 8", "plans");
     const Score all = score(cases, true);
-    printf("off %.1f %%; the first plan takes %.1f %% longer than the fastest in the mean, %.1f at "
+    printf("off %.2f %%; the first plan takes %.1f %% longer than the fastest in the mean, %.1f at "
            "most; the fastest of %d "
            "%.1f %%\n",
            100 * all.off, 100 * std::expm1(all.first), 100 * std::expm1(all.most), Met,

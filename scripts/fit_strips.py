@@ -63,9 +63,13 @@ ORDERED = ("h200-ordered-blocks.csv", ("ordered", "persistent"))
 ROWS = {
     "depthwise_nhwc": Row(
         "kernels/depthwise/nhwc_plan.cuh",
-        ("images", "tiles", "rows", "steps", "stages", "blocks", "lanes", "of_sm"),
-        (FORMS, ("h200-depthwise-residency.csv", ("kept", "kept again", "no more room")), ORDERED),
-        ("OrderedShare", "OrderedAgain", "FrontShare", "OrderedStart", "LastRound", "OrderedUs", "OrderedLines"),
+        ("images", "tiles", "rows", "steps", "stages", "blocks", "lanes", "group", "of_sm"),
+        (
+            FORMS,
+            ("h200-depthwise-residency.csv", ("kept", "kept again", "no more room")),
+            ("h200-depthwise-nhwc-groups.csv", ("pairs",)),
+            ORDERED,
+        ),
     ),
     "depthwise_nchw": Row(
         "kernels/depthwise/nchw_plan.cuh",
@@ -125,7 +129,8 @@ def times(name, row):
                 if first_strips and "f16" not in line["problem"]:
                     continue
                 us = float(line["median_us" if first_strips else "us"])
-                plan = words_of(row, Problem(line["problem"]), line["plan"])
+                # Pixels were copied one by one where nothing says otherwise.
+                plan = words_of(row, Problem(line["problem"]), f"{line['plan']} group={line.get('group', 1)}")
                 found.setdefault(line["problem"], []).append((us, int(first_strips), plan))
     return found
 

@@ -295,3 +295,67 @@ fn plans_that_nobody_checked_are_taken_where_all_else_takes_twice_as_long() {
     assert!(least < us && us < 2.0 * least, "{least} us, and {us}");
     assert_ne!(chosen.variant.info().name, "cudnn");
 }
+
+/// Tensor copies bring whole pieces of 16 bytes, from boxes that are no longer than 256 along a side.
+#[test]
+fn depthwise_nhwc_copies_pixels_by_groups() {
+    let limits = Limits::of_chip("h200").unwrap();
+    let variant = variants::find("depthwise_nhwc").unwrap();
+    // The groups of its plans, and the images of a strip.
+    let plans = |text: &str| {
+        let problem: Problem = text.parse().unwrap();
+        let plans = Configured::plans_of(&variant, &limits, &problem).into_iter();
+        plans
+            .map(|(_, plan)| {
+                let note = plan.note.unwrap();
+                let word = |name: &str| -> usize {
+                    let mut words = note.split(' ').filter_map(|word| word.split_once('='));
+                    words
+                        .find(|word| word.0 == name)
+                        .unwrap()
+                        .1
+                        .parse()
+                        .unwrap()
+                };
+                (word("group"), word("images"))
+            })
+            .collect::<Vec<_>>()
+    };
+    let groups = |text: &str| -> HashSet<usize> {
+        plans(text).into_iter().map(|(group, _)| group).collect()
+    };
+    // 116 bytes, which no power of two up to 8 makes whole lines of; 232; 256 that are, 128 where that is all.
+    for (text, group) in [
+        ("g58mb64ic58ih56oc58oh28kh3sh2ph1+f16+nhwc", 8),
+        ("g58mb64ic58ih28oc58oh28kh3ph1+f16+nhwc", 4),
+        ("g116mb64ic116ih14oc116oh14kh3ph1+f16+nhwc", 2),
+        ("g58mb64ic58ih30oc58oh30kh3ph1+nhwc", 2),
+        ("g16mb64ic16ih112oc16oh112kh3ph1+f16+nhwc", 4),
+        ("g64mb64ic64ih56oc64oh56kh3ph1+f16+nhwc", 1),
+    ] {
+        assert!(groups(text).contains(&group), "{text}: {:?}", groups(text));
+    }
+    // Strips whose columns are no multiple of a group have smaller ones, or single pixels.
+    for text in [
+        "g24mb1ic24ih288oc24oh288kh3ph1+f16+nhwc",
+        "g44mb8ic44ih192oc44oh192kh3ph1+nhwc",
+        "g58mb64ic58ih136oc58oh134kh3+f16+nhwc",
+        "g72mb64ic72ih128oc72oh128kh3ph1+f16+nhwc",
+    ] {
+        assert_eq!(plans(text).len(), 8, "{text}");
+    }
+    for text in [
+        "g57mb64ic57ih56oc57oh56kh3ph1+nhwc",
+        "g58mb64ic58ih30oc58oh30kh3ph1+f16+nhwc",
+        "g1030mb64ic1030ih56oc1030oh56kh3ph1+f16+nhwc",
+    ] {
+        assert_eq!(plans(text), [], "{text}");
+    }
+    for text in [
+        "g2mb20000ic2ih14iw4oc2oh14ow4kh3ph1+nhwc",
+        "g2mb4096ic2ih7iw8oc2oh4ow4kh3sh2ph1+f16+nhwc",
+    ] {
+        let most = plans(text).into_iter().map(|(_, images)| images).max();
+        assert!(most.is_some_and(|most| most <= 256), "{text}: {most:?}");
+    }
+}

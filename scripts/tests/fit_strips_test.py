@@ -46,7 +46,7 @@ class Planners(unittest.TestCase):
         return of_no_plan
 
     def test_choices_lose_what_the_comments_say(self):
-        least_plans = {"depthwise_nhwc": 1434, "depthwise_nchw": 1109, "depthwise_rows": 216, "grouped_nhwc": 604}
+        least_plans = {"depthwise_nchw": 1109, "depthwise_rows": 216, "grouped_nhwc": 604}
         for name, plans in least_plans.items():
             with self.subTest(name):
                 row = fit_strips.ROWS[name]
@@ -54,12 +54,14 @@ class Planners(unittest.TestCase):
                 self.choices_lose(name, replace(row, files=before), plans, 7.5, 0.6)
 
     def test_choices_among_blocks_of_both_forms(self):
-        # The estimate of depthwise_nhwc is further off where each strip has a block of its own. Of the 977 plans that
-        # grouped_nhwc's was fitted to 150 are in 16 bits, where it has no such plans any longer; no others are lost.
-        for name, said in {"depthwise_nhwc": (3870, 9, 0.6), "grouped_nhwc": (827, 7.5, 0.6)}.items():
+        # The estimate of depthwise_nhwc is fitted to both forms at once, and further off where each strip has a block of
+        # its own. 2545 times are of plans that it has no longer: such with a stride, by 7x7 or on small planes, and pixels
+        # one by one where it copies groups of them. Of the 977 plans that grouped_nhwc's was fitted to 150 are in 16
+        # bits with a block for each strip, where it has none either; no others are lost.
+        for name, said in {"depthwise_nhwc": (2417, 9, 0.3), "grouped_nhwc": (827, 7.5, 0.6)}.items():
             with self.subTest(name):
                 of_no_plan = self.choices_lose(name, fit_strips.ROWS[name], *said)
-                self.assertLessEqual(of_no_plan, {"depthwise_nhwc": 38, "grouped_nhwc": 128 + 150}[name])
+                self.assertLessEqual(of_no_plan, {"depthwise_nhwc": 38 + 2545, "grouped_nhwc": 128 + 150}[name])
 
 
 class Words(unittest.TestCase):

@@ -104,7 +104,7 @@ inline bool tile(const cf_query &query, const StripSize &size, Option &option) {
 inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
     const cf_problem &p = query.problem;
     for_strips<Option>(
-        p, columns_of(p.r, p.stride_h), Units, p.n, 32768,
+        p, columns_of(p.r, p.stride_h), {Units, p.n, 32768},
         [&](const StripSize &size, Option &option) { return tile(query, size, option); },
         [&](const Option &option) { ranking.meet(option, option.us); });
 }

@@ -22,6 +22,7 @@ struct Shape {
     using Stored = StoredOf;
     static constexpr int R = FilterOf, Stride = StrideOf;
     static constexpr bool OfPlanes = false;                  // but of pixels
+    static constexpr bool AnyChannels = false;               // but whole pieces of 16 bytes
     static constexpr int Channels = depthwise_mma::Channels; // of a strip
     static constexpr int Columns = columns_of(R, Stride);
     static constexpr int Rows = rows_of(R, Stride);

@@ -8,7 +8,8 @@
 //
 // - Boxes of x come by tensor copies: some channels, columns and rows of some images, with zeros
 //   where the filter hangs over an edge. Rows stream through a ring of stages, from the top of a
-//   strip to its bottom, so that a row is loaded once however high the filter is.
+//   strip to its bottom, so that a row is loaded once however high the filter is. Where a block has
+//   all channels, pixels side by side are copied as one until they are whole lines.
 // - Strips are rows of y in columns and images that 8 to 18 warps cover, a column tile of 7 or 4 to
 //   as many lanes as have its channels: several images together where they are small. The plan
 //   takes the number of images, columns, rows and channels of a strip that leave the fewest blocks
@@ -48,10 +49,24 @@ void choose_kernel(const Option &option, State &state) {
     });
 }
 
-// What it takes of what plans are compared by: in 16 bits more, by 25 layers of networks
-// (benches/results/evidence/h200-depthwise-nets.csv).
+// What it takes of what plans are compared by: more by 5x5 without a stride in 16 bits, by 1.20 on
+// 120 channels of 28x28 and by up to 1.19 on 240 (h200-depthwise-nhwc-groups.csv).
 double told(const cf_problem &p) {
-    return p.storage == CF_STORE_F32 ? 1 : p.stride_h == 1 ? 1.04 : 1.13;
+    return p.storage != CF_STORE_F32 && p.r == 5 && p.stride_h == 1 ? 1.2 : 1;
+}
+
+// Whether pixels, or a few of them side by side, are something that tensor copies bring.
+bool copies_pixels(const cf_problem &p, const cf::Refusal &no) {
+    if (p.align < 16)
+        return no("copies boxes of x from multiples of 16 bytes; this one is at multiples of %d",
+                  p.align);
+    if (p.c % 2 != 0)
+        return no("takes two channels to a thread; this has %d", p.c);
+    if (group_bytes(p, most_log_group(p)) % 16 != 0)
+        return no("copies whole pieces of 16 bytes: pixels, or 2, 4 or 8 of them, up to %d bytes, "
+                  "that the width is a multiple of; this one has %d pixels of %lld bytes",
+                  MaxBox * GroupWord, p.w, (long long)group_bytes(p, 0));
+    return true;
 }
 
 constexpr const char *const configs[] = {"plan=any", CF_NEXT_PLANS, nullptr};
@@ -64,10 +79,8 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
         return no("is written for NHWC");
     if (p.epilogue.pool_h)
         return no("fuses no pooling");
-    if (p.align < 16 || p.c * cf::element_bytes(p) % 16 != 0)
-        return no("copies boxes of x, whose pixels are multiples of 16 bytes; this one's are %d, "
-                  "at multiples of %d",
-                  p.c * cf::element_bytes(p), p.align);
+    if (!copies_pixels(p, no))
+        return false;
     if (p.n > INT32_MAX)
         return no("counts images in 31 bits; these are %lld", (long long)p.n);
     cf::RankingOfKinds<Option> ranking(query.config, configs);
@@ -76,17 +89,17 @@ bool plan(const cf_query &query, State &state, cf_plan &plan, const cf::Refusal 
     if (!best && query.config > 0)
         return no("has no %s for this", configs[query.config]);
     if (!best)
-        return no("keeps some rows of x in shared memory, and counts strips in 31 bits; of %lld "
-                  "images with %d x %d pixels there are too many",
-                  (long long)p.n, p.h, p.w);
+        return no("keeps some rows of x in shared memory, and counts strips in 31 bits; it finds "
+                  "none for %lld images with %d x %d pixels of %lld bytes",
+                  (long long)p.n, p.h, p.w, (long long)group_bytes(p, 0));
     state.tiling = best->choice.tiling;
     state.box = best->choice.box;
     plan.us = told(p) * best->us;
     tell_strips(plan, state.tiling, best->choice.blocks);
     const Option &option = best->choice;
-    cf::tell(plan, " lanes=%d channels=%d warps=%d of_sm=%d",
+    cf::tell(plan, " lanes=%d channels=%d warps=%d of_sm=%d group=%d",
              state.tiling.channels / channels_of(option.per_lane), channels_of(option.per_lane),
-             option.warps, option.of_sm);
+             option.warps, option.of_sm, 1 << state.tiling.log_group);
     choose_kernel(best->choice, state);
     return true;
 }

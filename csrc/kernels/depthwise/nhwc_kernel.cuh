@@ -19,6 +19,8 @@ struct Shape {
     static constexpr int R = FilterOf, Stride = StrideOf, Size = sizeof(Stored);
     static constexpr bool OfPlanes = false; // but of pixels
     static constexpr int LaneChannels = channels_of(LaneOf);
+    // Whether pixels and filters may be no whole pieces of 16 bytes.
+    static constexpr bool AnyChannels = LaneOf == PerLane::Pairs;
     static constexpr int Columns = columns_of(R, LaneOf);
     using Sums = depthwise::Sums<R, Stride, Columns, LaneChannels>;
     using Weights = depthwise::Weights<R, LaneChannels>;
@@ -170,7 +172,8 @@ __device__ __forceinline__ void compute(const Strips<Shape> &strips, const NhwcT
     const int unit = busy ? number : 0;
     const int image = tiling.by_tiles.quotient(unit), tile = unit - image * tiling.tiles;
     const uint32_t pixel = Shape::pixel(tiling);
-    const uint32_t offset = image * tiling.image + tile * (Shape::Columns * Shape::Stride * pixel) +
+    const uint32_t offset = tiling.before + image * tiling.image +
+                            tile * (Shape::Columns * Shape::Stride * pixel) +
                             of_lane * Shape::LaneBytes;
     typename Shape::Weights weights;
     typename Shape::Sums sums = {};
@@ -218,8 +221,15 @@ __global__ void __launch_bounds__(most_warps(R, OfLane) * 32, 1)
     static_assert(sizeof(ring) <= RingShared, "the plan leaves room for it");
     const auto mine = StridedTiles::of_block();
     const int channels = Shape::lanes(tiling) * Shape::LaneChannels;
-    const Strips<Shape> strips = {
-        tiling, x, w, ring, shared_address(dynamic), mine, mine.count(tiling.strips), channels};
+    const Strips<Shape> strips = {tiling,
+                                  x,
+                                  w,
+                                  ring,
+                                  shared_address(dynamic),
+                                  mine,
+                                  mine.count(tiling.strips),
+                                  channels,
+                                  tiling.log_group};
     // Taken from one lane, so that the compiler knows what is the same in all.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (warp == 0) {

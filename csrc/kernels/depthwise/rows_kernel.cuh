@@ -16,7 +16,7 @@ template <int FilterOf>
 struct Shape {
     using Stored = float;
     static constexpr int R = FilterOf, Stride = 1, Columns = depthwise_rows::Columns;
-    static constexpr bool OfPlanes = true;
+    static constexpr bool OfPlanes = true, AnyChannels = false;
     // A lane's columns are two halves, each beside those of other lanes: so a warp stores whole
     // sectors, and its lanes of a plane read from different banks.
     static constexpr int Halves = 2, Half = Columns / Halves;

@@ -88,7 +88,7 @@ inline void rank_options(const cf_query &query, Ranking<Option> &ranking) {
         const auto tiled = [&](const StripSize &size, Option &option) {
             return tile(query, planes, size, option);
         };
-        for_strips<Option>(p, Columns, MostWarps * 32 / planes, 1, 65536, tiled, take);
+        for_strips<Option>(p, Columns, {MostWarps * 32 / planes, 1, 65536}, tiled, take);
     }
 }
 

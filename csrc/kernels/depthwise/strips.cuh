@@ -6,6 +6,7 @@
 #include "pipeline/ring.cuh"
 #include "pipeline/scheduler.cuh"
 #include "ptx/bulk.cuh"
+#include "ptx/shared.cuh"
 #include "ptx/tensor.cuh"
 
 namespace cf::depthwise {
@@ -27,7 +28,8 @@ struct Strips {
     uint32_t stages; // in shared memory
     StridedTiles mine;
     int count;
-    int channels; // of a strip
+    int channels;      // of a strip
+    int log_group = 0; // of pixels that are copied as one
 
     __device__ __forceinline__ Strip strip(int m) const {
         int rest = mine.tile(m);
@@ -56,8 +58,7 @@ struct Strips {
         if (box < 0) {
             constexpr int Taps = Shape::R * Shape::R, FilterBytes = Taps * int(sizeof(*w));
             const uint32_t bytes = min(channels, tiling.c - from.channel) * FilterBytes;
-            ring.full[at].arrive_and_expect(bytes);
-            copy_bulk(to, w + int64_t(from.channel) * Taps, bytes, ring.full[at]);
+            load_filters(to, w + int64_t(from.channel) * Taps, bytes, ring.full[at]);
             return;
         }
         ring.full[at].arrive_and_expect(tiling.box_bytes);
@@ -66,7 +67,21 @@ struct Strips {
         if constexpr (Shape::OfPlanes)
             copy_box(to, x, column, row, from.channel, from.n, ring.full[at]);
         else
-            copy_box(to, x, from.channel, column, row, from.n, ring.full[at]);
+            copy_box(to, x, from.channel, column >> log_group, row, from.n, ring.full[at]);
+    }
+
+  private:
+    // Copies are whole pieces of 16 bytes; what the last filters have beyond these comes by words.
+    __device__ __forceinline__ static void load_filters(uint32_t to, const void *from,
+                                                        uint32_t bytes, Barrier &full) {
+        const uint32_t copied = Shape::AnyChannels ? bytes / 16 * 16 : bytes;
+        if (Shape::AnyChannels && copied < bytes) {
+            for (uint32_t at = copied; at < bytes; at += 4)
+                store_shared(to + at, __ldg(reinterpret_cast<const uint32_t *>(from) + at / 4));
+            publish_to_bulk_copies(); // one of which comes here later
+        }
+        full.arrive_and_expect(copied);
+        copy_bulk(to, from, copied, full);
     }
 };
 #endif

@@ -40,19 +40,29 @@ struct Tiling {
 struct StripSize {
     int images, tiles, rows, copied;
 };
-// What follows from the kernel: columns of a tile, channels, and what the columns and the bytes of
-// a stage are multiples of.
+// What follows from the kernel: columns of a tile, channels, what the columns and the bytes of a
+// stage are multiples of, and columns that are copied before the first one that is read.
 struct StripShape {
     int columns, channels, width_multiple, stage_multiple;
+    int before = 0;
+};
+// Up to how many column tiles a strip has, of all its images, how many images, bytes of x that are
+// copied at once, and pieces that rows of y are divided into.
+struct StripLimits {
+    int units;
+    int64_t images;
+    int copied;
+    int row_pieces = 16;
 };
 
 // Everything but the number of stages, and the box that is copied; or false where the box is too
-// wide or strips are too many to be counted.
+// long or strips are too many to be counted.
 inline bool tile_strips(const cf_problem &p, const StripShape &shape, const StripSize &size,
                         Tiling &t, Box &box) {
     const int stride = p.stride_h, element = element_bytes(p);
     const int64_t columns = int64_t(size.tiles) * shape.columns;
-    const int64_t width = round_up((columns - 1) * stride + p.s, shape.width_multiple);
+    const int64_t width =
+        round_up(shape.before + (columns - 1) * stride + p.s, shape.width_multiple);
     const int64_t column_pieces = ceil_div(p.q, columns), row_pieces = ceil_div(p.p, size.rows);
     const int64_t channel_blocks = ceil_div(p.c, shape.channels);
     // A batch may be empty, a tensor not.
@@ -60,7 +70,7 @@ inline bool tile_strips(const cf_problem &p, const StripShape &shape, const Stri
     const double strips =
         double(ceil_div(n, size.images)) * column_pieces * row_pieces * channel_blocks;
     // Items of the ring are counted in 31 bits.
-    if (width > MaxBox || strips * (size.rows + p.r) > INT32_MAX / 2)
+    if (width > MaxBox || size.images > MaxBox || strips * (size.rows + p.r) > INT32_MAX / 2)
         return false;
     const int64_t pitch = width * shape.channels * element;
     const int64_t step_bytes = pitch * stride * size.images;
@@ -99,25 +109,22 @@ inline void tell_strips(cf_plan &plan, const Tiling &t, int blocks) {
          t.tiles, t.rows, t.steps, t.strips, t.stages, blocks);
 }
 
-// Calls meet(option) with all strips whose column tiles, of all their images, are `units` at most,
-// of up to so many images, and that copy up to so many bytes at once, as far as tile(size, option)
-// fills them in.
+// Calls meet(option) with all strips within the limits, as far as tile(size, option) fills them in.
 template <class Option, class Tile, class Meet>
-void for_strips(const cf_problem &p, int columns, int units, int64_t most_images, int most_copied,
-                Tile tile, Meet meet) {
+void for_strips(const cf_problem &p, int columns, const StripLimits &most, Tile tile, Meet meet) {
     const int all = int(ceil_div(p.q, columns));
-    for (int tiles = std::min(all, units); tiles > 0; --tiles) {
+    for (int tiles = std::min(all, most.units); tiles > 0; --tiles) {
         // As few as so many pieces of a row need.
         if (tiles != ceil_div(all, ceil_div(all, tiles)))
             continue;
-        for (int images = 1; images * tiles <= units && images <= std::max<int64_t>(most_images, 1);
-             ++images)
-            for (int of_rows = 1, before = 0; of_rows <= 16; ++of_rows) {
+        for (int images = 1;
+             images * tiles <= most.units && images <= std::max<int64_t>(most.images, 1); ++images)
+            for (int of_rows = 1, before = 0; of_rows <= most.row_pieces; ++of_rows) {
                 const int rows = int(ceil_div(p.p, of_rows));
                 if (rows == before)
                     continue;
                 before = rows;
-                for (int copied = 4096, steps = 0; copied <= most_copied; copied *= 2) {
+                for (int copied = 4096, steps = 0; copied <= most.copied; copied *= 2) {
                     Option option;
                     // With as many steps to a stage as before they are the same strips.
                     if (!tile(StripSize{images, tiles, rows, copied}, option) ||
