@@ -26,12 +26,14 @@ KINDS = {
 NETWORKS = {"vgg16", "resnet50", "batch1"}
 # How many of the layers where a library is furthest ahead the README names.
 WORST = 5
+# The share of a suite's layers that a mean has to be of: which of them are fresh is no matter of chance.
+MOST_OF = 4 / 5
 # What the README says of its table.
 INTRODUCTION = """\
 How many times as fast the fastest handwritten variant is on an {chip} as the faster of two libraries: cuBLAS, and cuDNN by its
 fastest plan that passes. Geometric means over the layers of a suite that were measured with the code and the libraries as they
-are now; in brackets the least and the most. ‡ is where all was measured with others, § where cuDNN's best is not known, - where
-nothing was measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
+are now; in brackets the least and the most. ‡ is where more than one in five was measured with others, § where cuDNN's best is not
+known of as many, - where nothing was measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
 vgg16, resnet50 and batch1 are without their layers of three channels, which are as those of the suite first. A variant that is
 newer than a comparison is not in it. [docs/results.md](docs/results.md#summary) compares with each library by itself."""
 
@@ -84,10 +86,13 @@ def fresh(lines):
 
 
 def cell(lines):
-    """The mean, in brackets the least and the most, and of how many layers if not of all."""
+    """The mean, in brackets the least and the most, and of how many layers if not of all; none where that would be of
+    a selection."""
     found = [value for value in map(gain, fresh(lines)) if value]
-    if not found:
-        return "-" if not lines else "§" if fresh(lines) else "‡"
+    if not lines:
+        return "-"
+    if len(found) < MOST_OF * len(lines):
+        return "‡" if len(fresh(lines)) < MOST_OF * len(lines) else "§"
     text = times(mean(found))
     if len(found) > 1:
         text += f" ({times(min(found))} to {times(max(found))})"

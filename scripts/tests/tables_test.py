@@ -89,7 +89,8 @@ class Tables(unittest.TestCase):
         few = "| report-86, 1 and 16 images |"
         self.assertEqual(cell([line]), [f"{few} 2.00 |"])
         self.assertEqual(cell([line, slower]), [f"{few} 1.26 (0.80 to 2.00) |"])
-        self.assertEqual(cell([line, older]), [f"{few} 2.00, 1 of 2 |"])
+        self.assertEqual(cell([line, line, line, line, older]), [f"{few} 2.00 (2.00 to 2.00), 4 of 5 |"])
+        self.assertEqual(cell([line, line, line, older]), [f"{few} ‡ |"], "a mean of those that were measured again")
         self.assertEqual(cell([older]), [f"{few} ‡ |"])
         self.assertEqual(cell([line, many]), [f"{few} 2.00 |", "| report-86, 100 images and more | 2.00 |"])
         self.assertEqual(cell([beside]), [f"{few} 0.50 |"])
