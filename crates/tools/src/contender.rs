@@ -108,16 +108,18 @@ impl Contender {
         }
     }
 
+    /// The variant with its configuration, or the one that a pick chooses.
+    pub(crate) fn chosen(&self, limits: &Limits, problem: &Problem) -> Option<Configured> {
+        match self {
+            Contender::Variant(configured) => Some(configured.clone()),
+            Contender::Pick(pick) => Some(pick.choose_for(limits, problem).ok()?.configured),
+        }
+    }
+
     /// Microseconds that the variant itself expects to take, or the one that a pick chooses.
     pub(crate) fn estimate_us(&self, limits: &Limits, problem: &Problem) -> Option<f64> {
-        let plan = match self {
-            Contender::Variant(configured) => configured.plan(limits, problem),
-            Contender::Pick(pick) => {
-                let choice = pick.choose_for(limits, problem).ok()?;
-                choice.configured.plan(limits, problem)
-            }
-        };
-        plan.ok()?.us
+        let chosen = self.chosen(limits, problem)?;
+        chosen.plan(limits, problem).ok()?.us
     }
 }
 

@@ -79,7 +79,7 @@ impl Recorded {
             };
             let fresh = |contender: &Contender| {
                 let name = contender.name();
-                rows().any(|row| row.name() == name && is_fresh(row, contender))
+                rows().any(|row| row.name() == name && is_fresh(row, contender, &self.limits))
             };
             let able = |contender: &&Contender| contender.can(&self.limits, &layer.problem);
             *same_libraries && contenders.iter().filter(able).all(fresh)
@@ -114,7 +114,9 @@ impl Recorded {
         let least = |contender: &Contender| {
             let own = timed.iter().filter(|(row, _)| is_of(row, contender));
             let times = own.clone().map(|(_, us)| *us);
-            let is_fresh = own.clone().any(|(row, _)| is_fresh(row, contender));
+            let is_fresh = own
+                .clone()
+                .any(|(row, _)| is_fresh(row, contender, &self.limits));
             let estimate = match is_fresh {
                 true => None,
                 false => contender.estimate_us(&self.limits, &layer.problem),
@@ -198,22 +200,20 @@ fn reports(folders: &[PathBuf]) -> Result<Vec<Report>> {
     Ok(reports)
 }
 
-/// Whether a row is of the contender as it is now.
-fn is_fresh(row: &Row, contender: &Contender) -> bool {
-    let now = match &row.chose {
-        None => contender.source(),
-        Some(chose) => {
-            let name = chose.split(':').next().unwrap_or_default();
-            let chosen = convforge::variants::find(name).ok();
-            chosen.and_then(|variant| variant.info().hash.clone())
-        }
+/// Whether a row is of the contender as it is now: of a pick also, whether it would choose the same.
+fn is_fresh(row: &Row, contender: &Contender, limits: &Limits) -> bool {
+    let is_of_now = match &row.chose {
+        None => row.source == contender.source(),
+        Some(chose) => contender
+            .chosen(limits, &row.problem)
+            .is_some_and(|now| now.name() == *chose && now.info().hash == row.source),
     };
-    row.is_whole() && !row.is_search_incomplete() && row.source == now
+    row.is_whole() && !row.is_search_incomplete() && is_of_now
 }
 
 #[cfg(test)]
 mod tests {
-    use convforge::{Device, variants};
+    use convforge::{Device, Pick, variants};
 
     use super::*;
     use crate::{
@@ -224,9 +224,10 @@ mod tests {
     #[test]
     fn only_what_is_as_it_was_is_fresh() {
         let device = Device::cpu();
-        let contenders: Vec<Contender> = ["cpu_direct", "cpu_gemm"]
+        let mut contenders: Vec<Contender> = ["cpu_direct", "cpu_gemm"]
             .map(|name| variants::find(name).unwrap().into())
             .into();
+        contenders.push(Contender::Pick(Pick::Rule));
         let layer = Layer::alone("mb1ic2ih5oc2kh3".parse().unwrap());
         let options = Options::of(&device);
         let stop = std::sync::atomic::AtomicBool::new(false);
@@ -256,6 +257,11 @@ mod tests {
         let mut stale = report.clone();
         stale.rows[1].source = Some("another".to_owned());
         assert!(!has(&stale));
+        let mut other = report.clone();
+        assert_eq!(other.rows[2].chose, Some(contenders[0].name()));
+        other.rows[2].chose = Some(contenders[1].name());
+        other.rows[2].source = contenders[1].source();
+        assert!(!has(&other), "it would choose another now");
         let mut older = report.clone();
         older
             .environment
@@ -269,7 +275,7 @@ mod tests {
         far.rows[0].median_us = Some(1.0);
         far.rows[1].median_us = Some(3.0);
         let names = |report: &Report, times| {
-            let near = read(report).within(times, &layer, &contenders, false);
+            let near = read(report).within(times, &layer, &contenders[..2], false);
             near.iter().map(Contender::name).collect::<Vec<String>>()
         };
         // The second one's fastest configuration is as fast as the first.
