@@ -136,7 +136,7 @@ def family_table(lines, name, rows):
 
 def extremes(lines, variant):
     """The mean of a variant over these lines, in which layers the least and the most are, and of how many layers if
-    not of all."""
+    not of all; none where that would be of a selection of those that it was ever measured on."""
     found = []
     for line in lines:
         if value := line.latest(variant):
@@ -145,6 +145,9 @@ def extremes(lines, variant):
             found.append((value, name if alike == 1 else f"{name}, N = {line.images}"))
     if not found:
         return "-"
+    measured = sum(any(one.of(variant) for one in [line, *line.earlier]) for line in lines)
+    if len(found) < MOST_OF * measured:
+        return "‡"
     (low, least), (high, most) = min(found), max(found)
     text = f"{mean(value for value, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
     text = f"{low:.2f} ({least})" if len(found) == 1 else text

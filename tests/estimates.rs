@@ -324,7 +324,7 @@ fn depthwise_nhwc_copies_pixels_by_groups() {
     let groups = |text: &str| -> HashSet<usize> {
         plans(text).into_iter().map(|(group, _)| group).collect()
     };
-    // 116 bytes, which no power of two up to 8 makes whole lines of; 232; 256 that are, 128 where that is all.
+    // Pixels of 116 and 232 bytes: as many as the width allows, up to 8. Of 32 and 128: whole lines.
     for (text, group) in [
         ("g58mb64ic58ih56oc58oh28kh3sh2ph1+f16+nhwc", 8),
         ("g58mb64ic58ih28oc58oh28kh3ph1+f16+nhwc", 4),

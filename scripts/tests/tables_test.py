@@ -135,6 +135,8 @@ class Tables(unittest.TestCase):
             twice[0].images, twice[0].variants = 16, [{**line.best, "variant": "own_x", "median_us": 4.0}]
             self.assertIn("2.00 (7, N = 1) to 4.00 (7, N = 16)", of(twice)[0])
             other.report = {"environment": {**line.report["environment"], "csrc": "a" * 16}}
+            self.assertEqual(of([line, other]), ["| report-vgg | fp32 NCHW | ‡ |"], "it was measured on both")
+            other.variants = []
             self.assertEqual(of([line, other]), ["| report-vgg | fp32 NCHW | 2.00 (7); 1 of 2 |"])
             line.suite = other.suite = "first"
             self.assertEqual(of([line, other]), [], "no suite of the chapter")
