@@ -2,6 +2,7 @@
 them, what they stand beside, and whether they were measured with the code of now.
 """
 
+import json
 import re
 import sys
 from collections import Counter
@@ -14,8 +15,8 @@ from results import name
 ROOT = Path(__file__).resolve().parent.parent
 # Suites whose layers the README shows one by one; of the others it shows means.
 HEADLINES = ["report-86", "report-70"]
-# Problems on which cuDNN's time does not stand up: scripts/cudnn_best.py keeps the list.
-OPEN = "benches/cudnn-open.txt"
+# Problems on which cuDNN's time does not stand up, and its fastest times in any run: scripts/cudnn_best.py keeps both.
+OPEN, BEST = "benches/cudnn-open.txt", "benches/cudnn-best.jsonl"
 ORDER = ["report-86", "report-70", "report-vgg", "report-gemv", "first", "stems", "vgg16", "resnet50", "batch1"]
 BASELINES = {"cublas", "cudnn", "cpu"}
 # The library of each baseline as reports call it, and the package that scripts/toolkit.lock pins.
@@ -35,6 +36,7 @@ class Checkout:
         self.on_tensor_cores = sources.on_tensor_cores(root)
         lock = (root / "scripts/toolkit.lock").read_text(encoding="utf-8")
         self.open = set(results.listed(root / OPEN))
+        self.best_of_cudnn = best_of_cudnn(root / BEST)
         self.versions = dict(re.findall(r"^([\w-]+)==(\d+\.\d+\.\d+)", lock, re.MULTILINE))
 
     def has_library(self, family, environment):
@@ -54,6 +56,16 @@ class Checkout:
             return None if same else f"csrc {environment['csrc']}, now {self.csrc}"
         now = self.hashes.get(variant)
         return None if row["source"] == now else f"source {row['source']}, now {now}"
+
+
+def best_of_cudnn(path):
+    """cuDNN's fastest time in any run that is comparable, in microseconds, by GPU and problem."""
+    best = {}
+    for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        if "not_comparable" not in line:
+            at = f"{line['device']}: {line['problem']}"
+            best[at] = min(line["us"], best.get(at, line["us"]))
+    return best
 
 
 class Line:
@@ -98,19 +110,30 @@ class Line:
     def latest(self, variant):
         """By the latest report that has the variant with the code and cuDNN of now: how many times as fast as cuDNN
         its fastest configuration is there; None where there is none, or cuDNN's best is not known."""
-        for line in [self, *self.earlier] if not self.is_open() else []:
+        for line in [self, *self.earlier]:
             row = line.of(variant)
             if row and line.are_fresh(row) and self.checkout.has_library("cudnn", line.report["environment"]):
                 # A row that stands by itself by now says what cuDNN took beside it.
-                cudnn = line.cudnn["median_us"] if line.cudnn else row.get("cudnn_us")
+                cudnn = line.at_best(line.cudnn["median_us"] if line.cudnn else row.get("cudnn_us"))
                 return cudnn / row["median_us"] if cudnn else None
         return None
 
     def speedup(self, other, row=None):
-        row = row or self.best
-        if other and other is self.cudnn and self.is_open():
-            return None
-        return other["median_us"] / row["median_us"] if row and other else None
+        row, us = row or self.best, self.us(other)
+        return us / row["median_us"] if row and us else None
+
+    def us(self, row):
+        """What is compared with: a row's time, but cuDNN's at its best."""
+        us = row and row["median_us"]
+        return self.at_best(us) if row and row is self.cudnn else us
+
+    def at_best(self, us):
+        """This time of cuDNN's, or where that is known not to be its best the fastest that it took in another run;
+        None where none was faster."""
+        if not us or not self.is_open():
+            return us
+        known = self.checkout.best_of_cudnn.get(f"{self.gpu}: {self.problem}")
+        return known if known and known < us else None
 
     def is_open(self):
         """Whether cuDNN's time is known not to be its best."""

@@ -30,7 +30,7 @@ CONSTANT = re.compile(r"\b([A-Z]\w+) = ([\d.]+)")
 NORM_OF_SOURCE = re.compile(r"\bnorm<(\d+)>")
 # What of core/estimate.cuh and of the H200 the estimate asks for.
 SHORT_LAUNCH_US, CLOCKS_PER_US, BYTES_PER_US = 1.5, 0.884 * 1980, 2 * 3201 * 6144 / 8
-STEPS, WARPGROUPS, STAGED, ROWS, PORT_BYTES = 4, 2, 8192, 64, 128
+STEPS, WARPGROUPS, STAGED, ROWS, PORT_BYTES, LINE_BYTES = 4, 2, 8192, 64, 128, 128
 NARROW = 64  # columns of products of which two blocks share a multiprocessor
 NEAR = 1.35  # times the fastest, within which an estimate should be right
 
@@ -61,6 +61,15 @@ def together(a, b, norm):
     return longer * ((a / longer) ** norm + (b / longer) ** norm) ** (1 / norm) if longer > 0 else 0.0
 
 
+def clocks_of_pixel(plan, c):
+    """Of an im2col copy, by the problem's channels and groups."""
+    groups, channels = re.search(r"(?:g(\d+))?mb.*?ic(\d+)", plan.problem).groups()
+    pixel = int(channels) * plan.element_bytes
+    if not plan.im2col:
+        return 0
+    return c["OddPixel"] if pixel % 64 else c["SplitPixel"] if pixel // int(groups or 1) % LINE_BYTES else 0
+
+
 def of_nhwc(plan, c, norm):
     """As estimate() of nhwc_estimate.cuh, in microseconds."""
     blocks = -(-plan.blocks // plan.parts)
@@ -72,7 +81,11 @@ def of_nhwc(plan, c, norm):
     weights = blocks * plan.taps / (1 if plan.reload else max(rounds, 1))
     pixel_bytes = loads * plan.pixel_bytes * (WARPGROUPS if plan.apart else 1)
     weight_bytes = weights * plan.weight_bytes
-    filled = (pixel_bytes / plan.pixel_peers + weight_bytes / plan.weight_peers) / c["FillBytes"]
+    own_pixels = pixel_bytes / plan.pixel_peers
+    filled = max(
+        (own_pixels + weight_bytes / plan.weight_peers) / c["FillBytes"],
+        own_pixels / LINE_BYTES * clocks_of_pixel(plan, c),
+    )
     port = steps * (16 + plan.columns / 4) + (pixel_bytes + weight_bytes) / PORT_BYTES
     at_once = c["TapOfFirst"] if plan.once and plan.columns <= NARROW else 0
     share = c["ProductShare"] * (1 + c["WideShare"] * max(plan.columns / c["WideColumns"] - 1, 0))

@@ -31,9 +31,10 @@ MOST_OF = 4 / 5
 # What the README says of its table.
 INTRODUCTION = """\
 How many times as fast the fastest handwritten variant is on an {chip} as the faster of two libraries: cuBLAS, and cuDNN by its
-fastest plan that passes. Geometric means over the layers of a suite that were measured with the code and the libraries as they
-are now; in brackets the least and the most. ‡ is where more than one in five was measured with others, § where cuDNN's best is not
-known of as many, - where nothing was measured. Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
+fastest plan that passes, or where that was [faster in another run](benches/cudnn-open.txt) as there. Geometric means over the
+layers of a suite that were measured with the code and the libraries as they are now; in brackets the least and the most. ‡ is
+where more than one in five was measured with others, § where cuDNN's best is not known of as many, - where nothing was measured.
+Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
 vgg16, resnet50 and batch1 are without their layers of three channels, which are as those of the suite first. A variant that is
 newer than a comparison is not in it. [docs/results.md](docs/results.md#summary) compares with each library by itself."""
 
@@ -60,13 +61,13 @@ def rows_of(line):
 
 def library(line):
     """The faster library's row."""
-    return fastest(row for row in (line.cublas, line.cudnn) if row)
+    return min((row for row in (line.cublas, line.cudnn) if line.us(row)), key=line.us, default=None)
 
 
 def gain(line):
-    """How many times as fast the fastest handwritten variant is as the faster library; None where cuDNN's time is
-    not known to be its best."""
-    return None if line.cudnn and line.is_open() else line.speedup(library(line))
+    """How many times as fast the fastest handwritten variant is as the faster library; None where cuDNN's best is
+    not known."""
+    return None if line.cudnn and not line.us(line.cudnn) else line.speedup(library(line))
 
 
 def against_libraries(lines):

@@ -29,6 +29,7 @@ class Checkout(comparisons.Checkout):
         self.rows = ["own", "own_mma"]
         self.on_tensor_cores = {"own_mma"}
         self.open = set(self.open_problems)
+        self.best_of_cudnn = {}
         self.versions = {"nvidia-cudnn-cu13": "9.1.2", "nvidia-cublas": "1.2.3"}
 
 
@@ -64,13 +65,18 @@ class Tables(unittest.TestCase):
         self.assertRegex(text, r"\| x \|.* 3\.00 us .*\| 2026-01-01 `aaaaaaaa` \|\n")
         self.assertNotIn("10.0 us", text, "superseded")
 
-    def test_nothing_is_compared_with_a_time_of_cudnn_that_does_not_stand_up(self):
+    def test_compared_with_is_cudnns_fastest_time_of_any_run_where_its_own_does_not_stand_up(self):
         best = {line.layer: line.speedup(line.cudnn) for line in self.lines()}
         self.assertEqual(best["l1"], 2)
         with unittest.mock.patch.object(Checkout, "open_problems", ["GPU: mb1ic1ih9oc2kh3"]):
             lines = self.lines()
         line = next(line for line in lines if line.layer == "l1")
-        self.assertIsNone(line.speedup(line.cudnn))
+        at = f"GPU: {line.problem}"
+        for known, speedup in (({}, None), ({at: 12.0}, 1.5), ({at: 17.0}, None)):
+            with self.subTest(known), unittest.mock.patch.object(line.checkout, "best_of_cudnn", known):
+                self.assertEqual(line.speedup(line.cudnn), speedup)
+                self.assertEqual(summaries.gain(line), speedup)
+                self.assertEqual(line.latest("own"), speedup)
         self.assertRegex(line.time(line.cudnn), r"16\.0 us.* §")
         self.assertEqual(line.speedup(line.best, line.cudnn), 0.5)
 

@@ -93,6 +93,12 @@ __device__ __forceinline__ void read_neighbours(const Stored *from, bool live, S
         reinterpret_cast<Word *>(v)[i] = Word(load_if(live, words + i));
 }
 
+// Where a column of a tile lies in its row: as far behind another one as in x, or half as far if
+// both are even (evens_first).
+__device__ __forceinline__ int column_slot(const Tiling &t, int column) {
+    return t.even ? column / 2 + column % 2 * t.even : column;
+}
+
 // A piece of x: where it is read, and where it goes.
 struct PiecePlace {
     const char *from;
@@ -109,10 +115,12 @@ class Walk {
     // Of the position.
     bool inside;
     const char *from;
+    int slot; // among those in shared memory
 
     __device__ __forceinline__ void begin_position() {
         const int line = t.by_width.quotient(position), column = position - line * t.width;
         const int image = t.by_height.quotient(line), row = line - image * t.height;
+        slot = line * t.width + column_slot(t, column);
         inside = window.rows.has(row) && window.columns.has(column) && image < window.images;
         from = window.from + unsigned(row) * t.rows_apart + unsigned(column) * t.columns_apart;
         if (t.images > 1)
@@ -142,7 +150,7 @@ class Walk {
         const bool live = inside && !ended();
         return {from + unsigned(of_set + of_piece) * t.channel_x,
                 live ? min(window.in_set, window.channels - of_set) - of_piece : 0,
-                uint32_t(position * t.pitch + number * PieceBytes)};
+                uint32_t(slot * t.pitch + number * PieceBytes)};
     }
     __device__ __forceinline__ void next() {
         number += t.piece_threads;
@@ -252,8 +260,8 @@ __device__ __forceinline__ void list_pixels(const Tiling &t, const Tile &tile, i
         const bool live = i < t.pixels && image < images - tile.image &&
                           row < t.down.outputs - tile.row &&
                           column < t.across.outputs - tile.column;
-        const int position =
-            (image * t.height + row * t.down.of_output) * t.width + column * t.across.of_output;
+        const int position = (image * t.height + row * t.down.of_output) * t.width +
+                             column_slot(t, column * t.across.of_output);
         const int64_t in_y = image * t.image_y + row * t.row_y + column * t.column_y;
         store_shared2(table + i * EntryBytes, live ? position * t.pitch : 0,
                       live ? uint32_t(in_y) : ~0u);
@@ -271,7 +279,7 @@ __device__ __forceinline__ void list_pieces(const Tiling &t, const Part &part, u
         const int row = part.row + r, column = part.column + s;
         const bool live = i < all && row < t.down.filter && column < t.across.filter &&
                           part.piece + piece < t.filter.sets.pieces;
-        const int position = r * t.down.of_tap * t.width + s * t.across.of_tap;
+        const int position = r * t.down.of_tap * t.width + column_slot(t, s * t.across.of_tap);
         const int number =
             (row * t.across.filter + column) * t.filter.sets.pieces + part.piece + piece;
         store_shared2(table + i * EntryBytes, i < all ? position * t.pitch + piece * PieceBytes : 0,

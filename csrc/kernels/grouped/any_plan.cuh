@@ -24,6 +24,9 @@ constexpr double Issued = 0.82; // of the clocks, where instructions are what th
 // from the second-level cache.
 constexpr double ReadClocks = 1.44, ChainClocks = 7, PartClocks = 1000, EndClocks = 4100;
 constexpr double FromMemory = 0.51, FromCache = 0.95;
+// Of FMAs, chosen beside those by 56 plans of four problems (h200-grouped-any-plans.csv): what
+// pixels of two rows cost that meet in a bank, and a row of x in NCHW that a warp begins to stage.
+constexpr double RowsMeet = 0.5, RowBegins = 1;
 
 // Times 16 pixels, of a warp with so many tiles.
 constexpr int rows_for(Product product, int tiles) {
@@ -84,6 +87,7 @@ struct Tiling {
     int64_t image_y, row_y, column_y, channel_y;
     int images, rows, columns, sets, pixels, all_pixels; // of a tile; with those that fill a row
     int height, width, positions;                        // of an image; of a tile
+    int even; // columns of a row that lie before the others: each second one, or none
     int part_pieces, piece_parts, parts;
     int entries, steps;                  // of the table of a part's pieces; along the sum
     int pitch;                           // from position to position
@@ -139,6 +143,18 @@ struct StepClocks {
     double longest() const { return std::max({issued, products, reads}); }
 };
 
+// How many of eight pixels that are read together meet in a bank of shared memory. Neighbours are
+// at different ones, but with a stride of 4, where four meet; and, as far as it is known, of FMAs,
+// those of two rows of y unless the second goes on where the first ends.
+inline double bank_conflicts(const Tiling &t, bool fma) {
+    const int apart = t.even ? 1 : t.across.of_output;
+    const double in_row = apart % 4 == 0 ? 4 : apart % 2 == 0 ? 2 : 1;
+    const bool goes_on =
+        (int64_t(t.down.of_output) * t.width - int64_t(t.columns) * apart) % 8 == 0;
+    return in_row *
+           (goes_on || !(fma || t.even) ? 1 : 1 + RowsMeet * std::min(1.0, 7.0 / t.columns));
+}
+
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const cf_device &d = query.device;
@@ -146,9 +162,7 @@ inline double estimate(const cf_query &query, const Option &option) {
     const bool fma = product_of(p) == Fp32;
     const double tiles = std::ceil(double(p.n) / t.images) * tiles_of_images(t);
     const double per = t.filter.per, rows = rows_for(product_of(p), option.tiles);
-    // With a stride of 2 neighbours are four places: two of eight meet in each.
-    const double conflicts = t.across.of_output % 2 == 0 ? 2 : 1;
-    const StepClocks step(product_of(p), option.tiles, conflicts);
+    const StepClocks step(product_of(p), option.tiles, bank_conflicts(t, fma));
     const double steps = double(t.tasks) * t.steps * t.parts;
     const double runs = rows * option.tiles * (fma ? 1 : 2);
     const double stored = t.tasks * (80 + runs * (t.runs ? 8 : fma ? 20 : 11));
@@ -159,7 +173,9 @@ inline double estimate(const cf_query &query, const Option &option) {
                           option.warps * (150 + 120.0 * t.parts);
     const double issued = steps * step.issued + beside / (4 * Issued);
     const double products = steps * step.products;
-    const double reads = ReadClocks * (steps * step.reads + staged * (4 + 4 * per / t.together));
+    const double of_rows = fma && !t.channels_last ? RowBegins * per * 32 / t.width : 0;
+    const double reads =
+        ReadClocks * (steps * step.reads + staged * (4 + 4 * per / t.together + of_rows));
     // Blocks beside each other hide what one waits for its loads.
     const int of_sm = std::max(std::min({MaxBlocks * MaxWarps / option.warps, 32,
                                          d.shared_per_sm / (option.shared + SystemShared)}),
@@ -219,15 +235,26 @@ inline Tiling tiling_of(const cf_problem &p) {
     return t;
 }
 
+// Whether of a row of a tile each second position comes first, then the others, as many: with a
+// stride of 2 neighbours of y read neighbours then, whose pieces lie in all banks. Of shorter rows
+// than eight pixels two meet in a bank either way.
+inline bool evens_first(const Axis &across, int columns) {
+    return across.of_output == 2 && columns >= 8;
+}
+inline int64_t row_positions(const Axis &across, int columns) {
+    const int64_t positions = across.positions(columns);
+    return evens_first(across, columns) ? round_up(positions, 2) : positions;
+}
+
 // Tables and positions of a tile whose channels come in parts of so many pieces.
 inline double shared_bytes(Tiling &t, int pieces) {
     t.piece_parts = int(ceil_div(t.filter.sets.pieces, pieces));
     t.part_pieces = int(ceil_div(t.filter.sets.pieces, t.piece_parts));
     // From position to position an odd number of pieces: those of eight neighbours lie in all
     // banks.
-    const double pitch = ((double(t.sets) * t.part_pieces) + 1) * PieceBytes;
+    const double pitch = double((int64_t(t.sets) * t.part_pieces) | 1) * PieceBytes;
     const double height = double(t.down.positions(t.rows));
-    const double width = double(t.across.positions(t.columns));
+    const double width = double(row_positions(t.across, t.columns));
     const double entries = double(t.down.taps) * t.across.taps * t.part_pieces + 4;
     return (t.all_pixels + entries) * EntryBytes + 2 * PieceBytes +
            height * width * t.images * pitch;
@@ -286,7 +313,8 @@ inline bool tile(const cf_query &query, const Tiling &common, const TileSize &si
     t.tasks = int(tasks), t.parts = int(parts);
     option.warps = int(ceil_div(t.tasks, ceil_div(t.tasks, MaxWarps)));
     option.tiles = size.tiles;
-    t.height = int(t.down.positions(t.rows)), t.width = int(t.across.positions(t.columns));
+    t.height = int(t.down.positions(t.rows)), t.width = int(row_positions(t.across, t.columns));
+    t.even = evens_first(t.across, t.columns) ? t.width / 2 : 0;
     t.positions = t.height * t.width * t.images;
     t.pitch = (t.sets * t.part_pieces | 1) * PieceBytes;
     t.all_pieces = t.sets * t.part_pieces;
@@ -380,10 +408,10 @@ inline void take_parts(const cf_query &query, const Tiling &common, TileSize siz
     }
 }
 
-// Calls body with the sizes of tiles that may be worth it, the filter in one part.
+// Calls body with the sizes of tiles that may be worth it, so many of them to a warp and the filter
+// in one part.
 template <class Body>
-void for_sizes(const cf_problem &p, const Sets &sets, Body body) {
-    const int tiles = tiles_of_warp(sets, product_of(p));
+void for_sizes_of(const cf_problem &p, const Sets &sets, int tiles, Body body) {
     const int chunks = int(ceil_div(sets.tiles, tiles));
     const int images = int(std::clamp<int64_t>(p.n, 1, MaxPixels));
     const auto with_sets = [&](int images, int rows, int columns) {
@@ -405,6 +433,15 @@ void for_sizes(const cf_problem &p, const Sets &sets, Body body) {
                 with_sets(together, rows, columns);
         });
     });
+}
+
+// The same. What FMAs gain by more tiles, a block may lose for want of room.
+template <class Body>
+void for_sizes(const cf_problem &p, const Sets &sets, Body body) {
+    const int tiles = tiles_of_warp(sets, product_of(p));
+    for_sizes_of(p, sets, tiles, body);
+    if (product_of(p) == Fp32 && tiles > 1)
+        for_sizes_of(p, sets, 1, body);
 }
 
 // The one that is estimated to take least; without warps where none fits.

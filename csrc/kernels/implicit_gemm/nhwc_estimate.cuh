@@ -28,6 +28,20 @@ constexpr double ReadShare = 0.786;
 // (benches/results/evidence/h200-implicit-gemm-nhwc-plans.csv, by scripts/fit_plans.py).
 constexpr double AloneUs = 0.44, BesideUs = 0.48, BesidePartsUs = 0.93;
 
+// Clocks of an im2col copy for each pixel, beside its bytes: of pixels that are no whole pieces of
+// 64 bytes, and of others whose channels, or those of a group, are no whole lines. Fitted to 12
+// times (benches/results/evidence/h200-im2col-pixels.csv), which had been told 1.0 to 1.9 times too
+// low; boxes show nothing of it.
+constexpr double OddPixel = 5.5, SplitPixel = 3.2;
+inline double clocks_of_pixel(const cf_problem &p, const Tiling &t) {
+    const int64_t pixel = int64_t(p.c) * element_bytes(p);
+    if (!t.im2col)
+        return 0;
+    if (pixel % 64 != 0)
+        return OddPixel;
+    return pixel / p.groups % LineBytes != 0 ? SplitPixel : 0;
+}
+
 inline double estimate(const cf_query &query, const Option &option) {
     const cf_problem &p = query.problem;
     const Tiling &t = option.tiling;
@@ -40,7 +54,9 @@ inline double estimate(const cf_query &query, const Option &option) {
     const double weights = blocks * taps / (t.reload_weights ? 1 : std::max(rounds, 1.0));
     const double pixel_bytes = loads * t.pixel_bytes * (t.apart ? Warpgroups : 1);
     const double weight_bytes = weights * t.weight_stage_bytes;
-    const double filled = (pixel_bytes / t.pixel_peers + weight_bytes / t.weight_peers) / FillBytes;
+    const double own_pixels = pixel_bytes / t.pixel_peers;
+    const double filled = std::max((own_pixels + weight_bytes / t.weight_peers) / FillBytes,
+                                   own_pixels / LineBytes * clocks_of_pixel(p, t));
     const double port =
         steps * (16 + option.width / 4.0) + (pixel_bytes + weight_bytes) / PortBytes;
     const double tap_round = t.once && blocks_beside(option.width) > 1 ? TapOfFirst : 0;

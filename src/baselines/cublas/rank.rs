@@ -9,28 +9,28 @@ use crate::{
 
 /// Of the memory's pins: to unroll into 16 bits and into f32, and by a product.
 const UNROLL_HALF: f64 = 0.513;
-const UNROLL_F32: f64 = 0.581;
+const UNROLL_F32: f64 = 0.583;
 const MEMORY: f64 = 0.759;
 /// Microseconds for the launch of a product, and of a pass before or behind it.
 const LAUNCH_US: f64 = 3.66;
 const PASS_US: f64 = 6.17;
 /// Of a chip's peak. With one output channel to a group there are no tensor cores: a share of that of
 /// FMAs.
-const FP32: f64 = 0.621;
-const TF32: f64 = 0.582;
+const FP32: f64 = 0.619;
+const TF32: f64 = 0.58;
 const HALF: f64 = 0.798;
-const ONE_CHANNEL: f64 = 0.88;
+const ONE_CHANNEL: f64 = 0.895;
 /// Times as long, where lines of 16-bit sums do not begin on 16 bytes.
 const UNALIGNED: f64 = 3.23;
 /// Clocks for each product of a sum, however few sums there are: by FMAs, where a long sum is split, and
 /// in 16 bits on tensor cores.
-const FMA_STEP: f64 = 27.1;
-const HALF_STEP: f64 = 1.86;
+const FMA_STEP: f64 = 27.0;
+const HALF_STEP: f64 = 1.85;
 const MOST_FMA_STEPS: usize = 512;
 /// What is read and written takes 1 + this / C R S times as long: short sums hide little of it. In fp32, and
 /// in the other types.
-const SHORT_FMA: f64 = 12.4;
-const SHORT_HALF: f64 = 6.96;
+const SHORT_FMA: f64 = 12.3;
+const SHORT_HALF: f64 = 6.94;
 /// Of a tile: fewer output channels take as long, and where each image has a product of its own, fewer
 /// pixels.
 const TILE: usize = 32;

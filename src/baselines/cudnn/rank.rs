@@ -31,7 +31,7 @@ const TRANSPOSE_US: f64 = 6.79;
 const TRANSPOSE: f64 = 0.56;
 /// With few input channels its kernels are far from what they reach otherwise: shares of the chip's
 /// peak, in NHWC with one channel, elsewhere by FMAs, and on tensor cores; of the memory's pins.
-const FEW_ONE_NHWC: f64 = 0.201;
+const FEW_ONE_NHWC: f64 = 0.202;
 const FEW_FP32: f64 = 0.324;
 const FEW_TF32: f64 = 0.103;
 const FEW_HALF: f64 = 0.11;
@@ -40,11 +40,11 @@ const FEW_HALF_NCHW_MEMORY: f64 = 0.114;
 const FEW_HALF_NHWC_MEMORY: f64 = 0.22;
 /// For depthwise layers it has kernels of their own, without tensor cores: shares of the peak of FMAs,
 /// and of the memory's pins.
-const DEPTHWISE_HALF_NHWC: f64 = 0.187;
-const DEPTHWISE_NHWC: f64 = 0.116;
+const DEPTHWISE_HALF_NHWC: f64 = 0.188;
+const DEPTHWISE_NHWC: f64 = 0.117;
 const DEPTHWISE_HALF_NCHW: f64 = 0.138;
 const DEPTHWISE_NCHW: f64 = 0.051;
-const DEPTHWISE_MEMORY: f64 = 0.847;
+const DEPTHWISE_MEMORY: f64 = 0.855;
 /// Clocks of a multiprocessor for each plane of x in NCHW, and for each pixel of it.
 const DEPTHWISE_PLANE: f64 = 37.3;
 const DEPTHWISE_PIXEL: f64 = 0.179;
