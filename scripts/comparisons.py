@@ -59,7 +59,7 @@ class Checkout:
 
 
 def best_of_cudnn(path):
-    """cuDNN's fastest time in any run that is comparable, in microseconds, by GPU and problem."""
+    """cuDNN's fastest time in any run that is comparable, anchors among them, in microseconds, by GPU and problem."""
     best = {}
     for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         if "not_comparable" not in line:
@@ -133,7 +133,8 @@ class Line:
         if not us or not self.is_open():
             return us
         known = self.checkout.best_of_cudnn.get(f"{self.gpu}: {self.problem}")
-        return known if known and known < us else None
+        # Of the report that it is of the file has it rounded.
+        return min(known, us) if known and known < us * 1.001 else None
 
     def is_open(self):
         """Whether cuDNN's time is known not to be its best."""

@@ -31,7 +31,7 @@ MOST_OF = 4 / 5
 # What the README says of its table.
 INTRODUCTION = """\
 How many times as fast the fastest handwritten variant is on an {chip} as the faster of two libraries: cuBLAS, and cuDNN by its
-fastest plan that passes, or where that was [faster in another run](benches/cudnn-open.txt) as there. Geometric means over the
+fastest plan that passes, or by its time in another run or through PyTorch, where that was [faster](benches/cudnn-open.txt). Geometric means over the
 layers of a suite that were measured with the code and the libraries as they are now; in brackets the least and the most. ‡ is
 where more than one in five was measured with others, § where cuDNN's best is not known of as many, - where nothing was measured.
 Filters are packed before the clock starts and handwritten kernels begin early: tables below have times without either.
@@ -144,11 +144,11 @@ def extremes(lines, variant):
             alike = sum(other.layer == line.layer for other in lines)
             name = min(line.layer.split("."), key=len)
             found.append((value, name if alike == 1 else f"{name}, N = {line.images}"))
-    if not found:
-        return "-"
     measured = sum(any(one.of(variant) for one in [line, *line.earlier]) for line in lines)
     if len(found) < MOST_OF * measured:
         return "‡"
+    if not found:
+        return "-"
     (low, least), (high, most) = min(found), max(found)
     text = f"{mean(value for value, _ in found):.2f}, {low:.2f} ({least}) to {high:.2f} ({most})"
     text = f"{low:.2f} ({least})" if len(found) == 1 else text
@@ -172,7 +172,7 @@ def three_products(lines):
             suite,
             kind.split()[1],
             str(len(found)),
-            times(mean(line.cudnn["median_us"] / three for line, three in found)),
+            times(mean(line.us(line.cudnn) / three for line, three in found)),
             times(mean(line.speedup(line.cudnn) for line, _ in found)),
             times(mean(line.speedup(line.of("cudnn")) for line, _ in found)),
             times(mean(line.best["median_us"] / three for line, three in found)),

@@ -92,7 +92,7 @@ arithmetic measured in the same run allow, and says which: of fp32 it counts FMA
 tensor cores for each, so that what multiplies there, and transforms, may be below the other. The rate of tensor cores is
 that of cuBLAS's product of 8192 x 8192 x 8192, over which a layer may be by a few percent. ‡ marks what is stale: the code that it
 measured, or the library's version, is another now. § marks a time of cuDNN's that is not its best ([the list](benches/cudnn-open.txt)):
-compared with is what it took in another run, where that was faster ([its fastest times](benches/cudnn-best.jsonl)), else nothing.
+it is compared with what it took in another run, or through PyTorch, where that was faster ([its fastest times](benches/cudnn-best.jsonl)).
 Measured is the day of a row's report and the hash of csrc that it ran."""
 
 

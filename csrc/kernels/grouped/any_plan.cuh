@@ -24,8 +24,9 @@ constexpr double Issued = 0.82; // of the clocks, where instructions are what th
 // from the second-level cache.
 constexpr double ReadClocks = 1.44, ChainClocks = 7, PartClocks = 1000, EndClocks = 4100;
 constexpr double FromMemory = 0.51, FromCache = 0.95;
-// Of FMAs, chosen beside those by 56 plans of four problems (h200-grouped-any-plans.csv): what
-// pixels of two rows cost that meet in a bank, and a row of x in NCHW that a warp begins to stage.
+// Chosen beside those by 56 plans of four problems in fp32 and NCHW (h200-grouped-any-plans.csv; 34
+// of them, all without a stride among these, of a form whose rows did not meet): what pixels of two
+// rows cost that meet in a bank, and of FMAs a row of x that a warp begins to stage.
 constexpr double RowsMeet = 0.5, RowBegins = 1;
 
 // Times 16 pixels, of a warp with so many tiles.
@@ -143,12 +144,12 @@ struct StepClocks {
     double longest() const { return std::max({issued, products, reads}); }
 };
 
-// How many of eight pixels that are read together meet in a bank of shared memory. Neighbours are
-// at different ones, but with a stride of 4, where four meet; and, as far as it is known, of FMAs,
-// those of two rows of y unless the second goes on where the first ends.
+// How many of eight pixels that are read together meet in a bank of shared memory: of a row as many
+// as an even step from one to the next has in common with eight; and of two rows some, unless the
+// second goes on where the first ends. The latter is counted where evens come first, and of FMAs.
 inline double bank_conflicts(const Tiling &t, bool fma) {
     const int apart = t.even ? 1 : t.across.of_output;
-    const double in_row = apart % 4 == 0 ? 4 : apart % 2 == 0 ? 2 : 1;
+    const double in_row = std::gcd(apart, 8);
     const bool goes_on =
         (int64_t(t.down.of_output) * t.width - int64_t(t.columns) * apart) % 8 == 0;
     return in_row *
@@ -236,8 +237,9 @@ inline Tiling tiling_of(const cf_problem &p) {
 }
 
 // Whether of a row of a tile each second position comes first, then the others, as many: with a
-// stride of 2 neighbours of y read neighbours then, whose pieces lie in all banks. Of shorter rows
-// than eight pixels two meet in a bank either way.
+// stride of 2 neighbours of y read neighbours then, whose pieces lie in all banks. Rows of fewer
+// than eight pixels gain less or nothing, and an even width takes room: of seven pixels by 3x3 two
+// meet in a bank either way.
 inline bool evens_first(const Axis &across, int columns) {
     return across.of_output == 2 && columns >= 8;
 }
