@@ -79,6 +79,7 @@ class Line:
         self.suite, self.layer = first["suite"] or "others", first["layer"]
         self.problem, self.math = first["problem"], first["math"]
         self.gpu = report["environment"]["gpu"]
+        self.at = f"{self.gpu}: {self.problem}"  # as benches/cudnn-open.txt has it
         self.chip = self.gpu.removeprefix("NVIDIA ").split()[0]
         self.run = run(report["environment"])
         self.images = int(re.search(r"mb(\d+)", self.problem)[1])
@@ -132,13 +133,13 @@ class Line:
         None where none was faster."""
         if not us or not self.is_open():
             return us
-        known = self.checkout.best_of_cudnn.get(f"{self.gpu}: {self.problem}")
-        # Of the report that it is of the file has it rounded.
+        known = self.checkout.best_of_cudnn.get(self.at)
+        # The file has times rounded, that of this report among them.
         return min(known, us) if known and known < us * 1.001 else None
 
     def is_open(self):
         """Whether cuDNN's time is known not to be its best."""
-        return f"{self.gpu}: {self.problem}" in self.checkout.open
+        return self.at in self.checkout.open
 
     def why_stale(self, row):
         return self.checkout.why_stale(row, self.report["environment"])

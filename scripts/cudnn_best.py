@@ -28,8 +28,7 @@ import comparisons
 import results
 
 ROOT = Path(__file__).resolve().parent.parent
-BEST = ROOT / "benches/cudnn-best.jsonl"
-OPEN = ROOT / "benches/cudnn-open.txt"
+BEST, OPEN = ROOT / comparisons.BEST, ROOT / comparisons.OPEN
 PLANS = ROOT / "benches/cudnn-plans.jsonl"
 # How much slower cuDNN may be, and from how many microseconds on that is looked at.
 SLOWER, LEAST_US = 1.1, 20.0
@@ -190,7 +189,7 @@ def failing(folder, lines):
         if line.cudnn and line.cudnn.get("cold", True):
             why = list(faults(line.gpu, line.cudnn, best))
             if why:
-                found[f"{line.gpu}: {line.problem}"] = "; ".join(why)
+                found[line.at] = "; ".join(why)
     return found
 
 

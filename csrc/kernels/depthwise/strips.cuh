@@ -76,7 +76,7 @@ struct Strips {
                                                         uint32_t bytes, Barrier &full) {
         const uint32_t copied = Shape::AnyChannels ? bytes / 16 * 16 : bytes;
         if (Shape::AnyChannels && copied < bytes) {
-#pragma unroll 1 // three words at most; unrolled, they had been a tenth of a kernel's code
+#pragma unroll 1 // three words at most
             for (uint32_t at = copied; at < bytes; at += 4)
                 store_shared(to + at, __ldg(reinterpret_cast<const uint32_t *>(from) + at / 4));
             publish_to_bulk_copies(); // one of which comes here later

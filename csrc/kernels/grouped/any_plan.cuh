@@ -24,9 +24,9 @@ constexpr double Issued = 0.82; // of the clocks, where instructions are what th
 // from the second-level cache.
 constexpr double ReadClocks = 1.44, ChainClocks = 7, PartClocks = 1000, EndClocks = 4100;
 constexpr double FromMemory = 0.51, FromCache = 0.95;
-// Chosen beside those by 56 plans of four problems in fp32 and NCHW (h200-grouped-any-plans.csv; 34
-// of them, all without a stride among these, of a form whose rows did not meet): what pixels of two
-// rows cost that meet in a bank, and of FMAs a row of x that a warp begins to stage.
+// What pixels of two rows cost that meet in a bank, and of FMAs a row of x that a warp begins to
+// stage. Chosen beside those by 56 plans of four problems in fp32 and NCHW
+// (h200-grouped-any-plans.csv), 34 of them with rows further apart, which do not meet.
 constexpr double RowsMeet = 0.5, RowBegins = 1;
 
 // Times 16 pixels, of a warp with so many tiles.
@@ -144,9 +144,9 @@ struct StepClocks {
     double longest() const { return std::max({issued, products, reads}); }
 };
 
-// How many of eight pixels that are read together meet in a bank of shared memory: of a row as many
-// as an even step from one to the next has in common with eight; and of two rows some, unless the
-// second goes on where the first ends. The latter is counted where evens come first, and of FMAs.
+// How many of eight pixels that are read together meet in a bank of shared memory. Pieces of
+// positions that are a multiple of eight apart do; so, at times, do pixels of two rows, unless the
+// second row goes on where the first ends, which is counted where evens come first, and of FMAs.
 inline double bank_conflicts(const Tiling &t, bool fma) {
     const int apart = t.even ? 1 : t.across.of_output;
     const double in_row = std::gcd(apart, 8);
